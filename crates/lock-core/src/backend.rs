@@ -1,0 +1,157 @@
+//! The trait that stores implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renewal, Ttl, Watch};
+
+/// A store that can carry leases: four verbs, and the clock that dates them.
+///
+/// Implement it for a store; apps use the primitives of `lock-sync` over it. The obligations below
+/// are laws: each ends with the name of its test in the
+/// [conformance suite](https://docs.rs/lock-core/latest/lock_core/conformance/), which runs against
+/// every backend and every wrapper of this family.
+///
+/// A handle is cheap to clone or is shared behind an `Arc`, for which the trait is implemented too.
+/// No method needs a particular runtime beyond what the backend itself documents; each must make
+/// progress no matter which thread polls it.
+///
+/// # Contract
+///
+/// **Granting**
+/// - A free key MUST be granted (`a_free_key_is_granted`), and a held one MUST NOT be granted to
+///   another owner (`a_held_key_is_refused`).
+/// - Of any number of contenders at once exactly one MUST be granted
+///   (`contenders_get_exactly_one_grant`).
+/// - Keys MUST NOT influence one another (`keys_are_independent`), however odd their bytes
+///   (`odd_keys_are_keys`).
+/// - A request repeated with the same owner while it holds MUST return the grant again, with the
+///   same tokens (`a_repeated_acquire_returns_the_same_grant`).
+/// - A refusal MUST say when the present lease ends, if it has an end
+///   (`a_refusal_says_when_to_retry`).
+/// - A grant MUST be dated from before the request was sent: its deadline comes before the store's
+///   (`a_grant_is_dated_from_before_the_request`).
+///
+/// **Fencing**
+/// - Tokens MUST increase from grant to grant (`tokens_increase_with_every_grant`), whether the
+///   lease before was released or ran out (`tokens_increase_after_expiry`), and although the store
+///   forgot everything (`tokens_increase_after_the_store_forgot`).
+/// - A range that was reserved MUST NOT overlap with any other grant's
+///   (`a_reserved_range_is_never_reissued`).
+///
+/// **Renewing**
+/// - Renewing MUST extend the lease (`renew_extends_the_lease`) and MUST NOT change its tokens
+///   (`renew_keeps_the_tokens`).
+/// - Renewing what is over MUST report [`Renewal::Lost`] (`renew_after_expiry_is_lost`), also when
+///   the key has another holder (`renew_by_another_owner_is_lost`), and MUST NOT bring it back
+///   (`renew_never_creates_a_lease`).
+///
+/// **Ending**
+/// - A lease MUST end by itself when its time is over (`an_expired_lease_is_free`) and MUST NOT end
+///   before its deadline (`a_live_lease_stays`).
+/// - Releasing MUST free the key (`release_frees_the_key`). Repeating it is no error
+///   (`a_repeated_release_is_no_error`).
+/// - Releasing with another owner's token, or a lease that is over, MUST NOT touch the present
+///   holder's (`a_release_by_another_owner_is_harmless`, `a_stale_release_is_harmless`).
+/// - A request whose future was dropped MUST NOT hold the key once its claim was released
+///   afterwards (`a_dropped_acquire_can_be_released`).
+///
+/// **Watching**
+/// - Once `watch` has returned, a release MUST reach the watcher (`a_release_wakes_a_watcher`),
+///   every watcher of that key (`every_watcher_is_woken`), and none of another
+///   (`a_watch_sees_only_its_key`).
+/// - After a cut connection a watch MUST end or say [`Hint::Resync`](crate::Hint::Resync)
+///   (`a_cut_watch_says_so`).
+///
+/// **Failing**
+/// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,
+///   renewals with [`Renewal::Unknown`], and both MUST work again by themselves afterwards
+///   (`a_cut_client_recovers`).
+///
+/// # Examples
+///
+/// A whole backend, passing the suite, is in `examples/custom_backend.rs` of the repository.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Asks once for a lease. Never waits for a holder.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store or the way to it does. After a [retryable](Error::is_retryable) error the
+    /// request may or may not have taken effect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the lease is held; release its claim afterwards.
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error>;
+
+    /// Gives a lease `ttl` to live from now on.
+    ///
+    /// Failure is a value here: see [`Renewal::Unknown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the old deadline standing.
+    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal;
+
+    /// Ends a lease, or gives up its place in the queue.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store or the way to it does. The lease then ends by itself at the latest.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the lease has ended. Repeating is harmless.
+    async fn release(&self, claim: &Claim) -> Result<Released, Error>;
+
+    /// Begins to listen for hints about a key; returns once it is sure to hear them.
+    ///
+    /// Ask the store again after it returned and before relying on it: what happened before is not
+    /// reported.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store or the way to it does; [`ErrorKind::Unsupported`](crate::ErrorKind) if it
+    /// has no hints to give, in which case waiters rely on the time in
+    /// [`Attempt::Busy`](crate::Attempt::Busy) alone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    async fn watch(&self, key: &Key) -> Result<Watch, Error>;
+
+    /// The clock on which this backend dates its leases.
+    fn clock(&self) -> Clock;
+}
+
+macro_rules! forward {
+    ($($pointer:ident),*) => {$(
+        #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
+        impl<B: Backend + ?Sized> Backend for $pointer<B> {
+            async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+                (**self).try_acquire(request).await
+            }
+
+            async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+                (**self).renew(claim, ttl).await
+            }
+
+            async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+                (**self).release(claim).await
+            }
+
+            async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+                (**self).watch(key).await
+            }
+
+            fn clock(&self) -> Clock {
+                (**self).clock()
+            }
+        }
+    )*};
+}
+
+forward!(Arc, Box);

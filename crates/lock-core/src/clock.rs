@@ -1,0 +1,177 @@
+//! Time as leases see it.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// The clock that dates the leases of one backend.
+///
+/// Leases are dated on a monotonic clock that goes on counting while the machine is suspended
+/// (`CLOCK_BOOTTIME` on Linux), because the store's clock goes on too: on `std::time::Instant` a
+/// laptop that slept for an hour would still believe in a lease of thirty seconds. No wall clock
+/// of the client ever decides who owns a lock.
+///
+/// Two [`Instant`]s are comparable only if they come from the same kind of clock. A
+/// [`Backend`](crate::Backend) therefore names its clock, and whoever holds its leases reads that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Clock(Source);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Boot,
+    #[cfg(feature = "memory")]
+    Tokio,
+}
+
+impl Clock {
+    /// The system's monotonic clock, suspend included: what every store outside the process needs.
+    pub const fn boot() -> Self {
+        Self(Source::Boot)
+    }
+
+    /// The clock of `tokio::time`, which a test may pause and advance.
+    ///
+    /// Only a store that lives in this very process may use it: it stops with the machine.
+    #[cfg(feature = "memory")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
+    pub const fn tokio() -> Self {
+        Self(Source::Tokio)
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Instant {
+        match self.0 {
+            Source::Boot => Instant(boot_nanos()),
+            #[cfg(feature = "memory")]
+            Source::Tokio => Instant(tokio_nanos()),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::Boot => "Clock::boot",
+            #[cfg(feature = "memory")]
+            Source::Tokio => "Clock::tokio",
+        })
+    }
+}
+
+#[cfg(unix)]
+fn boot_nanos() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // Apple's CLOCK_MONOTONIC counts suspend; Linux needs the clock that is named for it.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const ID: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const ID: ClockId = ClockId::Monotonic;
+
+    let now = clock_gettime(ID);
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
+
+#[cfg(not(unix))]
+fn boot_nanos() -> u64 {
+    static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    nanos(ORIGIN.get_or_init(std::time::Instant::now).elapsed())
+}
+
+#[cfg(feature = "memory")]
+fn tokio_nanos() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    // tokio's instants have no epoch of their own, so the first reading in the process becomes it.
+    // A runtime that was paused before that reading lies in its past: hence the offset.
+    const OFFSET: u64 = 1 << 62;
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(Instant::now);
+    let now = tokio::time::Instant::now().into_std();
+    match now.checked_duration_since(origin) {
+        Some(after) => OFFSET.saturating_add(nanos(after)),
+        None => OFFSET.saturating_sub(nanos(origin.duration_since(now))),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A point in time on a [`Clock`].
+///
+/// Eight bytes, so that it fits an atomic. Arithmetic saturates at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The instant that never comes.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// How long it is from `earlier` to `self`; zero if `earlier` is not earlier.
+    pub fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Nanoseconds since the origin of the clock, for keeping an instant in an atomic.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant that [`as_nanos`](Self::as_nanos) came from.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_moves_forward() {
+        let clock = Clock::boot();
+        let before = clock.now();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(clock.now().saturating_duration_since(before) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::FAR_FUTURE + Duration::MAX, Instant::FAR_FUTURE);
+        assert_eq!(Instant(5) - Duration::MAX, Instant(0));
+        assert_eq!(Instant(5).saturating_duration_since(Instant(9)), Duration::ZERO);
+    }
+
+    #[cfg(feature = "memory")]
+    #[tokio::test(start_paused = true)]
+    async fn the_tokio_clock_follows_paused_time() {
+        let clock = Clock::tokio();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(clock.now().saturating_duration_since(before), Duration::from_secs(60));
+    }
+}

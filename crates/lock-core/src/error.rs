@@ -1,0 +1,142 @@
+//! What can go wrong, in words that every backend shares.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of an operation on a backend.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of a backend, or input that it refuses.
+///
+/// Contention is not an error: a held lock is an [`Attempt::Busy`](crate::Attempt::Busy).
+///
+/// The type is opaque and cheap to clone. Branch on [`kind`](Self::kind) or
+/// [`is_retryable`](Self::is_retryable); the rest is for people. No message holds a password or an
+/// owner token.
+#[derive(Clone)]
+pub struct Error(Arc<Repr>);
+
+struct Repr {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this kind, with a message in lower case and without a trailing full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Arc::new(Repr { kind, message: message.into(), source: None }))
+    }
+
+    /// The same, with the error that caused it.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<Cow<'static, str>>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Repr { kind, message: message.into(), source: Some(source.into()) }))
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same request may succeed later without anybody's help.
+    ///
+    /// It says nothing about whether the failed request took effect: after
+    /// [`ErrorKind::Timeout`] or [`ErrorKind::Unreachable`] it may have. Repeat it with the same
+    /// owner token, or release that token.
+    pub fn is_retryable(&self) -> bool {
+        self.0.kind.is_retryable()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.0.kind).field("message", &self.0.message);
+        if let Some(source) = &self.0.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// So that a conversion which cannot fail, such as from a [`Key`](crate::Key) to itself, fits where
+/// one that can is expected.
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The key is too long, or this backend cannot carry it. Nothing was sent.
+    InvalidKey,
+    /// The lease time is outside the permitted range. Nothing was sent.
+    InvalidTtl,
+    /// An option, a URL or a combination of options makes no sense. Nothing was sent.
+    InvalidConfig,
+    /// This backend cannot do what was asked of it.
+    Unsupported,
+    /// No connection to the store, or it broke while the request was under way.
+    Unreachable,
+    /// The store did not answer within the deadline of the request.
+    Timeout,
+    /// The store is up but cannot serve the request now: loading, busy, read-only, failing over.
+    NotReady,
+    /// The store has no memory for another lock.
+    OutOfMemory,
+    /// Wrong credentials, or a right that the user of the store lacks.
+    Denied,
+    /// The key holds something that is not a lock.
+    ForeignKey,
+    /// An answer that this client does not understand.
+    Protocol,
+    /// This client is shutting down, or has shut down.
+    ShuttingDown,
+    /// Anything else.
+    Other,
+}
+
+impl ErrorKind {
+    /// See [`Error::is_retryable`].
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Timeout | Self::NotReady | Self::OutOfMemory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_error<E: StdError + Send + Sync + Clone + 'static>() {}
+
+    #[test]
+    fn it_is_an_error_like_any_other() {
+        is_error::<Error>();
+        let inner = Error::new(ErrorKind::Timeout, "no answer within 2s");
+        let outer = Error::with_source(ErrorKind::Other, "could not renew", inner);
+        assert_eq!(outer.to_string(), "could not renew");
+        assert_eq!(outer.source().unwrap().to_string(), "no answer within 2s");
+        assert!(!outer.is_retryable());
+    }
+}

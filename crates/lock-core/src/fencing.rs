@@ -1,0 +1,95 @@
+//! Fencing tokens.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A number that grows with every grant of a lock.
+///
+/// Hand it to the resource that the lock protects, and let the resource refuse anything lower than
+/// the highest number it has seen. That protects it even from a holder that was paused past the
+/// end of its lease and does not know it yet (Kleppmann, *How to do distributed locking*, 2016).
+///
+/// Successive grants of one key carry increasing tokens; numbers may be skipped. Tokens of
+/// different keys are not comparable. They are public: never use one as proof of ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+/// A run of consecutive fencing tokens that one grant reserves.
+///
+/// A process that passes a lease from task to task without asking the store gives each holder the
+/// next token of the range. The whole range is below the first token of the next grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenRange {
+    first: u64,
+    count: NonZeroU32,
+}
+
+impl TokenRange {
+    /// `count` tokens, beginning with `first`.
+    pub const fn new(first: FencingToken, count: NonZeroU32) -> Self {
+        Self { first: first.0, count }
+    }
+
+    /// One token.
+    pub const fn single(token: FencingToken) -> Self {
+        Self::new(token, NonZeroU32::MIN)
+    }
+
+    /// The lowest token: that of the first holder.
+    pub const fn first(&self) -> FencingToken {
+        FencingToken(self.first)
+    }
+
+    /// The highest token.
+    pub const fn last(&self) -> FencingToken {
+        FencingToken(self.first.saturating_add(self.count.get() as u64 - 1))
+    }
+
+    /// The token of the holder after `index` others, if the range reaches that far.
+    pub fn nth(&self, index: u32) -> Option<FencingToken> {
+        (index < self.count.get()).then(|| FencingToken(self.first.saturating_add(index.into())))
+    }
+
+    /// How many tokens there are.
+    pub const fn count(&self) -> NonZeroU32 {
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_ends_where_it_says() {
+        let range = TokenRange::new(FencingToken::new(7), NonZeroU32::new(3).unwrap());
+        assert_eq!(range.nth(0), Some(range.first()));
+        assert_eq!(range.nth(2), Some(range.last()));
+        assert_eq!(range.nth(3), None);
+        assert_eq!(range.last().get(), 9);
+    }
+}

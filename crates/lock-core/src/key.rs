@@ -1,0 +1,134 @@
+//! The name of a lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Error, ErrorKind};
+
+/// The name of a lock: any bytes, up to [`Key::MAX_LEN`] of them.
+///
+/// A backend decides how a name is stored. `lock-redis` puts it between a prefix and braces, so
+/// that everything which belongs to one lock shares a slot; a name made with [`Key::as_is`] is
+/// taken as the exact key in the store, for locks that others chose the name of.
+///
+/// Names are compared byte by byte; nothing is normalised. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    bytes: Arc<[u8]>,
+    as_is: bool,
+}
+
+impl Key {
+    /// The greatest length of a name, in bytes.
+    pub const MAX_LEN: usize = 512;
+
+    /// A name that the backend may decorate.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if the name is longer than [`Key::MAX_LEN`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Key;
+    ///
+    /// let key = Key::new("orders/42")?;
+    /// assert_eq!(key.as_bytes(), b"orders/42");
+    /// assert!(Key::new("x".repeat(4096)).is_err());
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    pub fn new(name: impl AsRef<[u8]>) -> Result<Self, Error> {
+        Self::checked(name.as_ref(), false)
+    }
+
+    /// The exact key in the store, as clients of other libraries have chosen it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if the key is empty or longer than [`Key::MAX_LEN`].
+    pub fn as_is(key: impl AsRef<[u8]>) -> Result<Self, Error> {
+        if key.as_ref().is_empty() {
+            return Err(Error::new(ErrorKind::InvalidKey, "a key taken as it is cannot be empty"));
+        }
+        Self::checked(key.as_ref(), true)
+    }
+
+    fn checked(bytes: &[u8], as_is: bool) -> Result<Self, Error> {
+        if bytes.len() > Self::MAX_LEN {
+            return Err(Error::new(
+                ErrorKind::InvalidKey,
+                format!("a key of {} bytes is too long: {} at most", bytes.len(), Self::MAX_LEN),
+            ));
+        }
+        Ok(Self { bytes: bytes.into(), as_is })
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the name is the exact key in the store.
+    pub fn is_as_is(&self) -> bool {
+        self.as_is
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bytes.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({}\"{}\")", if self.as_is { "as is, " } else { "" }, self)
+    }
+}
+
+macro_rules! try_from {
+    ($($from:ty),*) => {$(
+        impl TryFrom<$from> for Key {
+            type Error = Error;
+
+            fn try_from(name: $from) -> Result<Self, Error> {
+                Self::new(name)
+            }
+        }
+    )*};
+}
+
+try_from!(&str, String, &String, &[u8], Vec<u8>);
+
+impl From<&Key> for Key {
+    fn from(key: &Key) -> Self {
+        key.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_are_names() {
+        for name in [&b""[..], b"\0", b"\r\n", b"{}", b"}{", b"\xff\xfe"] {
+            assert_eq!(Key::new(name).unwrap().as_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_refused() {
+        assert!(Key::new(vec![b'x'; Key::MAX_LEN]).is_ok());
+        let error = Key::new(vec![b'x'; 1 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidKey);
+        assert_eq!(error.to_string(), "a key of 1048576 bytes is too long: 512 at most");
+    }
+
+    #[test]
+    fn a_name_and_an_exact_key_differ() {
+        assert_ne!(Key::new("a").unwrap(), Key::as_is("a").unwrap());
+        assert!(Key::as_is("").is_err());
+    }
+}

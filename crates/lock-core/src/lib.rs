@@ -1,0 +1,50 @@
+//! The contract between distributed locks and the stores that carry them.
+//!
+//! Three groups of readers meet here. **Backend authors** implement [`Backend`], four verbs over
+//! one store, and run the [conformance suite](conformance) against it. **Primitive authors**
+//! (`lock-sync` is one) call it. **App authors** see the value types in passing: a [`Key`], a
+//! [`FencingToken`], an [`Error`].
+//!
+//! The crate does no I/O, and without features it needs no runtime.
+//!
+//! | feature | brings | pulls in |
+//! | --- | --- | --- |
+//! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
+//! | `conformance` | [`conformance`]: the laws of the trait as tests | `memory`, `tokio` (`rt`, `macros`) |
+//!
+//! # What is promised
+//!
+//! At most one *valid* lease per key at a time (as its mode allows), while (a) the store keeps its
+//! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, (c) the holder stops when its
+//! lease says that it is lost. Independently of all three, the [`FencingToken`]s of successive
+//! grants increase, so that a resource which refuses lower tokens is safe.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod backend;
+mod clock;
+mod error;
+mod fencing;
+mod key;
+mod outcome;
+mod owner;
+mod request;
+mod ttl;
+mod watch;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "memory")]
+pub mod memory;
+
+pub use backend::Backend;
+pub use clock::{Clock, Instant};
+pub use error::{Error, ErrorKind, Result};
+pub use fencing::{FencingToken, TokenRange};
+pub use key::Key;
+pub use outcome::{Attempt, Grant, Released, Renewal};
+pub use owner::OwnerToken;
+pub use request::{Acquire, Claim, Mode};
+pub use ttl::Ttl;
+pub use watch::{Hint, Watch};

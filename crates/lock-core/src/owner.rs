@@ -1,0 +1,69 @@
+//! Who holds a lease.
+
+use std::fmt;
+
+use crate::{Error, ErrorKind};
+
+/// The secret that proves ownership of one lease: 128 bits from the operating system.
+///
+/// Whoever knows it can release or renew the lease, so `Debug` does not show it. A fresh one is
+/// drawn for every acquisition; repeating a request with the same token is how a client finds out
+/// what became of a request whose answer was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnerToken([u8; 32]);
+
+impl OwnerToken {
+    /// Draws a token.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Other`] if the operating system gives no random bytes.
+    pub fn generate() -> Result<Self, Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| {
+            Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
+        })?;
+        Ok(Self::from_bytes(random))
+    }
+
+    /// The token with these 128 bits, for one that came from elsewhere.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 32];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        Self(hex)
+    }
+
+    /// The secret as 32 hexadecimal digits, as it is stored. Never log it.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerToken(redacted)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_and_hide() {
+        let one = OwnerToken::generate().unwrap();
+        assert_ne!(one, OwnerToken::generate().unwrap());
+        let shown = format!("{one:?}");
+        assert!(!shown.contains(std::str::from_utf8(one.expose()).unwrap()), "{shown}");
+    }
+
+    #[test]
+    fn the_digits_are_those_of_the_bytes() {
+        let token = OwnerToken::from_bytes(*b"\x00\x01\xfe\xff456789abcdef");
+        assert_eq!(token.expose(), b"0001feff343536373839616263646566");
+    }
+}

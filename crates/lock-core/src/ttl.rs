@@ -1,0 +1,103 @@
+//! How long a lease lives.
+
+use std::time::Duration;
+
+use crate::{Error, ErrorKind, Instant};
+
+/// The time after which the store takes a lease back unless it is renewed.
+///
+/// Whole milliseconds between [`Ttl::MIN`] and [`Ttl::MAX`]. A fraction is rounded up: a lease is
+/// never shorter than it was asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(Duration);
+
+impl Ttl {
+    /// The shortest lease: nothing shorter survives a network and a scheduler.
+    pub const MIN: Self = Self(Duration::from_millis(10));
+    /// The longest lease: a day. A lock held longer than that is renewed.
+    pub const MAX: Self = Self(Duration::from_secs(24 * 60 * 60));
+
+    /// A lease time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidTtl`] outside [`Ttl::MIN`] and [`Ttl::MAX`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::Ttl;
+    ///
+    /// assert_eq!(Ttl::new(Duration::from_micros(10_001))?.as_millis(), 11);
+    /// assert!(Ttl::new(Duration::ZERO).is_err());
+    /// assert!(Ttl::new(Duration::MAX).is_err());
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    pub fn new(duration: Duration) -> Result<Self, Error> {
+        if duration < Self::MIN.0 || duration > Self::MAX.0 {
+            return Err(Error::new(
+                ErrorKind::InvalidTtl,
+                format!("a lease of {duration:?} is out of range: 10ms to 24h"),
+            ));
+        }
+        Ok(Self(Duration::from_millis(duration.as_nanos().div_ceil(1_000_000) as u64)))
+    }
+
+    /// The lease time as the store counts it.
+    pub fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// The lease time in milliseconds: at least 10, at most 86 400 000.
+    pub fn as_millis(self) -> u64 {
+        self.0.as_millis() as u64
+    }
+
+    /// How much earlier than the store the holder lets go: a hundredth of the lease, and 2 ms.
+    ///
+    /// The hundredth covers clocks whose *rates* differ by up to 1 %. The 2 ms cover the store's
+    /// rounding. Both values are those of the Redlock description in the Redis documentation.
+    pub fn drift(self) -> Duration {
+        self.0 / 100 + Duration::from_millis(2)
+    }
+
+    /// Until when a lease is valid whose request was about to be sent at `sent`.
+    ///
+    /// The store starts its count later than that, and ends it later still by [`drift`](Self::drift):
+    /// the holder knows that its time is over before the store gives the lock away.
+    pub fn valid_until(self, sent: Instant) -> Instant {
+        sent + (self.0 - self.drift())
+    }
+}
+
+impl TryFrom<Duration> for Ttl {
+    type Error = Error;
+
+    fn try_from(duration: Duration) -> Result<Self, Error> {
+        Self::new(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_ends_before_the_store() {
+        let sent = Instant::from_nanos(0);
+        for ttl in [Ttl::MIN, Ttl(Duration::from_secs(30)), Ttl::MAX] {
+            let validity = ttl.valid_until(sent).saturating_duration_since(sent);
+            assert!(validity > Duration::ZERO && validity < ttl.duration());
+        }
+    }
+
+    #[test]
+    fn the_range_is_closed() {
+        assert_eq!(Ttl::new(Ttl::MIN.duration()).unwrap(), Ttl::MIN);
+        assert_eq!(Ttl::new(Ttl::MAX.duration()).unwrap(), Ttl::MAX);
+        for bad in [Duration::ZERO, Duration::from_micros(900), Duration::MAX] {
+            assert_eq!(Ttl::new(bad).unwrap_err().kind(), ErrorKind::InvalidTtl);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Hints that a lock may have become free.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::stream::Stream;
+
+/// Something happened to a key.
+///
+/// A hint, never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
+/// never correctness, because whoever waits also asks again when the present lease ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Hint {
+    /// The key was released or deleted.
+    Released,
+    /// The lease on the key ended by itself, or the store dropped it.
+    Expired,
+    /// A claim of this client that stood in the store's queue was granted.
+    Granted,
+    /// Hints may have been missed: ask the store.
+    Resync,
+}
+
+/// The hints about one key, from the moment [`Backend::watch`](crate::Backend::watch) returned.
+///
+/// A stream that ends once the backend can no longer say anything; its user then watches anew and
+/// asks the store. Dropping it ends the watch.
+pub struct Watch(Pin<Box<dyn Stream<Item = Hint> + Send>>);
+
+impl Watch {
+    /// Wraps a stream of hints.
+    pub fn new(hints: impl Stream<Item = Hint> + Send + 'static) -> Self {
+        Self(Box::pin(hints))
+    }
+
+    /// The next hint; `None` once the watch has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no hint.
+    pub async fn next(&mut self) -> Option<Hint> {
+        std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
+    }
+}
+
+impl Stream for Watch {
+    type Item = Hint;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
