@@ -14,6 +14,8 @@ pub struct Ttl(Duration);
 impl Ttl {
     /// The shortest lease: nothing shorter survives a network and a scheduler.
     pub const MIN: Self = Self(Duration::from_millis(10));
+    /// A lease time for everyday use: 30 s.
+    pub const DEFAULT: Self = Self(Duration::from_secs(30));
     /// The longest lease: a day. A lock held longer than that is renewed.
     pub const MAX: Self = Self(Duration::from_secs(24 * 60 * 60));
 

@@ -1,2 +1,56 @@
-//! Placeholder.
+//! Locks with tokio's surface that hold across processes and machines.
+//!
+//! [`Locks`] is the handle that an app keeps; [`Mutex`] is what it locks. They work over any
+//! [`Backend`](lock_core::Backend): one in memory for tests and single processes, Redis or Valkey
+//! with the crate `lock-redis`.
+//!
+//! ```
+//! use lock_core::memory::MemoryBackend;
+//! use lock_sync::Locks;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = Locks::new(MemoryBackend::new());
+//! let stock = locks.mutex("stock/apples", 3)?;
+//!
+//! let mut apples = stock.lock().await?;
+//! *apples -= 1;
+//! println!("{} left, says holder {}", *apples, apples.fencing_token());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! At most one *valid* guard per lock at a time, while (a) the store keeps its data, (b) clock *rates*
+//! differ by less than the [drift](lock_core::Ttl::drift) that is allowed for, (c) the holder stops
+//! when its guard says that the lease is lost. Independently of all three, the fencing tokens of
+//! successive guards increase, so that a resource which refuses lower tokens is safe.
+//!
+//! # What runs where
+//!
+//! A lock that is free here is asked for by the task itself, on its own thread. A lock that another
+//! task of the process gives up passes to the next one on the thread of the one that gives it up.
+//! Everything that must not depend on a task lives on the *driver*, a thread with a small runtime:
+//! renewals, releases of dropped guards, requests whose task went away, and waiting for other
+//! processes. [`Builder::on_runtime`] puts it on a runtime of yours instead.
+
 #![forbid(unsafe_code)]
+
+mod blocking;
+mod driver;
+mod engine;
+mod error;
+mod handoff;
+mod lease_methods;
+mod locks;
+mod lost;
+mod mutex;
+
+pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
+pub use handoff::Handoff;
+pub use locks::{Builder, Locks};
+pub use lost::Lost;
+pub use mutex::{
+    Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
+};

@@ -1,0 +1,103 @@
+//! The way of one task to the lock.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::machine::Entered;
+use super::queue::WaiterId;
+use super::{Denial, Entry, Hold, Patience, Running};
+
+/// A wait for the lock that can be dropped at any point.
+///
+/// Not a future itself, because it has no output type of its own to show: [`poll`](Self::poll) it.
+pub(crate) struct Acquiring {
+    entry: Arc<Entry>,
+    state: State,
+}
+
+enum State {
+    New(Wait),
+    /// First in line at a free lock: this task asks the store itself.
+    Asking(WaiterId, Running),
+    Waiting(WaiterId),
+    Done,
+}
+
+/// What the caller is ready to wait for; a limit begins with the first poll.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Try,
+    AtMost(std::time::Duration),
+    Forever,
+}
+
+impl Acquiring {
+    pub(crate) fn new(entry: Arc<Entry>, wait: Wait) -> Self {
+        Self { entry, state: State::New(wait) }
+    }
+
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
+        loop {
+            match &mut self.state {
+                State::New(wait) => {
+                    let wait = *wait;
+                    self.state = State::Done;
+                    if let Err(error) = self.entry.shared.start() {
+                        return Poll::Ready(Err(Denial::Failed(error)));
+                    }
+                    match self.entry.enter(self.patience(wait)) {
+                        Entered::Done(outcome) => return self.finish(outcome),
+                        Entered::Queued(id) => self.state = State::Waiting(id),
+                        Entered::Attempt(id, request) => {
+                            let running = Running::attempt(&self.entry, request);
+                            self.state = State::Asking(id, running);
+                        }
+                    }
+                }
+                State::Asking(id, running) => {
+                    let id = *id;
+                    match running.poll(context) {
+                        Poll::Ready(_) => self.state = State::Waiting(id),
+                        Poll::Pending => {
+                            // The limit may be reached before the store answers.
+                            let outcome = ready!(self.entry.poll(id, context));
+                            self.state = State::Done;
+                            return self.finish(outcome);
+                        }
+                    }
+                }
+                State::Waiting(id) => {
+                    let outcome = ready!(self.entry.poll(*id, context));
+                    self.state = State::Done;
+                    return self.finish(outcome);
+                }
+                State::Done => panic!("a lock future was polled after it had completed"),
+            }
+        }
+    }
+
+    fn patience(&self, wait: Wait) -> Patience {
+        match wait {
+            Wait::Try => Patience::Try,
+            Wait::AtMost(limit) => Patience::Until(self.entry.shared.clock.now() + limit),
+            Wait::Forever => Patience::Forever,
+        }
+    }
+
+    fn finish(&self, outcome: Result<super::Ticket, Denial>) -> Poll<Result<Hold, Denial>> {
+        Poll::Ready(outcome.map(|ticket| Hold::new(Arc::clone(&self.entry), ticket)))
+    }
+}
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        // A request under way goes to the driver when it is dropped.
+        if let State::Asking(id, _) | State::Waiting(id) = self.state {
+            self.entry.cancel(id);
+        }
+    }
+}

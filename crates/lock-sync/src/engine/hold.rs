@@ -1,0 +1,111 @@
+//! What a guard holds besides the data.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use lock_core::{FencingToken, Instant, Key, Released};
+
+use super::{Entry, Running, Ticket};
+use crate::error::{LeaseLost, LossReason, ReleaseError};
+use crate::lost::Lost;
+
+/// One holder's right to the lock. Dropping it passes the lock on.
+pub(crate) struct Hold {
+    entry: Arc<Entry>,
+    ticket: Ticket,
+    /// Whether dropping has still something to give up.
+    live: bool,
+}
+
+impl Hold {
+    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket) -> Self {
+        Self { entry, ticket, live: true }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.entry.key
+    }
+
+    pub(crate) fn fencing_token(&self) -> FencingToken {
+        self.ticket.token
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.ticket.lease.deadline().min(self.ticket.hold_until)
+    }
+
+    pub(crate) fn remaining(&self) -> std::time::Duration {
+        self.valid_until().saturating_duration_since(self.ticket.lease.now())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LeaseLost> {
+        if self.ticket.lease.now() < self.valid_until() {
+            return Ok(());
+        }
+        Err(self.ticket.lease.loss(self.ticket.hold).unwrap_or(LeaseLost::new(
+            if self.ticket.hold_until <= self.ticket.lease.deadline() {
+                LossReason::HeldTooLong
+            } else {
+                LossReason::Expired
+            },
+        )))
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold)
+    }
+
+    pub(crate) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
+        self.check()?;
+        let mut work = std::pin::pin!(work);
+        let mut lost = std::pin::pin!(self.lost());
+        poll_fn(|context| {
+            if let Poll::Ready(lost) = lost.as_mut().poll(context) {
+                return Poll::Ready(Err(lost));
+            }
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Passes the lock on, and waits until the store knows if it must.
+    pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
+        self.live = false;
+        let lost = self.check().err();
+        let Some(claim) = self.entry.release_here(self.ticket.hold) else {
+            self.entry.data_free.notify_waiters();
+            let lost = lost.or_else(|| self.check().err());
+            return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
+        };
+        let Some(claim) = claim else { return Ok(()) };
+        let mut running = Running::release(&self.entry, claim);
+        let answer = poll_fn(|context| running.poll(context)).await;
+        match answer {
+            Some(Ok(Released::NotHeld)) => {
+                Err(ReleaseError::Lost(LeaseLost::new(LossReason::Revoked)))
+            }
+            Some(Err(error)) => Err(ReleaseError::Backend(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.live && !self.entry.release(self.ticket.hold) {
+            // Somebody may have the lock since, and wait for the data that went just before.
+            self.entry.data_free.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &self.entry.key)
+            .field("fencing_token", &self.ticket.token)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! The lease that successive holders in this process share.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lock_core::{Clock, Instant};
+use tokio::sync::Notify;
+
+use crate::error::{LeaseLost, LossReason};
+
+/// What the store granted, as its holders see it: a deadline that renewals move, and an end that is
+/// final.
+///
+/// The answer to "is it still mine?" comes from the clock and these fields alone. No driver, timer
+/// or message has to be on time for it to be true.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    clock: Clock,
+    /// The deadline in nanoseconds on `clock`; zero once the lease is lost.
+    deadline: AtomicU64,
+    /// Which hold lost it, and why.
+    loss: Mutex<Option<(u64, LossReason)>>,
+    lost: Notify,
+}
+
+impl Lease {
+    pub(super) fn new(clock: Clock, valid_until: Instant) -> Self {
+        Self {
+            clock,
+            deadline: AtomicU64::new(valid_until.as_nanos()),
+            loss: Mutex::new(None),
+            lost: Notify::new(),
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Moves the deadline. Only the machine calls it, and never after [`end`](Self::end).
+    pub(super) fn extend(&self, valid_until: Instant) {
+        self.deadline.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Declares the lease lost by its present holder. Whoever calls it calls
+    /// [`announce`](Self::announce) once no engine lock is held.
+    pub(super) fn end(&self, hold: u64, reason: LossReason) {
+        *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = Some((hold, reason));
+        self.deadline.store(0, Ordering::Release);
+    }
+
+    pub(super) fn announce(&self) {
+        self.lost.notify_waiters();
+    }
+
+    /// Why the lease is lost to this hold, if it is and the machine has noticed.
+    pub(crate) fn loss(&self, hold: u64) -> Option<LeaseLost> {
+        let loss = *self.loss.lock().unwrap_or_else(PoisonError::into_inner);
+        loss.filter(|(loser, _)| *loser == hold).map(|(_, reason)| LeaseLost::new(reason))
+    }
+
+    /// Waits until the lease is lost to this hold; for ever if it was given up first.
+    pub(crate) async fn wait_lost(&self, hold: u64) -> LeaseLost {
+        loop {
+            let notified = self.lost.notified();
+            if let Some(lost) = self.loss(hold) {
+                return lost;
+            }
+            notified.await;
+        }
+    }
+}

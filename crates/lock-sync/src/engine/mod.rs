@@ -1,0 +1,300 @@
+//! One key of one process: the machine behind an ordinary lock, and what carries out its effects.
+
+mod acquiring;
+mod hold;
+mod lease;
+mod machine;
+mod queue;
+mod running;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+pub(crate) use acquiring::{Acquiring, Wait};
+pub(crate) use hold::Hold;
+pub(crate) use lease::Lease;
+pub(crate) use machine::{Denial, Policy, Ticket};
+pub(crate) use queue::Patience;
+pub(crate) use running::Running;
+
+use crate::driver::Command;
+use crate::locks::Shared;
+use machine::{Effects, Entered, Machine, Op};
+use queue::WaiterId;
+
+/// One key, shared by every primitive of this process that has it.
+pub(crate) struct Entry {
+    shared: Arc<Shared>,
+    key: Key,
+    state: Mutex<State>,
+    /// Told whenever the guard of a lost lease has let go of its data at last.
+    data_free: Arc<Notify>,
+}
+
+struct State {
+    machine: Machine<Waker>,
+    /// When the driver is going to call [`Entry::tick`].
+    armed: Option<Instant>,
+    /// Whether a release is on its way to the driver.
+    release_queued: bool,
+    watch: WatchTask,
+}
+
+/// The task that listens for hints. Events of an earlier one are told apart by their number.
+#[derive(Default)]
+struct WatchTask {
+    number: u64,
+    task: Option<AbortHandle>,
+}
+
+impl Entry {
+    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+        let machine =
+            Machine::new(key.clone(), shared.policy.clone(), shared.clock, OwnerToken::generate);
+        Self {
+            shared,
+            key,
+            state: Mutex::new(State {
+                machine,
+                armed: None,
+                release_queued: false,
+                watch: WatchTask::default(),
+            }),
+            data_free: Arc::new(Notify::new()),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn data_free(&self) -> &Arc<Notify> {
+        &self.data_free
+    }
+
+    /// Whether some guard of this process holds the lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().machine.is_held()
+    }
+
+    // ---- What tasks do ----
+
+    fn enter(self: &Arc<Self>, patience: Patience) -> Entered {
+        self.event(|machine, now, _| machine.enter(now, patience))
+    }
+
+    fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
+        let park = |parked: Option<Waker>| match parked {
+            Some(waker) if waker.will_wake(context.waker()) => waker,
+            _ => context.waker().clone(),
+        };
+        self.lock().machine.poll(id, park).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn cancel(self: &Arc<Self>, id: WaiterId) {
+        self.event(|machine, now, effects| machine.cancel(now, id, effects));
+    }
+
+    /// Gives a hold up; the driver releases what must be released. `false` if it was over before.
+    fn release(self: &Arc<Self>, hold: u64) -> bool {
+        self.event(|machine, now, effects| machine.release(now, hold, effects))
+    }
+
+    /// Gives a hold up; what must be released is the caller's to release.
+    fn release_here(self: &Arc<Self>, hold: u64) -> Option<Option<Claim>> {
+        self.event(|machine, now, effects| {
+            machine.release(now, hold, effects).then(|| {
+                effects.ops.retain(|op| !matches!(op, Op::Release));
+                machine.begin_release()
+            })
+        })
+    }
+
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.event(|machine, now, effects| machine.close(now, effects));
+    }
+
+    // ---- What the driver does ----
+
+    pub(crate) fn tick(self: &Arc<Self>) {
+        self.event_in(|state, now, effects| {
+            state.armed = None;
+            state.machine.tick(now, effects);
+        });
+    }
+
+    /// Takes over a release that the machine has asked for, if it still wants it.
+    pub(crate) fn begin_release(self: &Arc<Self>) -> Option<Running> {
+        let claim = {
+            let mut state = self.lock();
+            state.release_queued = false;
+            state.machine.begin_release()
+        };
+        claim.map(|claim| Running::release(self, claim))
+    }
+
+    /// Runs the watch with this number, unless it is out of date.
+    pub(crate) fn begin_watch(self: &Arc<Self>, number: u64) {
+        let mut state = self.lock();
+        if state.watch.number == number {
+            let watch = watch(Arc::downgrade(self), self.shared.clone(), self.key.clone(), number);
+            state.watch.task = Some(tokio::spawn(watch).abort_handle());
+        }
+    }
+
+    // ---- What the store answers ----
+
+    fn attempt_done(self: &Arc<Self>, result: Result<Attempt, Error>) {
+        self.event(|machine, now, effects| machine.attempt_done(now, result, effects));
+    }
+
+    fn release_done(self: &Arc<Self>, result: Result<Released, Error>) {
+        self.event(|machine, now, effects| machine.release_done(now, result, effects));
+    }
+
+    fn renew_done(self: &Arc<Self>, claim: &Claim, sent: Instant, renewal: Renewal) {
+        if let Renewal::Unknown(error) = &renewal {
+            tracing::debug!(key = %self.key, %error, "a renewal failed");
+        }
+        self.event(|machine, now, effects| {
+            machine.renew_done(now, claim, sent, renewal, effects);
+        });
+    }
+
+    fn watch_event(self: &Arc<Self>, number: u64, event: WatchEvent<'_>) {
+        self.event_in(|state, now, effects| {
+            if state.watch.number == number {
+                match event {
+                    WatchEvent::Started => state.machine.watch_started(now, effects),
+                    WatchEvent::Hint(hint) => state.machine.hint(now, hint, effects),
+                    WatchEvent::Ended(error) => state.machine.watch_ended(now, error, effects),
+                }
+            }
+        });
+    }
+
+    // ---- How ----
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn event<R>(
+        self: &Arc<Self>,
+        event: impl FnOnce(&mut Machine<Waker>, Instant, &mut Effects<Waker>) -> R,
+    ) -> R {
+        self.event_in(|state, now, effects| event(&mut state.machine, now, effects))
+    }
+
+    /// Feeds one event to the machine and carries out what it asks for.
+    fn event_in<R>(
+        self: &Arc<Self>,
+        event: impl FnOnce(&mut State, Instant, &mut Effects<Waker>) -> R,
+    ) -> R {
+        let mut effects = Effects::new();
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        let result = event(&mut state, now, &mut effects);
+        for op in effects.ops.drain(..) {
+            self.dispatch(&mut state, op);
+        }
+        self.arm(&mut state);
+        drop(state);
+        // Not before: a waker may run anything.
+        effects.wake_all(Waker::wake);
+        result
+    }
+
+    /// Hands an operation to the driver. Never blocks; the state is locked so that the order in
+    /// which the machine asked is the order in which the driver hears.
+    fn dispatch(self: &Arc<Self>, state: &mut State, op: Op) {
+        let command = match op {
+            Op::Attempt(request) => Command::Run(Running::attempt(self, request)),
+            Op::Renew(claim, ttl) => Command::Run(Running::renew(self, claim, ttl)),
+            Op::Forget(claim) => Command::Run(Running::forget(self, claim)),
+            Op::Release if state.release_queued => return,
+            Op::Release => {
+                state.release_queued = true;
+                Command::Release(Arc::clone(self), self.shared.flights.begin())
+            }
+            Op::Watch => {
+                state.watch.number += 1;
+                Command::Watch(Arc::clone(self), state.watch.number)
+            }
+            Op::Unwatch => {
+                state.watch.number += 1;
+                if let Some(task) = state.watch.task.take() {
+                    task.abort();
+                }
+                return;
+            }
+        };
+        self.shared.send(command);
+    }
+
+    /// Sees to it that the driver calls in time. A call too early does no harm, so a deadline that
+    /// moves away costs nothing.
+    fn arm(self: &Arc<Self>, state: &mut State) {
+        if let Some(deadline) = state.machine.next_deadline()
+            && state.armed.is_none_or(|armed| deadline < armed)
+        {
+            self.shared.timers.arm(self, state.armed.replace(deadline), deadline);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(armed) = state.armed {
+            self.shared.timers.disarm(std::ptr::from_ref(self).addr(), armed);
+        }
+        self.shared.forget(&self.key);
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+enum WatchEvent<'a> {
+    Started,
+    Hint(Hint),
+    Ended(Option<&'a Error>),
+}
+
+/// Listens for hints about a key until nobody wants them.
+async fn watch(entry: Weak<Entry>, shared: Arc<Shared>, key: Key, number: u64) {
+    let tell = |event: WatchEvent<'_>| {
+        entry.upgrade().map(|entry| entry.watch_event(number, event)).is_some()
+    };
+    let mut hints = match shared.backend.watch(&key).await {
+        Ok(hints) => hints,
+        Err(error) => {
+            tracing::debug!(%key, %error, "no hints: waiting by the clock alone");
+            tell(WatchEvent::Ended(Some(&error)));
+            return;
+        }
+    };
+    let mut wanted = tell(WatchEvent::Started);
+    while wanted {
+        let Some(hint) = hints.next().await else {
+            tell(WatchEvent::Ended(None));
+            return;
+        };
+        wanted = tell(WatchEvent::Hint(hint));
+    }
+}

@@ -1,0 +1,151 @@
+//! What the primitives return when they do not return a guard.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lock_core::Error;
+
+/// Why a lock could not be acquired.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The wait limit was reached.
+    ///
+    /// If the store could not be reached at the end of it, `source` says why; otherwise somebody
+    /// else held the lock all the time.
+    Timeout {
+        /// The last failure of the backend.
+        source: Option<Error>,
+    },
+    /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
+    Closed,
+    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
+    Backend(Error),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Timeout { .. } => "the lock was not free within the wait limit",
+            Self::Closed => CLOSED,
+            Self::Backend(_) => BACKEND,
+        })
+    }
+}
+
+impl StdError for LockError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Timeout { source } => source.as_ref().map(|source| source as _),
+            Self::Closed => None,
+            Self::Backend(source) => Some(source),
+        }
+    }
+}
+
+/// Why a lock could not be acquired at once.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TryLockError {
+    /// Somebody holds the lock, here or elsewhere, or waits for it here.
+    WouldBlock,
+    /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
+    Closed,
+    /// The backend failed.
+    Backend(Error),
+}
+
+impl fmt::Display for TryLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WouldBlock => "operation would block",
+            Self::Closed => CLOSED,
+            Self::Backend(_) => BACKEND,
+        })
+    }
+}
+
+impl StdError for TryLockError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::WouldBlock | Self::Closed => None,
+            Self::Backend(source) => Some(source),
+        }
+    }
+}
+
+/// Why a release could not be confirmed.
+///
+/// The guard is gone in any case, and so is its right to the data.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lease had ended before: somebody else may have held the lock meanwhile.
+    Lost(LeaseLost),
+    /// The backend did not confirm. The driver goes on trying until the lease ends by itself.
+    Backend(Error),
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lost(_) => "the lease was lost before it was released",
+            Self::Backend(_) => BACKEND,
+        })
+    }
+}
+
+impl StdError for ReleaseError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Lost(source) => Some(source),
+            Self::Backend(source) => Some(source),
+        }
+    }
+}
+
+/// The lease of a guard is over, although the guard lives.
+///
+/// From its instant on somebody else may hold the lock. What the holder has written under its
+/// fencing token stands; what it writes from now on must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLost(LossReason);
+
+impl LeaseLost {
+    pub(crate) fn new(reason: LossReason) -> Self {
+        Self(reason)
+    }
+
+    /// Why.
+    pub fn reason(&self) -> LossReason {
+        self.0
+    }
+}
+
+impl fmt::Display for LeaseLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            LossReason::Expired => "the lease ran out before it could be renewed",
+            LossReason::Revoked => "the store no longer knows the lease",
+            LossReason::HeldTooLong => "the lock was held for longer than permitted",
+        })
+    }
+}
+
+impl StdError for LeaseLost {}
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its deadline passed without a renewal: the store was out of reach, this process was stopped,
+    /// or renewal is switched off.
+    Expired,
+    /// The store said so: the key expired there, was deleted, or has another owner.
+    Revoked,
+    /// The [maximum hold](crate::Builder::max_hold) was reached.
+    HeldTooLong,
+}
+
+const CLOSED: &str = "the locks are shutting down";
+const BACKEND: &str = "the lock backend failed";

@@ -1,0 +1,416 @@
+//! The handle that an app keeps, and how it is built.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use lock_core::{Backend, Clock, Error, ErrorKind, Key, Ttl};
+use tokio::runtime::Handle;
+
+use crate::driver::{Command, Driver, Flights, Timers};
+use crate::engine::{Entry, Policy, Wait};
+use crate::handoff::Handoff;
+use crate::mutex::Mutex as DistributedMutex;
+
+/// The locks of one backend: what an app builds once and keeps.
+///
+/// It names locks, carries their defaults, and owns the driver, a thread that renews leases,
+/// releases what dropped guards gave up, and listens for releases elsewhere. Clones share all of it.
+/// The driver starts with the first lock that is asked for, and ends when the last handle, lock and
+/// guard is gone.
+///
+/// Within one process, everything made by one `Locks` and its clones under one name is one lock, with
+/// one queue. Two separate `Locks` over the same store contend like two processes.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::Locks;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let counter = locks.mutex("counter", 0)?;
+///
+/// *counter.lock().await? += 1;
+/// assert_eq!(*counter.lock().await?, 1);
+/// locks.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    shared: Arc<Shared>,
+}
+
+impl Locks {
+    /// Locks over this backend, with the defaults of the [`Builder`].
+    pub fn new(backend: impl Backend) -> Self {
+        // The defaults are valid.
+        Self { shared: Arc::new(Shared::new(Builder::new(Arc::new(backend)), Ttl::DEFAULT)) }
+    }
+
+    /// Begins to build locks over this backend.
+    pub fn builder(backend: impl Backend) -> Builder {
+        Builder::new(Arc::new(backend))
+    }
+
+    /// The mutex with this name, around a value of this process.
+    ///
+    /// The value is local: the lock is what processes share. Two mutexes of one name exclude each
+    /// other but have a value each; wrap one in an `Arc` to share its value between tasks.
+    ///
+    /// Nothing is sent until somebody locks it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if the name, with the [prefix](Builder::prefix), is too long.
+    pub fn mutex<T, K>(&self, name: K, value: T) -> Result<DistributedMutex<T>, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(DistributedMutex::new(self.entry(name)?, Arc::new(tokio::sync::Mutex::new(value))))
+    }
+
+    /// The mutex with this name, around a value that may be unsized.
+    ///
+    /// A [`Mutex`](DistributedMutex) does not coerce to one of a trait object by itself; a boxed
+    /// `tokio` mutex does:
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, Mutex};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let hello: Box<tokio::sync::Mutex<dyn Fn() -> u32 + Send>> =
+    ///     Box::new(tokio::sync::Mutex::new(|| 42));
+    /// let mutex: Mutex<dyn Fn() -> u32 + Send> = locks.mutex_from_boxed("hello", hello)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`mutex`](Self::mutex).
+    pub fn mutex_from_boxed<T, K>(
+        &self,
+        name: K,
+        value: Box<tokio::sync::Mutex<T>>,
+    ) -> Result<DistributedMutex<T>, Error>
+    where
+        T: ?Sized,
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(DistributedMutex::new(self.entry(name)?, Arc::from(value)))
+    }
+
+    /// Refuses every further acquisition, and waits until the store has heard of every release.
+    ///
+    /// Waiting tasks get [`LockError::Closed`](crate::LockError::Closed). Guards that are still alive
+    /// stay valid, are renewed, and release when they are dropped; they are not waited for.
+    ///
+    /// Call it before the process ends: what the driver has not sent by then is not sent at all, and
+    /// the store frees such a lock only at the end of its lease. It returns as soon as nothing is
+    /// under way, and in any case after one [lease](Builder::ttl), when there is nothing left to
+    /// release.
+    ///
+    /// # Cancel safety
+    ///
+    /// The locks stay closed; calling it again waits again.
+    pub async fn shutdown(&self) {
+        for entry in self.shared.close() {
+            entry.close();
+        }
+        if self.shared.driver.get().is_none() {
+            return;
+        }
+        let landed = self.shared.flights.all_landed();
+        let limit = self.shared.policy.ttl.duration();
+        match self.shared.runtime() {
+            // The timer lives on the driver's runtime: the caller may have none.
+            Some(runtime) => {
+                let limit = {
+                    let _runtime = runtime.enter();
+                    tokio::time::sleep(limit)
+                };
+                tokio::select! {
+                    () = landed => {}
+                    () = limit => {}
+                }
+            }
+            None => landed.await,
+        }
+    }
+
+    fn entry<K>(&self, name: K) -> Result<Arc<Entry>, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        self.shared.entry(name.try_into()?)
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("ttl", &self.shared.policy.ttl.duration())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds [`Locks`].
+///
+/// | option | default |
+/// | --- | --- |
+/// | [`ttl`](Self::ttl) | 30 s |
+/// | [`renewal`](Self::renewal) | on |
+/// | [`wait_limit`](Self::wait_limit) | none |
+/// | [`max_hold`](Self::max_hold) | none |
+/// | [`handoff`](Self::handoff) | [`Handoff::default`] |
+/// | [`prefix`](Self::prefix) | empty |
+/// | [`on_runtime`](Self::on_runtime) | a thread of its own |
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    backend: Arc<dyn Backend>,
+    ttl: Option<Duration>,
+    renew: bool,
+    wait_limit: Option<Duration>,
+    max_hold: Option<Duration>,
+    handoff: Handoff,
+    prefix: Vec<u8>,
+    runtime: Option<Handle>,
+}
+
+impl Builder {
+    fn new(backend: Arc<dyn Backend>) -> Self {
+        Self {
+            backend,
+            ttl: None,
+            renew: true,
+            wait_limit: None,
+            max_hold: None,
+            handoff: Handoff::default(),
+            prefix: Vec::new(),
+            runtime: None,
+        }
+    }
+
+    /// How long a lease lives unless it is renewed: how long others wait for a crashed holder.
+    ///
+    /// Renewed every third of it. A short lease is noticed sooner when it is lost, and survives
+    /// shorter outages. 10 ms to 24 h.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Whether leases are renewed while a guard lives. Without it a guard is lost after one
+    /// [`ttl`](Self::ttl).
+    pub fn renewal(mut self, renew: bool) -> Self {
+        self.renew = renew;
+        self
+    }
+
+    /// How long `lock` waits at most, unless the call says otherwise.
+    ///
+    /// Without a limit `lock` waits for other holders as long as it takes, and for a store out of
+    /// reach as long as one lease lives. With a limit it waits for both until the limit is reached.
+    pub fn wait_limit(mut self, limit: Duration) -> Self {
+        self.wait_limit = Some(limit);
+        self
+    }
+
+    /// How long a guard may hold the lock at most: a cap on renewal, against tasks that hang.
+    ///
+    /// At its end the guard is lost and the lock is released.
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = Some(limit);
+        self
+    }
+
+    /// How far the lock is passed on inside this process before the store hears of it.
+    pub fn handoff(mut self, handoff: Handoff) -> Self {
+        self.handoff = handoff;
+        self
+    }
+
+    /// What is put before every name, other than those made with [`Key::as_is`]: a namespace of the
+    /// app, the same over every backend.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// Runs the driver on this runtime instead of a thread of its own.
+    ///
+    /// Saves the thread, and makes tests under tokio's paused time possible. In exchange leases are
+    /// renewed only while that runtime is not blocked, and guards dropped during or after its
+    /// shutdown are released only by the end of their lease.
+    pub fn on_runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Builds the locks. Nothing is sent and nothing is started yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidTtl`] for a lease out of range; [`ErrorKind::InvalidConfig`] for a limit of
+    /// zero; [`ErrorKind::InvalidKey`] for a prefix that leaves no room for a name.
+    pub fn build(self) -> Result<Locks, Error> {
+        let ttl = self.ttl.map_or(Ok(Ttl::DEFAULT), Ttl::new)?;
+        for (name, limit) in [("wait limit", self.wait_limit), ("maximum hold", self.max_hold)] {
+            if limit == Some(Duration::ZERO) {
+                return Err(Error::new(
+                    ErrorKind::InvalidConfig,
+                    format!("a {name} of zero: leave it out, or use try_lock"),
+                ));
+            }
+        }
+        if self.prefix.len() >= Key::MAX_LEN {
+            return Err(Error::new(ErrorKind::InvalidKey, "the prefix leaves no room for a name"));
+        }
+        Ok(Locks { shared: Arc::new(Shared::new(self, ttl)) })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("ttl", &self.ttl)
+            .field("renewal", &self.renew)
+            .field("wait_limit", &self.wait_limit)
+            .field("max_hold", &self.max_hold)
+            .field("handoff", &self.handoff)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all locks of one [`Locks`] have in common.
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Clock,
+    pub(crate) policy: Policy,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) flights: Arc<Flights>,
+    wait_limit: Option<Duration>,
+    prefix: Vec<u8>,
+    on_runtime: Option<Handle>,
+    driver: OnceLock<Driver>,
+    registry: Mutex<Registry>,
+}
+
+#[derive(Default)]
+struct Registry {
+    entries: HashMap<Key, Weak<Entry>>,
+    closed: bool,
+}
+
+impl Shared {
+    fn new(builder: Builder, ttl: Ttl) -> Self {
+        let clock = builder.backend.clock();
+        let (handoffs, handoff_time) = builder.handoff.budget();
+        Self {
+            clock,
+            policy: Policy {
+                ttl,
+                renew: builder.renew,
+                max_hold: builder.max_hold,
+                handoffs,
+                handoff_time,
+            },
+            timers: Arc::new(Timers::new(clock)),
+            flights: Arc::default(),
+            backend: builder.backend,
+            wait_limit: builder.wait_limit,
+            prefix: builder.prefix,
+            on_runtime: builder.runtime,
+            driver: OnceLock::new(),
+            registry: Mutex::default(),
+        }
+    }
+
+    /// How long `lock` waits by default.
+    pub(crate) fn default_wait(&self) -> Wait {
+        self.wait_limit.map_or(Wait::Forever, Wait::AtMost)
+    }
+
+    /// Starts the driver if there is none yet.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        if self.driver.get().is_some() {
+            return Ok(());
+        }
+        // The registry's lock serves here as well: starting happens once.
+        let _starting = self.registry();
+        if self.driver.get().is_none() {
+            let driver = Driver::start(
+                self.on_runtime.clone(),
+                Arc::clone(&self.timers),
+                Arc::clone(&self.flights),
+            )?;
+            let _ = self.driver.set(driver);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn runtime(&self) -> Option<&Handle> {
+        self.driver.get().map(Driver::runtime)
+    }
+
+    pub(crate) fn send(&self, command: Command) {
+        if let Some(driver) = self.driver.get() {
+            driver.send(command);
+        }
+    }
+
+    fn entry(self: &Arc<Self>, key: Key) -> Result<Arc<Entry>, Error> {
+        let key = if self.prefix.is_empty() || key.is_as_is() {
+            key
+        } else {
+            Key::new([&self.prefix, key.as_bytes()].concat())?
+        };
+        let mut registry = self.registry();
+        let closed = registry.closed;
+        let entry = match registry.entries.entry(key.clone()) {
+            Slot::Occupied(mut slot) => slot.get().upgrade().unwrap_or_else(|| {
+                let entry = Arc::new(Entry::new(Arc::clone(self), key));
+                slot.insert(Arc::downgrade(&entry));
+                entry
+            }),
+            Slot::Vacant(slot) => {
+                let entry = Arc::new(Entry::new(Arc::clone(self), key));
+                slot.insert(Arc::downgrade(&entry));
+                entry
+            }
+        };
+        drop(registry);
+        if closed {
+            entry.close();
+        }
+        Ok(entry)
+    }
+
+    /// Drops the name of an entry that is gone, unless it has a successor.
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut registry = self.registry();
+        if registry.entries.get(key).is_some_and(|entry| entry.strong_count() == 0) {
+            registry.entries.remove(key);
+        }
+    }
+
+    fn close(&self) -> Vec<Arc<Entry>> {
+        let mut registry = self.registry();
+        registry.closed = true;
+        registry.entries.values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

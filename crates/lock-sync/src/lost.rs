@@ -1,0 +1,46 @@
+//! The future that tells a holder that it holds no longer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project::pin_project;
+
+use crate::engine::Lease;
+use crate::error::LeaseLost;
+
+/// Resolves when the lease of the guard that it came from is lost; never, if the guard is dropped
+/// or released first.
+///
+/// It borrows nothing, so it can stand beside the work on the guard's data in a `select!`.
+///
+/// The driver resolves it, at the deadline of the lease or at the store's word, whichever comes
+/// first. A process that is stopped or starved may see it late:
+/// [`is_valid`](crate::MutexGuard::is_valid) needs no driver.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct Lost(#[pin] Waiting);
+
+type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
+
+impl Lost {
+    pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
+        Self(Box::pin(async move { lease.wait_lost(hold).await }))
+    }
+}
+
+impl Future for Lost {
+    type Output = LeaseLost;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LeaseLost> {
+        self.project().0.poll(context)
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lost").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! The guard that borrows its mutex.
+
+use super::{MappedMutexGuard, Mutex};
+use crate::engine::Hold;
+use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+
+/// The right to the data of a [`Mutex`], and a lease on its lock.
+///
+/// # Dropping
+///
+/// Dropping the guard gives the lock up. If another task of this process waits, it has the lock at
+/// once; otherwise the release is *enqueued*: the driver sends it to the store a moment later, from
+/// its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
+/// [`release`](Self::release) to wait for the store, and
+/// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
+///
+/// # If the lease is lost
+///
+/// The guard stays, and with it the access to the local data. What the lock protects elsewhere is no
+/// longer protected.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the Mutex will immediately unlock"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    // In this order: whoever gets the lock next finds the data free.
+    data: tokio::sync::MutexGuard<'a, T>,
+    hold: Hold,
+    mutex: &'a Mutex<T>,
+}
+
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    pub(super) fn new(
+        mutex: &'a Mutex<T>,
+        data: tokio::sync::MutexGuard<'a, T>,
+        hold: Hold,
+    ) -> Self {
+        Self { data, hold, mutex }
+    }
+
+    /// The mutex that this guard came from.
+    pub fn mutex(this: &Self) -> &'a Mutex<T> {
+        this.mutex
+    }
+
+    /// Narrows the guard to a part of the data.
+    ///
+    /// An associated function, so that it does not hide methods of the data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, MutexGuard};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("pair", (1, "one"))?;
+    /// let mut number = MutexGuard::map(mutex.lock().await?, |pair| &mut pair.0);
+    /// *number = 2;
+    /// assert!(number.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map<U, F>(this: Self, map: F) -> MappedMutexGuard<'a, U>
+    where
+        U: ?Sized,
+        F: FnOnce(&mut T) -> &mut U,
+    {
+        MappedMutexGuard::new(tokio::sync::MutexGuard::map(this.data, map), this.hold)
+    }
+
+    /// Narrows the guard to a part of the data, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// The guard itself, if it is not.
+    pub fn try_map<U, F>(this: Self, map: F) -> Result<MappedMutexGuard<'a, U>, Self>
+    where
+        U: ?Sized,
+        F: FnOnce(&mut T) -> Option<&mut U>,
+    {
+        let Self { data, hold, mutex } = this;
+        match tokio::sync::MutexGuard::try_map(data, map) {
+            Ok(data) => Ok(MappedMutexGuard::new(data, hold)),
+            Err(data) => Err(Self { data, hold, mutex }),
+        }
+    }
+
+    lease_methods!();
+    lease_scope!(T);
+}
+
+guard_traits!(['a, T: ?Sized], MutexGuard<'a, T>, T);

@@ -1,0 +1,149 @@
+//! The futures that wait for a mutex.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project::pin_project;
+use tokio::sync::futures::OwnedNotified;
+
+use super::{Mutex, MutexGuard, OwnedMutexGuard};
+use crate::engine::{Acquiring, Denial, Entry, Hold, Wait};
+use crate::error::{LockError, TryLockError};
+
+/// Waits for a [`Mutex`]: what [`Mutex::lock`] returns.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct Lock<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    #[pin]
+    locking: Locking,
+}
+
+impl<'a, T: ?Sized> Lock<'a, T> {
+    pub(super) fn new(mutex: &'a Mutex<T>, wait: Wait) -> Self {
+        Self { mutex, locking: Locking::new(&mutex.entry, wait) }
+    }
+}
+
+impl<'a, T: ?Sized> Future for Lock<'a, T> {
+    type Output = Result<MutexGuard<'a, T>, LockError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mutex: &'a Mutex<T> = this.mutex;
+        this.locking
+            .poll(context, || mutex.data.try_lock().ok())
+            .map_ok(|(hold, data)| MutexGuard::new(mutex, data, hold))
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Lock<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("key", self.mutex.key()).finish_non_exhaustive()
+    }
+}
+
+/// Waits for a [`Mutex`]: what [`Mutex::lock_owned`] returns.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct LockOwned<T: ?Sized> {
+    #[pin]
+    locking: Locking,
+    mutex: Arc<Mutex<T>>,
+}
+
+impl<T: ?Sized> LockOwned<T> {
+    pub(super) fn new(mutex: Arc<Mutex<T>>, wait: Wait) -> Self {
+        Self { locking: Locking::new(&mutex.entry, wait), mutex }
+    }
+}
+
+impl<T: ?Sized> Future for LockOwned<T> {
+    type Output = Result<OwnedMutexGuard<T>, LockError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mutex: &Arc<Mutex<T>> = this.mutex;
+        this.locking
+            .poll(context, || Arc::clone(&mutex.data).try_lock_owned().ok())
+            .map_ok(|(hold, data)| OwnedMutexGuard::new(Arc::clone(mutex), data, hold))
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for LockOwned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockOwned").field("key", self.mutex.key()).finish_non_exhaustive()
+    }
+}
+
+/// First the engine's grant, then the data.
+#[pin_project]
+pub(super) struct Locking {
+    acquiring: Acquiring,
+    hold: Option<Hold>,
+    /// The guard of a lost lease still has the data.
+    #[pin]
+    data_free: Option<OwnedNotified>,
+}
+
+impl Locking {
+    fn new(entry: &Arc<Entry>, wait: Wait) -> Self {
+        Self { acquiring: Acquiring::new(Arc::clone(entry), wait), hold: None, data_free: None }
+    }
+
+    /// The engine's grant alone.
+    pub(super) async fn hold(entry: &Arc<Entry>, wait: Wait) -> Result<Hold, Denial> {
+        let mut acquiring = Acquiring::new(Arc::clone(entry), wait);
+        poll_fn(|context| acquiring.poll(context)).await
+    }
+
+    fn poll<D>(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        take_data: impl Fn() -> Option<D>,
+    ) -> Poll<Result<(Hold, D), LockError>> {
+        let mut this = self.project();
+        loop {
+            let Some(hold) = this.hold.take() else {
+                *this.hold = Some(ready!(this.acquiring.poll(context)).map_err(lock_error)?);
+                continue;
+            };
+            if let Some(data) = take_data() {
+                return Poll::Ready(Ok((hold, data)));
+            }
+            *this.hold = Some(hold);
+            match this.data_free.as_mut().as_pin_mut() {
+                // Listen first, then look again.
+                None => {
+                    let data_free = Arc::clone(this.acquiring.entry().data_free());
+                    this.data_free.set(Some(data_free.notified_owned()));
+                }
+                Some(data_free) => {
+                    ready!(data_free.poll(context));
+                    this.data_free.set(None);
+                }
+            }
+        }
+    }
+}
+
+fn lock_error(denial: Denial) -> LockError {
+    match denial {
+        Denial::Timeout(source) => LockError::Timeout { source },
+        // Only those who do not wait are turned away so.
+        Denial::WouldBlock => LockError::Timeout { source: None },
+        Denial::Closed => LockError::Closed,
+        Denial::Failed(error) => LockError::Backend(error),
+    }
+}
+
+pub(super) fn try_lock_error(denial: Denial) -> TryLockError {
+    match denial {
+        Denial::WouldBlock | Denial::Timeout(_) => TryLockError::WouldBlock,
+        Denial::Closed => TryLockError::Closed,
+        Denial::Failed(error) => TryLockError::Backend(error),
+    }
+}

@@ -1,0 +1,333 @@
+//! A mutual exclusion primitive that holds across processes.
+
+mod guard;
+mod lock;
+mod mapped;
+mod owned;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Key;
+
+pub use guard::MutexGuard;
+pub use lock::{Lock, LockOwned};
+pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
+pub use owned::OwnedMutexGuard;
+
+use crate::blocking::{assert_may_block, block_on};
+use crate::engine::{Entry, Wait};
+use crate::error::{LockError, TryLockError};
+use lock::Locking;
+
+/// An asynchronous mutex, as [`tokio::sync::Mutex`] is one, that excludes other processes as well.
+///
+/// It is made by [`Locks::mutex`](crate::Locks::mutex), which gives it a name: everything of that
+/// name, in any process that uses the same store, is one lock. The value inside is this process's
+/// own, and is reached through the guard like tokio's.
+///
+/// # What the guard means
+///
+/// A guard is a *lease*: the store takes the lock back unless the lease is renewed, which the driver
+/// does in the background for as long as the guard lives. If that fails, because the store is out of
+/// reach, forgot the lock, or this process was stopped, the lease is lost although the guard is there.
+/// The guard tells: [`is_valid`](MutexGuard::is_valid) by the clock, without any I/O;
+/// [`lost`](MutexGuard::lost) as a future; [`scope`](MutexGuard::scope) by cancelling the work.
+/// `&mut T` stays sound even then, because a successor in this process waits until a lost guard is
+/// dropped.
+///
+/// A process can be stopped between the check and the write. What must survive that checks
+/// [`fencing_token`](MutexGuard::fencing_token) where it is written.
+///
+/// # Order
+///
+/// Tasks of one process are served in exactly the order in which they called `lock`, as tokio's are;
+/// among processes the store decides. See [`Handoff`](crate::Handoff).
+///
+/// # Differences from `tokio::sync::Mutex`
+///
+/// - It is made by [`Locks::mutex`](crate::Locks::mutex). There is no `new`, `const_new`, `Default`
+///   or `From<T>`, because a lock needs a name and a store.
+/// - `lock` and its siblings return a `Result`, and `try_lock` is `async`: both may ask the store.
+/// - Releasing on drop is *enqueued*: see [`MutexGuard`].
+/// - `Arc<Mutex<T>>` does not coerce to `Arc<Mutex<dyn Trait>>`; see
+///   [`Locks::mutex_from_boxed`](crate::Locks::mutex_from_boxed).
+/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the guards' lease.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::Locks;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let visits = Arc::new(locks.mutex("visits", 0)?);
+///
+/// let mut tasks = Vec::new();
+/// for _ in 0..10 {
+///     let visits = Arc::clone(&visits);
+///     tasks.push(tokio::spawn(async move {
+///         *visits.lock().await? += 1;
+///         Ok::<_, lock_sync::LockError>(())
+///     }));
+/// }
+/// for task in tasks {
+///     task.await??;
+/// }
+/// assert_eq!(*visits.lock().await?, 10);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Mutex<T: ?Sized> {
+    entry: Arc<Entry>,
+    /// Free whenever the engine grants, but for a lost guard that still lives. Shared only with
+    /// owned guards and futures, all of which keep the `Arc` of the mutex as well and drop it later.
+    data: Arc<tokio::sync::Mutex<T>>,
+}
+
+impl<T: ?Sized> Mutex<T> {
+    pub(crate) fn new(entry: Arc<Entry>, data: Arc<tokio::sync::Mutex<T>>) -> Self {
+        Self { entry, data }
+    }
+
+    /// The name of the lock.
+    pub fn key(&self) -> &Key {
+        self.entry.key()
+    }
+
+    /// Locks this mutex, waiting until it is free here and everywhere.
+    ///
+    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
+    /// polled by any executor.
+    ///
+    /// # Cancel safety
+    ///
+    /// Tasks are served in the order in which they first polled. Dropping the future gives up the
+    /// place in that queue. Whatever it has asked of the store by then is undone in the background:
+    /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Timeout`] if the wait limit was reached;
+    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
+    ///   lives, and there is no limit that says to wait longer;
+    /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("greeting", String::from("hello"))?;
+    /// let mut greeting = mutex.lock().await?;
+    /// greeting.push_str(", world");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock(&self) -> Lock<'_, T> {
+        Lock::new(self, self.default_wait())
+    }
+
+    /// Locks this mutex, waiting for at most `limit` from the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{LockError, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("report", ())?;
+    /// let held = mutex.lock().await?;
+    /// let second = mutex.lock_timeout(Duration::from_millis(10)).await;
+    /// assert!(matches!(second, Err(LockError::Timeout { .. })));
+    /// # drop(held);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_timeout(&self, limit: Duration) -> Lock<'_, T> {
+        Lock::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this mutex from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Panics
+    ///
+    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
+    /// `block_in_place` are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("config", 1)?;
+    /// assert_eq!(*mutex.blocking_lock()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_lock(&self) -> Result<MutexGuard<'_, T>, LockError> {
+        assert_may_block();
+        block_on(self.lock())
+    }
+
+    /// Locks this mutex from synchronous code, for a guard that keeps the mutex alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_lock`](Self::blocking_lock).
+    #[track_caller]
+    pub fn blocking_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, LockError> {
+        assert_may_block();
+        block_on(self.lock_owned())
+    }
+
+    /// Locks this mutex, for a guard that keeps the mutex alive and borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = Arc::new(locks.mutex("queue", vec![1])?);
+    /// let mut guard = Arc::clone(&mutex).lock_owned().await?;
+    /// tokio::spawn(async move { guard.push(2) }).await?;
+    /// assert_eq!(*mutex.lock().await?, [1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_owned(self: Arc<Self>) -> LockOwned<T> {
+        let wait = self.default_wait();
+        LockOwned::new(self, wait)
+    }
+
+    /// Locks this mutex if nobody holds it, without waiting for a holder.
+    ///
+    /// Unlike tokio's it is `async`: if no task of this process holds or awaits the lock, it asks the
+    /// store once. It waits for that answer, and for a release by this process that is under way, so
+    /// that `drop(guard)` followed by `try_lock` succeeds.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// - [`TryLockError::WouldBlock`] if the lock is held, or awaited by another task of this process,
+    ///   or if a guard whose lease was lost still has the data;
+    /// - [`TryLockError::Backend`] if the store could not be asked;
+    /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, TryLockError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("leader", ())?;
+    /// let guard = mutex.try_lock().await?;
+    /// assert!(matches!(mutex.try_lock().await, Err(TryLockError::WouldBlock)));
+    /// drop(guard);
+    /// assert!(mutex.try_lock().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
+        let hold = Locking::hold(&self.entry, Wait::Try).await.map_err(lock::try_lock_error)?;
+        let data = self.data.try_lock().map_err(|_| TryLockError::WouldBlock)?;
+        Ok(MutexGuard::new(self, data, hold))
+    }
+
+    /// Locks this mutex if nobody holds it, for a guard that keeps the mutex alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
+        let hold = Locking::hold(&self.entry, Wait::Try).await.map_err(lock::try_lock_error)?;
+        let data =
+            Arc::clone(&self.data).try_lock_owned().map_err(|_| TryLockError::WouldBlock)?;
+        Ok(OwnedMutexGuard::new(self, data, hold))
+    }
+
+    /// The value, without locking: no guard of this process can exist.
+    ///
+    /// It says nothing about other processes.
+    pub fn get_mut(&mut self) -> &mut T {
+        Arc::get_mut(&mut self.data).expect("guards keep the mutex borrowed or alive").get_mut()
+    }
+
+    /// Takes the value out. Other processes are not affected.
+    pub fn into_inner(self) -> T
+    where
+        T: Sized,
+    {
+        Arc::into_inner(self.data).expect("guards keep the mutex borrowed or alive").into_inner()
+    }
+
+    fn default_wait(&self) -> Wait {
+        self.entry.shared().default_wait()
+    }
+}
+
+/// Shows what this process knows, without asking the store.
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Mutex");
+        debug.field("key", self.key());
+        match self.data.try_lock() {
+            Ok(data) if !self.entry.is_held() => debug.field("data", &&*data),
+            _ => debug.field("data", &format_args!("<locked>")),
+        };
+        debug.finish()
+    }
+}
