@@ -74,11 +74,7 @@ impl Driver {
 }
 
 /// Works until every handle is gone, and then until nothing is under way.
-async fn run(
-    mut commands: UnboundedReceiver<Command>,
-    timers: Arc<Timers>,
-    flights: Arc<Flights>,
-) {
+async fn run(mut commands: UnboundedReceiver<Command>, timers: Arc<Timers>, flights: Arc<Flights>) {
     loop {
         tokio::select! {
             command = commands.recv() => match command {

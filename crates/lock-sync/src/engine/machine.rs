@@ -327,7 +327,8 @@ impl<W> Machine<W> {
         result: Result<Released, Error>,
         effects: &mut Effects<W>,
     ) {
-        let Phase::Releasing { held, stage: stage @ Stage::Sent, failures } = &mut self.phase else {
+        let Phase::Releasing { held, stage: stage @ Stage::Sent, failures } = &mut self.phase
+        else {
             return;
         };
         let contended = match result {
@@ -500,8 +501,7 @@ impl<W> Machine<W> {
                 held.renewing = true;
                 effects.ops.push(Op::Renew(held.claim.clone(), self.policy.ttl));
             }
-            Phase::Releasing { stage, .. }
-                if matches!(stage, Stage::Failed(retry) if now >= *retry) =>
+            Phase::Releasing { stage, .. } if matches!(*stage, Stage::Failed(retry) if now >= retry) =>
             {
                 *stage = Stage::Queued;
                 effects.ops.push(Op::Release);
@@ -526,7 +526,8 @@ impl<W> Machine<W> {
     }
 
     fn request(&mut self, claim: Claim, outage: Option<Outage>) -> Acquire {
-        let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve()).queued();
+        let request =
+            Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve()).queued();
         self.phase = Phase::Attempting { claim, outage, again: false };
         request
     }

@@ -98,7 +98,10 @@ impl Running {
 
     /// Polls the request, in the context of the driver's runtime wherever it happens. Once it is
     /// ready the entry knows the answer; that to a release is returned as well.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Released, Error>>> {
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Released, Error>>> {
         let Some(request) = &mut self.request else { return Poll::Ready(None) };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let answer = {

@@ -1,1 +1,575 @@
-//! tests
+//! The machine against a store that answers as it likes, in any order of events.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Attempt, Claim, Clock, Error, ErrorKind, FencingToken, Grant, Hint, Instant, Key,
+    OwnerToken, Released, Renewal, TokenRange, Ttl,
+};
+use proptest::prelude::*;
+
+use super::machine::{Denial, Effects, Entered, Machine, Op, Policy, Ticket};
+use super::queue::{Patience, WaiterId};
+
+const TTL: Duration = Duration::from_secs(3);
+
+thread_local! {
+    static OWNERS: Cell<u128> = const { Cell::new(0) };
+}
+
+fn next_owner() -> Result<OwnerToken, Error> {
+    let next = OWNERS.get() + 1;
+    OWNERS.set(next);
+    Ok(OwnerToken::from_bytes(next.to_be_bytes()))
+}
+
+/// One thing that happens. Numbers choose among what is there.
+#[derive(Clone, Debug)]
+enum Event {
+    Enter(Limit),
+    Cancel(usize),
+    Release,
+    AnswerAttempt(Answer),
+    TakeRelease,
+    AnswerRelease(Answer),
+    AnswerRenewal(Answer),
+    StartWatch,
+    EndWatch(bool),
+    Hint(Hint),
+    Foreign(bool),
+    Advance(u64),
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Try,
+    Millis(u64),
+    None,
+}
+
+/// What becomes of a request: whether the store got it, and what the client hears.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Truth,
+    /// Applied, but the reply was lost.
+    ReplyLost,
+    /// Never arrived.
+    Lost,
+    /// Refused for good.
+    Denied,
+}
+
+/// A machine, its waiters, and a store with one key.
+struct World {
+    machine: Machine<u32>,
+    now: Instant,
+    /// Waiters that have not picked up an outcome, by arrival.
+    waiters: BTreeMap<u32, (WaiterId, Limit)>,
+    woken: BTreeSet<u32>,
+    arrivals: u32,
+    holding: Option<Ticket>,
+    attempt: Option<Acquire>,
+    release_asked: bool,
+    releasing: Option<Claim>,
+    renewals: Vec<(Claim, Instant)>,
+    forgetting: Vec<Claim>,
+    watching: bool,
+    last_served: u32,
+    last_token: u64,
+    closed: bool,
+    /// The store: who holds the key, and until when.
+    stored: Option<(OwnerToken, Instant, TokenRange)>,
+    foreign: bool,
+    counter: u64,
+    /// Whether some release did not reach the store, so that the lease had to end by itself.
+    release_failed: bool,
+}
+
+impl World {
+    fn new(policy: Policy) -> Self {
+        Self {
+            machine: Machine::new(Key::new("key").unwrap(), policy, Clock::boot(), next_owner),
+            now: Instant::from_nanos(1_000_000_000),
+            waiters: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            arrivals: 0,
+            holding: None,
+            attempt: None,
+            release_asked: false,
+            releasing: None,
+            renewals: Vec::new(),
+            forgetting: Vec::new(),
+            watching: false,
+            last_served: 0,
+            last_token: 0,
+            closed: false,
+            stored: None,
+            foreign: false,
+            counter: 0,
+            release_failed: false,
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let mut effects = Effects::new();
+        let now = self.now;
+        match event {
+            Event::Enter(limit) => self.enter(limit),
+            Event::Cancel(n) => {
+                if let Some((&arrival, &(id, _))) =
+                    self.waiters.iter().nth(n % self.waiters.len().max(1))
+                {
+                    self.waiters.remove(&arrival);
+                    self.woken.remove(&arrival);
+                    self.machine.cancel(now, id, &mut effects);
+                }
+            }
+            Event::Release => {
+                if let Some(ticket) = self.holding.take() {
+                    self.machine.release(now, ticket.hold, &mut effects);
+                }
+            }
+            Event::AnswerAttempt(answer) => {
+                if let Some(request) = self.attempt.take() {
+                    let result = self.try_acquire(&request, answer);
+                    self.machine.attempt_done(now, result, &mut effects);
+                }
+            }
+            Event::TakeRelease => {
+                if std::mem::take(&mut self.release_asked)
+                    && let Some(claim) = self.machine.begin_release()
+                {
+                    assert!(self.releasing.replace(claim).is_none(), "two releases under way");
+                }
+            }
+            Event::AnswerRelease(answer) => {
+                if let Some(claim) = self.forgetting.pop() {
+                    let _ = self.delete(&claim, answer);
+                } else if let Some(claim) = self.releasing.take() {
+                    let result = self.delete(&claim, answer);
+                    self.machine.release_done(now, result, &mut effects);
+                }
+            }
+            Event::AnswerRenewal(answer) => {
+                if let Some((claim, sent)) = self.renewals.pop() {
+                    let renewal = self.renew(&claim, sent, answer);
+                    self.machine.renew_done(now, &claim, sent, renewal, &mut effects);
+                }
+            }
+            Event::StartWatch => {
+                if self.watching {
+                    self.machine.watch_started(now, &mut effects);
+                }
+            }
+            Event::EndWatch(failed) => {
+                if std::mem::take(&mut self.watching) {
+                    let error = Error::new(ErrorKind::Unreachable, "cut");
+                    self.machine.watch_ended(now, failed.then_some(&error), &mut effects);
+                }
+            }
+            Event::Hint(hint) => {
+                if self.watching {
+                    self.machine.hint(now, hint, &mut effects);
+                }
+            }
+            Event::Foreign(holds) => {
+                // Another process comes and goes.
+                self.expire_stored();
+                self.foreign = holds && self.stored.is_none();
+            }
+            Event::Advance(millis) => {
+                self.now = self.now + Duration::from_millis(millis);
+                // The driver sleeps until the machine's deadline and not a moment longer.
+                self.machine.tick(self.now, &mut effects);
+            }
+            Event::Close => {
+                self.closed = true;
+                self.machine.close(now, &mut effects);
+            }
+        }
+        self.carry_out(effects);
+        self.poll_woken();
+        self.check();
+    }
+
+    fn enter(&mut self, limit: Limit) {
+        let patience = match limit {
+            Limit::Try => Patience::Try,
+            Limit::Millis(millis) => Patience::Until(self.now + Duration::from_millis(millis)),
+            Limit::None => Patience::Forever,
+        };
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        match self.machine.enter(self.now, patience) {
+            Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
+            Entered::Done(Err(Denial::WouldBlock)) => assert!(matches!(limit, Limit::Try)),
+            Entered::Done(Err(Denial::Closed)) => assert!(self.closed),
+            Entered::Done(Err(denial)) => panic!("{denial:?} at once"),
+            Entered::Queued(id) => {
+                self.waiters.insert(arrival, (id, limit));
+                self.woken.insert(arrival);
+            }
+            Entered::Attempt(id, request) => {
+                self.waiters.insert(arrival, (id, limit));
+                self.woken.insert(arrival);
+                self.ask(request);
+            }
+        }
+    }
+
+    fn ask(&mut self, request: Acquire) {
+        assert!(self.attempt.replace(request).is_none(), "two requests under way");
+        assert!(self.releasing.is_none(), "a request beside a release");
+    }
+
+    fn carry_out(&mut self, mut effects: Effects<u32>) {
+        for op in std::mem::take(&mut effects.ops) {
+            match op {
+                Op::Attempt(request) => self.ask(request),
+                Op::Renew(claim, _) => self.renewals.push((claim, self.now)),
+                Op::Release => self.release_asked = true,
+                Op::Forget(claim) => self.forgetting.push(claim),
+                Op::Watch => self.watching = true,
+                Op::Unwatch => self.watching = false,
+            }
+        }
+        let woken = std::cell::RefCell::new(Vec::new());
+        effects.wake_all(|waker| woken.borrow_mut().push(waker));
+        self.woken.extend(woken.into_inner());
+    }
+
+    /// Only those who were woken look: a lost wake-up leaves a waiter for ever.
+    fn poll_woken(&mut self) {
+        for arrival in std::mem::take(&mut self.woken) {
+            let Some(&(id, limit)) = self.waiters.get(&arrival) else { continue };
+            let Some(outcome) = self.machine.poll(id, |_| arrival) else { continue };
+            self.waiters.remove(&arrival);
+            match outcome {
+                Ok(ticket) => self.served(arrival, ticket),
+                Err(Denial::WouldBlock) => assert!(matches!(limit, Limit::Try)),
+                Err(Denial::Timeout(_)) => assert!(matches!(limit, Limit::Millis(_))),
+                Err(Denial::Closed) => assert!(self.closed),
+                Err(Denial::Failed(_)) => {}
+            }
+        }
+    }
+
+    fn served(&mut self, arrival: u32, ticket: Ticket) {
+        if let Some(former) = &self.holding {
+            let over = former.lease.loss(former.hold).is_some();
+            assert!(over, "a second holder beside a valid one");
+        }
+        assert!(arrival > self.last_served, "{arrival} was served after {}", self.last_served);
+        self.last_served = arrival;
+        assert!(ticket.token.get() > self.last_token, "tokens must increase");
+        self.last_token = ticket.token.get();
+        assert!(self.now < ticket.lease.deadline(), "a lease that is over was handed out");
+        self.holding = Some(ticket);
+    }
+
+    fn check(&self) {
+        if let Some(ticket) = &self.holding
+            && ticket.lease.loss(ticket.hold).is_none()
+            && self.now < ticket.lease.deadline()
+        {
+            assert!(self.machine.is_held(), "a valid holder that the machine does not know");
+        }
+    }
+
+    // ---- The store ----
+
+    fn expire_stored(&mut self) {
+        if self.stored.as_ref().is_some_and(|(_, end, _)| *end <= self.now) {
+            self.stored = None;
+        }
+    }
+
+    fn try_acquire(&mut self, request: &Acquire, answer: Answer) -> Result<Attempt, Error> {
+        failure(answer, Answer::Lost)?;
+        self.expire_stored();
+        let owner = request.claim.owner;
+        let attempt = match &self.stored {
+            Some((holder, end, tokens)) if *holder == owner => {
+                Attempt::Granted(Grant::new(*tokens, *end - Ttl::new(TTL).unwrap().drift()))
+            }
+            Some((_, end, _)) => {
+                Attempt::Busy { retry_after: Some(end.saturating_duration_since(self.now)) }
+            }
+            None if self.foreign => Attempt::Busy { retry_after: None },
+            None => {
+                let first = FencingToken::new(self.counter + 1);
+                let tokens = TokenRange::new(first, request.tokens);
+                self.counter = tokens.last().get();
+                self.stored = Some((owner, self.now + TTL, tokens));
+                let until = Ttl::new(TTL).unwrap().valid_until(self.now);
+                Attempt::Granted(Grant::new(tokens, until))
+            }
+        };
+        failure(answer, Answer::ReplyLost)?;
+        Ok(attempt)
+    }
+
+    fn delete(&mut self, claim: &Claim, answer: Answer) -> Result<Released, Error> {
+        self.release_failed |= matches!(answer, Answer::Lost | Answer::Denied);
+        failure(answer, Answer::Lost)?;
+        self.expire_stored();
+        let held = self.stored.as_ref().is_some_and(|(owner, ..)| *owner == claim.owner);
+        if held {
+            self.stored = None;
+        }
+        failure(answer, Answer::ReplyLost)?;
+        Ok(if held { Released::Freed { contended: self.foreign } } else { Released::NotHeld })
+    }
+
+    fn renew(&mut self, claim: &Claim, sent: Instant, answer: Answer) -> Renewal {
+        if let Err(error) = failure(answer, Answer::Lost) {
+            return Renewal::Unknown(error);
+        }
+        self.expire_stored();
+        let now = self.now;
+        let renewal = match &mut self.stored {
+            Some((owner, end, _)) if *owner == claim.owner => {
+                *end = now + TTL;
+                Renewal::Renewed { valid_until: Ttl::new(TTL).unwrap().valid_until(sent) }
+            }
+            _ => Renewal::Lost,
+        };
+        match failure(answer, Answer::ReplyLost) {
+            Ok(()) => renewal,
+            Err(error) => Renewal::Unknown(error),
+        }
+    }
+
+    // ---- The end ----
+
+    /// From here on the store answers, nobody comes, and holders let go: all must come to rest.
+    fn come_to_rest(&mut self) {
+        self.foreign = false;
+        for _ in 0..10_000 {
+            if self.attempt.is_some() {
+                self.event(Event::AnswerAttempt(Answer::Truth));
+            } else if self.releasing.is_some() || !self.forgetting.is_empty() {
+                self.event(Event::AnswerRelease(Answer::Truth));
+            } else if self.release_asked {
+                self.event(Event::TakeRelease);
+            } else if self.holding.is_some() {
+                self.event(Event::Release);
+            } else if !self.renewals.is_empty() {
+                self.event(Event::AnswerRenewal(Answer::Truth));
+            } else if let Some(deadline) = self.machine.next_deadline() {
+                let pause = deadline.saturating_duration_since(self.now);
+                self.event(Event::Advance(pause.as_millis() as u64 + 1));
+            } else {
+                break;
+            }
+        }
+        assert!(self.waiters.is_empty(), "waiters without an end: {:?}", self.waiters);
+        assert!(self.machine.is_idle(), "no rest: {:?}", self.machine);
+        self.expire_stored();
+        assert!(self.release_failed || self.stored.is_none(), "left behind on the store");
+        assert!(!self.watching, "a watch was left behind");
+    }
+}
+
+fn failure(answer: Answer, at: Answer) -> Result<(), Error> {
+    match answer {
+        Answer::Denied => Err(Error::new(ErrorKind::Denied, "no")),
+        answer if answer == at => Err(Error::new(ErrorKind::Unreachable, "lost")),
+        _ => Ok(()),
+    }
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        8 => Just(Answer::Truth),
+        1 => Just(Answer::ReplyLost),
+        1 => Just(Answer::Lost),
+        1 => Just(Answer::Denied),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => prop_oneof![
+            Just(Limit::None),
+            (0u64..5_000).prop_map(Limit::Millis),
+            Just(Limit::Try)
+        ].prop_map(Event::Enter),
+        2 => (0usize..8).prop_map(Event::Cancel),
+        5 => Just(Event::Release),
+        8 => answer().prop_map(Event::AnswerAttempt),
+        4 => Just(Event::TakeRelease),
+        5 => answer().prop_map(Event::AnswerRelease),
+        2 => answer().prop_map(Event::AnswerRenewal),
+        2 => Just(Event::StartWatch),
+        1 => any::<bool>().prop_map(Event::EndWatch),
+        2 => prop_oneof![
+            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Granted), Just(Hint::Resync)
+        ].prop_map(Event::Hint),
+        2 => any::<bool>().prop_map(Event::Foreign),
+        4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    (any::<bool>(), proptest::option::of(1u64..6_000), 0u32..5, 0u64..50).prop_map(
+        |(renew, max_hold, handoffs, millis)| Policy {
+            ttl: Ttl::new(TTL).unwrap(),
+            renew,
+            max_hold: max_hold.map(Duration::from_millis),
+            handoffs,
+            handoff_time: Duration::from_millis(millis),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// At most one holder, first come first served, rising tokens, an outcome for everybody, and
+    /// nothing left behind: in any order of events, with any answers of the store.
+    #[test]
+    fn the_machine_keeps_its_word(
+        policy in policy(),
+        events in proptest::collection::vec(event(), 1..120),
+        close in proptest::bool::weighted(0.2),
+    ) {
+        let mut world = World::new(policy);
+        for event in events {
+            world.event(event);
+        }
+        if close {
+            world.event(Event::Close);
+        }
+        world.come_to_rest();
+    }
+}
+
+fn plain() -> Policy {
+    Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew: true,
+        max_hold: None,
+        handoffs: 4,
+        handoff_time: Duration::from_secs(1),
+    }
+}
+
+#[test]
+fn a_hand_off_needs_no_request() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Release);
+    assert!(world.holding.is_some(), "the second waiter has it");
+    assert!(world.attempt.is_none() && !world.release_asked, "the store was not asked");
+    world.come_to_rest();
+}
+
+#[test]
+fn a_lock_given_up_a_moment_ago_is_taken_back() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Release);
+    world.event(Event::Enter(Limit::Try));
+    assert!(world.holding.is_some(), "drop, then try_lock");
+    assert!(world.attempt.is_none());
+    // The driver comes too late to release anything.
+    world.event(Event::TakeRelease);
+    assert!(world.releasing.is_none());
+    world.come_to_rest();
+}
+
+#[test]
+fn try_lock_after_a_release_under_way_waits_for_it() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Release);
+    world.event(Event::TakeRelease);
+    world.event(Event::Enter(Limit::Try));
+    assert_eq!(world.waiters.len(), 1);
+    world.event(Event::AnswerRelease(Answer::Truth));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert!(world.holding.is_some());
+    world.come_to_rest();
+}
+
+#[test]
+fn the_budget_ends_the_hand_offs() {
+    let mut world = World::new(Policy { handoffs: 1, ..plain() });
+    for _ in 0..3 {
+        world.event(Event::Enter(Limit::None));
+    }
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Release);
+    assert!(world.holding.is_some(), "one hand-off is within the budget");
+    world.event(Event::Release);
+    assert!(world.holding.is_none() && world.release_asked, "the second is not");
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_that_nobody_waits_for_is_released() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Cancel(0));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert!(world.release_asked);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_that_comes_too_late_is_not_used() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    let request = world.attempt.clone().unwrap();
+    let mut effects = Effects::new();
+    let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
+    world.attempt = None;
+    let late = Grant::new(tokens, world.now);
+    world.machine.attempt_done(world.now, Ok(Attempt::Granted(late)), &mut effects);
+    world.carry_out(effects);
+    assert!(world.holding.is_none());
+    assert_eq!(world.forgetting, [request.claim]);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Advance(1_001));
+    assert_eq!(world.renewals.len(), 1);
+    // The answer arrives after the deadline: too late to be of use.
+    let (lease, hold) = world.holding.as_ref().map(|t| (t.lease.clone(), t.hold)).unwrap();
+    world.now = lease.deadline();
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert!(lease.loss(hold).is_some());
+    assert_eq!(world.forgetting.len(), 1, "what the store may still have is released");
+    world.come_to_rest();
+}
+
+#[test]
+fn a_failed_renewal_does_not_move_the_deadline() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    let lease = world.holding.as_ref().unwrap().lease.clone();
+    let deadline = lease.deadline();
+    world.event(Event::Advance(1_001));
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    assert_eq!(lease.deadline(), deadline);
+    world.event(Event::Advance(301));
+    assert_eq!(world.renewals.len(), 1, "it is tried again before the deadline");
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert!(lease.deadline() > deadline);
+    world.come_to_rest();
+}

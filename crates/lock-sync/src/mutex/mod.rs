@@ -294,8 +294,7 @@ impl<T: ?Sized> Mutex<T> {
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
         let hold = Locking::hold(&self.entry, Wait::Try).await.map_err(lock::try_lock_error)?;
-        let data =
-            Arc::clone(&self.data).try_lock_owned().map_err(|_| TryLockError::WouldBlock)?;
+        let data = Arc::clone(&self.data).try_lock_owned().map_err(|_| TryLockError::WouldBlock)?;
         Ok(OwnedMutexGuard::new(self, data, hold))
     }
 
