@@ -1,1 +1,156 @@
-//! Memory.
+//! A store inside this process: the reference implementation, and a lock server for tests.
+//!
+//! [`MemoryBackend`] keeps every promise of the [`Backend`] contract and can be made to break the
+//! ones that a network breaks: see [`Faults`]. It is the backend to write tests against, and the
+//! one to start with when an app has only one process yet.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use lock_core::memory::MemoryBackend;
+//! use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> lock_core::Result<()> {
+//! let (ours, theirs) = {
+//!     let backend = MemoryBackend::new();
+//!     (backend.client(), backend.client())
+//! };
+//! let key = Key::new("orders/42")?;
+//! let ttl = Ttl::new(Duration::from_secs(30))?;
+//!
+//! let mine = Acquire::new(Claim::exclusive(key.clone(), OwnerToken::generate()?), ttl);
+//! assert!(matches!(ours.try_acquire(&mine).await?, Attempt::Granted(_)));
+//!
+//! let rival = Acquire::new(Claim::exclusive(key, OwnerToken::generate()?), ttl);
+//! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Busy { .. }));
+//!
+//! // Nobody renews, so the lease runs out: here in no time, because this runtime is paused.
+//! tokio::time::sleep(ttl.duration()).await;
+//! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Granted(_)));
+//! # Ok(())
+//! # }
+//! ```
+
+mod connection;
+mod entry;
+mod faults;
+mod fence;
+mod gate;
+mod stats;
+mod store;
+mod switches;
+mod watchers;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use self::faults::Faults;
+pub use self::gate::Gate;
+pub use self::stats::{Stats, Verb};
+
+use self::connection::Connection;
+use self::store::Store;
+use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renewal, Ttl, Watch};
+
+/// A store inside this process, and one client's connection to it.
+///
+/// `Clone` gives another handle of the same client: both share the connection, its
+/// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
+/// client of the same store, as another process would be. The store lives as long as any of them.
+///
+/// All modes are served. A lease lives until its owner releases it or its time is over; nothing
+/// is lost with the client. There is no queue: a refused request gets
+/// [`Attempt::Busy`], whether or not it asked to be queued.
+///
+/// # Time
+///
+/// Leases are dated on [`Clock::tokio`]: under a paused runtime they end when the test's time says
+/// so. That clock is read on the thread that polls, so with paused time every user of a store must
+/// run on the paused runtime; a thread outside it still sees the real time. No method needs a
+/// runtime, unless a fault asks for a delay.
+#[derive(Clone)]
+pub struct MemoryBackend {
+    store: Arc<Store>,
+    connection: Arc<Connection>,
+}
+
+impl MemoryBackend {
+    /// An empty store, and its first client.
+    pub fn new() -> Self {
+        Self { store: Arc::default(), connection: Arc::default() }
+    }
+
+    /// Another client of the same store, with a connection, faults and statistics of its own.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self { store: Arc::clone(&self.store), connection: Arc::default() }
+    }
+
+    /// The switches that disturb this client.
+    pub fn faults(&self) -> Faults {
+        Faults::new(Arc::clone(&self.store), Arc::clone(&self.connection))
+    }
+
+    /// How many requests this client has made.
+    pub fn stats(&self) -> Stats {
+        self.connection.stats()
+    }
+
+    /// How many leases the store holds, of all keys and clients.
+    ///
+    /// What has run out does not count. Zero at the end of a test shows that nothing leaked.
+    pub fn live_leases(&self) -> usize {
+        self.store.live_leases()
+    }
+
+    /// Makes the store drop every lease without telling anybody, as a Redis server does on FLUSHALL.
+    ///
+    /// Watches stay. Fencing tokens go on increasing.
+    pub fn forget(&self) {
+        self.store.forget();
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        let sent = self.clock().now();
+        self.connection.carry(Verb::Acquire, || self.store.acquire(request, sent)).await?
+    }
+
+    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+        let sent = self.clock().now();
+        self.connection
+            .carry(Verb::Renew, || self.store.renew(claim, ttl, sent))
+            .await
+            .unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        self.connection.carry(Verb::Release, || self.store.release(claim)).await
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+        self.connection.carry(Verb::Watch, || self.store.watch(key, &self.connection)).await?
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::tokio()
+    }
+}
