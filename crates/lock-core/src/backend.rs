@@ -23,15 +23,18 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renewal, Ttl, 
 /// - A free key MUST be granted (`a_free_key_is_granted`), and a held one MUST NOT be granted to
 ///   another owner (`a_held_key_is_refused`).
 /// - Of any number of contenders at once exactly one MUST be granted
-///   (`contenders_get_exactly_one_grant`).
-/// - Keys MUST NOT influence one another (`keys_are_independent`), however odd their bytes
+///   (`contenders_get_exactly_one_grant`), and however long they contend, there MUST NOT be two
+///   holders at once (`holders_never_overlap`).
+/// - Keys MUST NOT influence one another (`keys_are_independent`), however odd their bytes; one that
+///   cannot be carried MUST be refused as [`ErrorKind::InvalidKey`](crate::ErrorKind)
 ///   (`odd_keys_are_keys`).
 /// - A request repeated with the same owner while it holds MUST return the grant again, with the
-///   same tokens (`a_repeated_acquire_returns_the_same_grant`).
+///   same tokens (`a_repeated_acquire_returns_the_same_grant`). The first grant's deadline still
+///   stands, whatever ttl the repetition asks for (`a_repeated_acquire_never_shortens_the_lease`).
 /// - A refusal MUST say when the present lease ends, if it has an end
 ///   (`a_refusal_says_when_to_retry`).
-/// - A grant MUST be dated from before the request was sent: its deadline comes before the store's
-///   (`a_grant_is_dated_from_before_the_request`).
+/// - A grant MUST be dated from before the request was sent, and its deadline be no later than
+///   [`Ttl::valid_until`] says: before the store's (`a_grant_is_dated_from_before_the_request`).
 ///
 /// **Fencing**
 /// - Tokens MUST increase from grant to grant (`tokens_increase_with_every_grant`), whether the
@@ -42,7 +45,8 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renewal, Ttl, 
 ///
 /// **Renewing**
 /// - Renewing MUST extend the lease (`renew_extends_the_lease`) and MUST NOT change its tokens
-///   (`renew_keeps_the_tokens`).
+///   (`renew_keeps_the_tokens`). The new deadline MUST be dated as a grant's is
+///   (`a_renewal_is_dated_from_before_the_request`).
 /// - Renewing what is over MUST report [`Renewal::Lost`] (`renew_after_expiry_is_lost`), also when
 ///   the key has another holder (`renew_by_another_owner_is_lost`), and MUST NOT bring it back
 ///   (`renew_never_creates_a_lease`).
@@ -58,7 +62,8 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renewal, Ttl, 
 ///   afterwards (`a_dropped_acquire_can_be_released`).
 ///
 /// **Watching**
-/// - Once `watch` has returned, a release MUST reach the watcher (`a_release_wakes_a_watcher`),
+/// - Once `watch` has returned, every release MUST reach the watcher as
+///   [`Hint::Released`](crate::Hint::Released) (`a_release_wakes_a_watcher`),
 ///   every watcher of that key (`every_watcher_is_woken`), and none of another
 ///   (`a_watch_sees_only_its_key`).
 /// - After a cut connection a watch MUST end or say [`Hint::Resync`](crate::Hint::Resync)

@@ -1,0 +1,143 @@
+//! How the suite handles a store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::memory::MemoryBackend;
+use crate::{Backend, Error, Ttl};
+
+/// How the suite handles a store: the hooks that only the store's author can write.
+///
+/// One harness may serve several laws one after another, on one store: each law uses keys of its
+/// own.
+///
+/// # Examples
+///
+/// A harness for a backend of your own; `Mine` stands for it.
+///
+/// ```
+/// # use lock_core::memory::MemoryBackend as Mine;
+/// use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
+///
+/// struct MyHarness(Mine);
+///
+/// #[async_trait::async_trait]
+/// impl Harness for MyHarness {
+///     type Client = Mine;
+///
+///     async fn client(&self) -> lock_core::Result<Mine> {
+///         // A connection of its own, not a clone.
+///         Ok(self.0.client())
+///     }
+///
+///     async fn cut(&self, client: &Mine) -> Hook {
+///         client.faults().cut();
+///         Hook::Done
+///     }
+///
+///     async fn heal(&self, client: &Mine) {
+///         client.faults().heal();
+///     }
+///
+///     async fn forget(&self) -> Hook {
+///         Hook::NotApplicable("this store keeps what it has")
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let harness = MyHarness(Mine::new());
+/// for law in laws() {
+///     let verdict = run(law.name(), &harness).await;
+///     assert!(!matches!(verdict, Verdict::Broken(_)), "{}: {verdict:?}", law.name());
+/// }
+/// # }
+/// ```
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// The backend under test.
+    type Client: Backend;
+
+    /// Makes a client that shares nothing with the others but the store: as if it lived in another
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// Whatever hinders it. It breaks the law that asked for a client.
+    async fn client(&self) -> Result<Self::Client, Error>;
+
+    /// Breaks a client's connection to the store.
+    ///
+    /// It may stay broken until [`heal`](Self::heal), or come back as soon as the client connects
+    /// anew; the laws allow for both.
+    async fn cut(&self, client: &Self::Client) -> Hook;
+
+    /// Lets a client that was cut reach the store again.
+    ///
+    /// Does nothing by default, which fits a [`cut`](Self::cut) that closes a connection and does
+    /// not hinder the next.
+    async fn heal(&self, _client: &Self::Client) {}
+
+    /// Makes the store forget everything, counters included: FLUSHALL, an empty disk.
+    async fn forget(&self) -> Hook;
+
+    /// Lets `time` pass, and as much more as the store's clock may lag behind.
+    ///
+    /// By default sleeps for it and 20 ms more, which under a paused tokio clock takes no time.
+    async fn elapse(&self, time: Duration) {
+        tokio::time::sleep(time + Duration::from_millis(20)).await;
+    }
+
+    /// The lease time of the laws that wait for a lease to end: half a second by default.
+    ///
+    /// Long enough that a request and its answer fit in many times, short enough to wait for.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_millis(500)).unwrap_or(Ttl::MIN)
+    }
+
+    /// How long a single request or hint may take at the very most: ten seconds by default.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+/// What came of asking a [`Harness`] for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a law that needs the hook is not applicable without it"]
+pub enum Hook {
+    /// It is done.
+    Done,
+    /// This store, or this harness, cannot do it, for the reason given.
+    NotApplicable(&'static str),
+}
+
+/// The store is its own harness, each [`client`](MemoryBackend::client) a client.
+#[async_trait]
+impl Harness for MemoryBackend {
+    type Client = Self;
+
+    async fn client(&self) -> Result<Self, Error> {
+        Ok(Self::client(self))
+    }
+
+    async fn cut(&self, client: &Self) -> Hook {
+        client.faults().cut();
+        Hook::Done
+    }
+
+    async fn heal(&self, client: &Self) {
+        client.faults().heal();
+    }
+
+    async fn forget(&self) -> Hook {
+        Self::forget(self);
+        Hook::Done
+    }
+
+    /// Short, because nothing lies between a client and this store.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_millis(250)).unwrap_or(Ttl::MIN)
+    }
+}

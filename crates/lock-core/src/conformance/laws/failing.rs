@@ -1,0 +1,78 @@
+//! A store that cannot be reached.
+
+use std::time::Duration;
+
+use super::super::Harness;
+use super::super::scene::{Client, Scene, claim, retryable};
+use super::super::verdict::{Check, Failure, ensure};
+use crate::{Acquire, Backend, Claim, Renewal, Ttl};
+
+pub(in super::super) async fn a_cut_client_recovers<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (client, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    client.granted(&held, ttl).await?;
+
+    scene.cut(&client).await?;
+    let unheld = scene.key()?;
+    while_cut(&client, &held, &claim(&unheld)?, ttl).await?;
+    other.refused(&key, ttl).await?;
+
+    scene.heal(&client).await;
+    let clock = client.clock();
+    let deadline = clock.now() + scene.patience();
+    while !works_again(&client, &held, &claim(&unheld)?, ttl).await? {
+        ensure!(clock.now() < deadline, "no recovery within {:?}", scene.patience());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    other.refused(&key, ttl).await?;
+    client.freed(&held).await
+}
+
+/// Every request may fail, but only in a way that invites to try again.
+async fn while_cut<B: Backend>(
+    client: &Client<B>,
+    held: &Claim,
+    unheld: &Claim,
+    ttl: Ttl,
+) -> Check {
+    if let Err(error) = client.try_acquire(&Acquire::new(unheld.clone(), ttl)).await? {
+        retryable("try_acquire", &error)?;
+    }
+    if let Err(error) = client.release(unheld).await? {
+        retryable("release", &error)?;
+    }
+    still_held(client.renew(held, ttl).await?)?;
+    Ok(())
+}
+
+/// Whether the client has found its way back: a lease is renewed, another comes and goes.
+async fn works_again<B: Backend>(
+    client: &Client<B>,
+    held: &Claim,
+    fresh: &Claim,
+    ttl: Ttl,
+) -> Check<bool> {
+    if !still_held(client.renew(held, ttl).await?)? {
+        return Ok(false);
+    }
+    // A new owner may be refused here: an earlier one's release may have failed.
+    if let Err(error) = client.try_acquire(&Acquire::new(fresh.clone(), ttl)).await? {
+        retryable("try_acquire", &error)?;
+        return Ok(false);
+    }
+    if let Err(error) = client.release(fresh).await? {
+        retryable("release", &error)?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Whether a renewal went through; a lease that is held must never be reported as lost.
+fn still_held(renewal: Renewal) -> Check<bool> {
+    match renewal {
+        Renewal::Renewed { .. } | Renewal::Held => Ok(true),
+        Renewal::Unknown(error) => retryable("renew", &error).map(|()| false),
+        Renewal::Lost => Err(Failure::Broken("a lease that is held was reported as lost".into())),
+    }
+}

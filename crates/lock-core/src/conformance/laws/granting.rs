@@ -1,0 +1,273 @@
+//! Who is granted a key, and what a grant and a refusal say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::Harness;
+use super::super::scene::{Client, Scene, claim, granted};
+use super::super::verdict::{Check, Failure, ensure};
+use super::slow::seen_late;
+use crate::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, Ttl};
+
+pub(in super::super) async fn a_free_key_is_granted<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    for client in [&one, &other] {
+        let key = scene.key()?;
+        let grant = client.granted(&claim(&key)?, scene.long()).await?;
+        ensure!(grant.valid_until > client.clock().now(), "the grant was over when it arrived");
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn a_held_key_is_refused<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    holder.granted(&claim(&key)?, scene.long()).await?;
+    // Twice each: a refusal must not pave the way for the next request.
+    for _ in 0..2 {
+        other.refused(&key, scene.long()).await?;
+        holder.refused(&key, scene.long()).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    const CONTENDERS: usize = 16;
+    let clients = scene.clients(CONTENDERS).await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let start = Arc::new(Barrier::new(CONTENDERS));
+    let mut tasks = JoinSet::new();
+    for client in clients {
+        let (claim, start) = (claim(&key)?, Arc::clone(&start));
+        tasks.spawn(async move {
+            start.wait().await;
+            client.attempt(&claim, ttl).await
+        });
+    }
+    let mut grants = 0;
+    while let Some(attempt) = tasks.join_next().await {
+        if let Attempt::Granted(_) = attempt.map_err(task_failed)?? {
+            grants += 1;
+        }
+    }
+    ensure!(grants == 1, "{grants} of {CONTENDERS} contenders were granted the key");
+    Ok(())
+}
+
+pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let clients = scene.clients(8).await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let arena = Arc::new(Arena::default());
+    let mut tasks = JoinSet::new();
+    for client in clients {
+        let (arena, key) = (Arc::clone(&arena), key.clone());
+        tasks.spawn(async move { arena.contend(&client, &key, ttl).await });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.map_err(task_failed)??;
+    }
+    Ok(())
+}
+
+/// What the holders of one key have in common.
+#[derive(Default)]
+struct Arena {
+    inside: AtomicUsize,
+    highest_token: AtomicU64,
+    grants: AtomicUsize,
+}
+
+impl Arena {
+    /// After so many grants in all, everybody has seen enough.
+    const ENOUGH: usize = 100;
+
+    async fn contend<B: Backend>(&self, client: &Client<B>, key: &Key, ttl: Ttl) -> Check {
+        while self.grants.load(Ordering::SeqCst) < Self::ENOUGH {
+            let claim = claim(key)?;
+            let Attempt::Granted(grant) = client.attempt(&claim, ttl).await? else {
+                // Lets a paused clock move on, so that a lock which nobody gets runs into the limit.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            let others = self.inside.fetch_add(1, Ordering::SeqCst);
+            ensure!(others == 0, "a client was granted the key while another held it");
+            let token = grant.tokens.first().get();
+            let highest = self.highest_token.swap(token, Ordering::SeqCst);
+            ensure!(token > highest, "the token {token} came after {highest}");
+            self.grants.fetch_add(1, Ordering::SeqCst);
+            // A request of its own gives the others time to get in, if they can.
+            client.renewed(&claim, ttl).await?;
+            tokio::task::yield_now().await;
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            client.freed(&claim).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(in super::super) async fn keys_are_independent<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (first, second) = (scene.key()?, scene.key()?);
+    let (mine, theirs) = (claim(&first)?, claim(&second)?);
+    one.granted(&mine, scene.long()).await?;
+    other.granted(&theirs, scene.long()).await?;
+    // The same owner on another key is another lease.
+    other.not_held(&Claim::exclusive(second.clone(), mine.owner)).await?;
+    one.freed(&mine).await?;
+    one.refused(&second, scene.long()).await?;
+    one.granted(&claim(&first)?, scene.long()).await?;
+    other.renewed(&theirs, scene.long()).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn odd_keys_are_keys<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let mut held = BTreeMap::new();
+    for key in odd_keys(&scene.key()?)? {
+        let claim = claim(&key)?;
+        match one.try_acquire(&Acquire::new(claim.clone(), scene.long())).await? {
+            Ok(attempt) => {
+                granted(attempt).map_err(|_| {
+                    Failure::Broken(format!("{key:?} is not told apart from another key"))
+                })?;
+                held.insert(key, claim);
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidKey => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    ensure!(!held.is_empty(), "every name was refused as invalid");
+    for (key, claim) in held {
+        other.refused(&key, scene.long()).await?;
+        one.freed(&claim).await?;
+        other.granted(&self::claim(&key)?, scene.long()).await?;
+    }
+    Ok(())
+}
+
+/// Names that a careless store mixes up, trips over, or turns into something else.
+fn odd_keys(fresh: &Key) -> Check<Vec<Key>> {
+    let stem = fresh.as_bytes();
+    let mut names: Vec<Vec<u8>> = [
+        &b""[..],
+        b"\0",
+        b"\0a",
+        b"\r\n",
+        b" ",
+        b"{",
+        b"}",
+        b"{}",
+        b"{x}",
+        b"}{",
+        b"x}:fence{x",
+        b":fence",
+        b":queue",
+        b"*",
+        b"?",
+        b"[a]",
+        b"%",
+        b"%00",
+        b"/",
+        b"//",
+        b"/..",
+        b"/../x",
+        b"\\",
+        b"\"",
+        b"'",
+        b"$x",
+        b"\xff\xfe",
+        "\u{e9}".as_bytes(),
+        "e\u{301}".as_bytes(),
+        b"lock",
+        b"LOCK",
+        b".lock",
+    ]
+    .iter()
+    .flat_map(|odd| [[stem, odd].concat(), [odd, stem].concat()])
+    .collect();
+    for length in [Key::MAX_LEN - 1, Key::MAX_LEN] {
+        names.push(stem.iter().copied().chain(std::iter::repeat(b'\xff')).take(length).collect());
+    }
+    // The stem alone came out twice.
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|name| Ok(Key::new(name)?)).collect()
+}
+
+pub(in super::super) async fn a_repeated_acquire_returns_the_same_grant<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let claim = claim(&key)?;
+    let first = holder.granted(&claim, scene.long()).await?;
+    // The second client repeats it too: a client that reconnected is no other owner.
+    for client in [&holder, &other] {
+        let again = client.granted(&claim, scene.long()).await?;
+        ensure!(
+            again.tokens == first.tokens,
+            "the repeated request got {:?}, the first {:?}",
+            again.tokens,
+            first.tokens
+        );
+        other.refused(&key, scene.long()).await?;
+    }
+    holder.freed(&claim).await?;
+    other.granted(&claim, scene.long()).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_repeated_acquire_never_shortens_the_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let claim = claim(&key)?;
+    let first = holder.granted(&claim, scene.ttl()).await?;
+    let again = holder.granted(&claim, Ttl::MIN).await?;
+    // The first reply may have arrived after all, so its deadline must hold; and so must the later
+    // of the two, whichever that is.
+    scene.refused_until(first.valid_until.max(again.valid_until), &other, &key).await
+}
+
+pub(in super::super) async fn a_refusal_says_when_to_retry<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let grant = holder.granted(&claim(&key)?, ttl).await?;
+    let retry_after = other.refused(&key, ttl).await?;
+    let now = other.clock().now();
+    let Some(retry_after) = retry_after else {
+        return Err(Failure::Broken("the lease has an end, but the refusal did not tell".into()));
+    };
+    ensure!(retry_after <= ttl.duration(), "{retry_after:?} is longer than a lease of {ttl:?}");
+    ensure!(now + retry_after >= grant.valid_until, "{retry_after:?} is before the deadline");
+    scene.elapse(retry_after).await;
+    other.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let request = Acquire::new(claim(&key)?, ttl);
+    let slow = seen_late(holder.try_acquire(&request), scene.elapse(ttl.duration() / 2)).await;
+    let grant = granted(slow??)?;
+    let latest = ttl.valid_until(holder.clock().now());
+    ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");
+    scene.refused_until(grant.valid_until, &other, &key).await
+}
+
+fn task_failed(error: tokio::task::JoinError) -> Failure {
+    Failure::Broken(format!("a client's task failed: {error}"))
+}

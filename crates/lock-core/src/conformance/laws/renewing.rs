@@ -1,0 +1,106 @@
+//! Renewing a lease.
+
+use super::super::Harness;
+use super::super::scene::{Scene, claim, renewed};
+use super::super::verdict::{Check, ensure};
+use super::slow::seen_late;
+use crate::Ttl;
+
+pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let claim = claim(&key)?;
+    let first = holder.granted(&claim, ttl).await?.valid_until;
+    let second = holder.renewed(&claim, twice(ttl)).await?;
+    ensure!(second > first, "the renewed deadline is not after the first");
+    scene.elapse(ttl.duration()).await;
+    scene.refused_until(second, &other, &key).await
+}
+
+pub(in super::super) async fn renew_keeps_the_tokens<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let claim = claim(&key)?;
+    let before = holder.granted(&claim, scene.long()).await?;
+    for client in [&holder, &other] {
+        client.renewed(&claim, scene.long()).await?;
+        let after = client.granted(&claim, scene.long()).await?;
+        ensure!(
+            after.tokens == before.tokens,
+            "the tokens were {:?} and are {:?} after a renewal",
+            before.tokens,
+            after.tokens
+        );
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let claim = claim(&key)?;
+    holder.granted(&claim, scene.long()).await?;
+    let slow = seen_late(holder.renew(&claim, ttl), scene.elapse(ttl.duration() / 2)).await;
+    let valid_until = renewed(slow?)?;
+    let latest = ttl.valid_until(holder.clock().now());
+    ensure!(valid_until <= latest, "the deadline leaves less than the drift to the store's");
+    scene.refused_until(valid_until, &other, &key).await
+}
+
+pub(in super::super) async fn renew_after_expiry_is_lost<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let claim = claim(&key)?;
+    holder.granted(&claim, scene.ttl()).await?;
+    scene.elapse(scene.ttl().duration()).await;
+    for client in [&holder, &other] {
+        client.lost(&claim, scene.long()).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn renew_by_another_owner_is_lost<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (former, holder) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let (stale, current) = (claim(&key)?, claim(&key)?);
+    former.granted(&stale, scene.ttl()).await?;
+    scene.elapse(scene.ttl().duration()).await;
+    holder.granted(&current, scene.long()).await?;
+    former.lost(&stale, scene.long()).await?;
+    // One that never held it fares no better, and the holder is none the worse for either.
+    former.lost(&claim(&key)?, scene.long()).await?;
+    former.refused(&key, scene.long()).await?;
+    holder.renewed(&current, scene.long()).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn renew_never_creates_a_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let never = claim(&key)?;
+    one.lost(&never, scene.long()).await?;
+    one.not_held(&never).await?;
+
+    let released = claim(&key)?;
+    one.granted(&released, scene.long()).await?;
+    one.freed(&released).await?;
+    one.lost(&released, scene.long()).await?;
+
+    let expired = claim(&key)?;
+    other.granted(&expired, scene.ttl()).await?;
+    scene.elapse(scene.ttl().duration()).await;
+    other.lost(&expired, scene.long()).await?;
+
+    one.granted(&claim(&key)?, scene.long()).await?;
+    Ok(())
+}
+
+fn twice(ttl: Ttl) -> Ttl {
+    Ttl::new(ttl.duration() * 2).unwrap_or(Ttl::MAX)
+}

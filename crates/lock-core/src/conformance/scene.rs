@@ -1,0 +1,239 @@
+//! What the tests of laws are written in.
+
+use std::time::Duration;
+
+use super::verdict::{Check, Failure, ensure};
+use super::{Harness, Hook};
+use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
+use crate::{OwnerToken, Released, Renewal, Ttl, Watch};
+
+/// The stage of one law: its clients, its keys and its time.
+pub(super) struct Scene<'h, H> {
+    harness: &'h H,
+}
+
+impl<'h, H: Harness> Scene<'h, H> {
+    pub(super) fn new(harness: &'h H) -> Self {
+        Self { harness }
+    }
+
+    /// A client that shares nothing with the others but the store.
+    pub(super) async fn client(&self) -> Check<Client<H::Client>> {
+        let backend = self.harness.client().await?;
+        Ok(Client { backend, patience: self.harness.patience() })
+    }
+
+    pub(super) async fn two_clients(&self) -> Check<(Client<H::Client>, Client<H::Client>)> {
+        Ok((self.client().await?, self.client().await?))
+    }
+
+    pub(super) async fn clients(&self, count: usize) -> Check<Vec<Client<H::Client>>> {
+        let mut clients = Vec::with_capacity(count);
+        for _ in 0..count {
+            clients.push(self.client().await?);
+        }
+        Ok(clients)
+    }
+
+    /// A key that nobody has used before, in this run or an earlier one.
+    pub(super) fn key(&self) -> Check<Key> {
+        Ok(Key::new([b"conformance/", random()?.as_slice()].concat())?)
+    }
+
+    /// The lease time for waiting until it is over.
+    pub(super) fn ttl(&self) -> Ttl {
+        self.harness.ttl()
+    }
+
+    /// A lease time that outlasts the test.
+    pub(super) fn long(&self) -> Ttl {
+        Ttl::new(self.ttl().duration() * 40).unwrap_or(Ttl::MAX)
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.harness.patience()
+    }
+
+    pub(super) async fn elapse(&self, time: Duration) {
+        self.harness.elapse(time).await;
+    }
+
+    pub(super) async fn cut(&self, client: &Client<H::Client>) -> Check {
+        needed(self.harness.cut(&client.backend).await)
+    }
+
+    pub(super) async fn heal(&self, client: &Client<H::Client>) {
+        self.harness.heal(&client.backend).await;
+    }
+
+    pub(super) async fn forget(&self) -> Check {
+        needed(self.harness.forget().await)
+    }
+
+    /// Checks that nobody else is granted the key before `deadline`.
+    pub(super) async fn refused_until(
+        &self,
+        deadline: Instant,
+        other: &Client<H::Client>,
+        key: &Key,
+    ) -> Check {
+        let rival = claim(key)?;
+        let mut refusals = 0;
+        loop {
+            let attempt = other.attempt(&rival, self.ttl()).await?;
+            // Read after the answer, so what was granted was granted before this instant.
+            let now = other.clock().now();
+            if now >= deadline {
+                ensure!(refusals > 0, "the lease was over before anybody could look at it");
+                return Ok(());
+            }
+            ensure!(
+                !matches!(attempt, Attempt::Granted(_)),
+                "another client was granted the key {:?} before the holder's deadline",
+                deadline.saturating_duration_since(now)
+            );
+            refusals += 1;
+            self.elapse(self.ttl().duration() / 20).await;
+        }
+    }
+}
+
+/// A backend under test, each request bounded by the patience of the harness.
+pub(super) struct Client<B> {
+    pub(super) backend: B,
+    patience: Duration,
+}
+
+impl<B: Backend> Client<B> {
+    pub(super) fn clock(&self) -> Clock {
+        self.backend.clock()
+    }
+
+    pub(super) async fn attempt(&self, claim: &Claim, ttl: Ttl) -> Check<Attempt> {
+        Ok(self.try_acquire(&Acquire::new(claim.clone(), ttl)).await??)
+    }
+
+    pub(super) async fn try_acquire(&self, request: &Acquire) -> Check<Result<Attempt, Error>> {
+        self.bounded("try_acquire", self.backend.try_acquire(request)).await
+    }
+
+    /// Asks for a lease that must be granted.
+    pub(super) async fn granted(&self, claim: &Claim, ttl: Ttl) -> Check<Grant> {
+        granted(self.attempt(claim, ttl).await?)
+    }
+
+    /// Asks for the key with an owner of its own, which must be refused.
+    pub(super) async fn refused(&self, key: &Key, ttl: Ttl) -> Check<Option<Duration>> {
+        match self.attempt(&claim(key)?, ttl).await? {
+            Attempt::Busy { retry_after } => Ok(retry_after),
+            other => {
+                Err(Failure::Broken(format!("{key} is held, but another owner got {other:?}")))
+            }
+        }
+    }
+
+    pub(super) async fn renew(&self, claim: &Claim, ttl: Ttl) -> Check<Renewal> {
+        self.bounded("renew", self.backend.renew(claim, ttl)).await
+    }
+
+    /// Renews a lease that must be held.
+    pub(super) async fn renewed(&self, claim: &Claim, ttl: Ttl) -> Check<Instant> {
+        renewed(self.renew(claim, ttl).await?)
+    }
+
+    /// Renews a lease that must be over.
+    pub(super) async fn lost(&self, claim: &Claim, ttl: Ttl) -> Check {
+        match self.renew(claim, ttl).await? {
+            Renewal::Lost => Ok(()),
+            other => Err(Failure::Broken(format!("expected the lease to be lost, got {other:?}"))),
+        }
+    }
+
+    pub(super) async fn release(&self, claim: &Claim) -> Check<Result<Released, Error>> {
+        self.bounded("release", self.backend.release(claim)).await
+    }
+
+    /// Releases a lease that must be held.
+    pub(super) async fn freed(&self, claim: &Claim) -> Check {
+        match self.release(claim).await?? {
+            Released::Freed { .. } => Ok(()),
+            other => Err(Failure::Broken(format!("a release of a held lease got {other:?}"))),
+        }
+    }
+
+    /// Releases a lease that must not be held.
+    pub(super) async fn not_held(&self, claim: &Claim) -> Check {
+        match self.release(claim).await?? {
+            Released::NotHeld => Ok(()),
+            other => Err(Failure::Broken(format!("there was nothing to release, got {other:?}"))),
+        }
+    }
+
+    /// Watches a key; the law is not applicable to a backend without hints.
+    pub(super) async fn watch(&self, key: &Key) -> Check<Watch> {
+        match self.bounded("watch", self.backend.watch(key)).await? {
+            Ok(watch) => Ok(watch),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(Failure::NotApplicable(format!("this backend gives no hints: {error}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until a watch says that its key was released.
+    pub(super) async fn hears_release(&self, watch: &mut Watch) -> Check {
+        self.bounded("a hint of the release", async {
+            loop {
+                match watch.next().await {
+                    Some(Hint::Released) => return Ok(()),
+                    Some(_) => {}
+                    None => return Err(Failure::Broken("the watch ended".into())),
+                }
+            }
+        })
+        .await?
+    }
+
+    pub(super) async fn bounded<T>(&self, what: &str, future: impl Future<Output = T>) -> Check<T> {
+        let late = |_| Failure::Broken(format!("{what} took more than {:?}", self.patience));
+        tokio::time::timeout(self.patience, future).await.map_err(late)
+    }
+}
+
+/// A claim by a new owner.
+pub(super) fn claim(key: &Key) -> Check<Claim> {
+    Ok(Claim::exclusive(key.clone(), OwnerToken::generate()?))
+}
+
+pub(super) fn granted(attempt: Attempt) -> Check<Grant> {
+    match attempt {
+        Attempt::Granted(grant) => Ok(grant),
+        other => Err(Failure::Broken(format!("expected a grant, got {other:?}"))),
+    }
+}
+
+pub(super) fn renewed(renewal: Renewal) -> Check<Instant> {
+    match renewal {
+        Renewal::Renewed { valid_until } => Ok(valid_until),
+        other => Err(Failure::Broken(format!("expected a renewed lease, got {other:?}"))),
+    }
+}
+
+/// An error while the store cannot be reached: it must invite to try again.
+pub(super) fn retryable(what: &str, error: &Error) -> Check {
+    let kind = error.kind();
+    ensure!(error.is_retryable(), "{what} failed for good: {error} ({kind:?})");
+    Ok(())
+}
+
+fn needed(hook: Hook) -> Check {
+    match hook {
+        Hook::Done => Ok(()),
+        Hook::NotApplicable(reason) => Err(Failure::NotApplicable(reason.into())),
+    }
+}
+
+/// 32 random digits: an owner token has just that.
+fn random() -> Check<Vec<u8>> {
+    Ok(OwnerToken::generate()?.expose().to_vec())
+}

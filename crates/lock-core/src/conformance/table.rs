@@ -1,0 +1,134 @@
+//! The table of laws: the only place where they are listed.
+
+use futures::future::BoxFuture;
+
+use super::laws::{ending, failing, fencing, granting, renewing, watching};
+use super::{Harness, Scene, verdict::Check};
+
+/// One law of [`Backend`](crate::Backend).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Law {
+    name: &'static str,
+    sentence: &'static str,
+}
+
+impl Law {
+    /// The name of the law, which is that of its test.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What the law says, in one sentence.
+    pub fn sentence(&self) -> &'static str {
+        self.sentence
+    }
+}
+
+/// Every law, in the order of the contract of [`Backend`](crate::Backend).
+pub fn laws() -> &'static [Law] {
+    LAWS
+}
+
+/// Hands the table to the macro named in brackets, after that macro's own arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_laws {
+    ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
+        granting {
+            a_free_key_is_granted:
+                "A key that nobody holds is granted to whoever asks.",
+            a_held_key_is_refused:
+                "A key that is held is granted to no other owner, of this client or another.",
+            contenders_get_exactly_one_grant:
+                "Of many clients that ask at once exactly one is granted the key.",
+            holders_never_overlap:
+                "However long many clients contend, there are never two holders at once.",
+            keys_are_independent:
+                "What happens to one key does not show on another.",
+            odd_keys_are_keys:
+                "Names of any bytes are told apart and carried, or refused as invalid.",
+            a_repeated_acquire_returns_the_same_grant:
+                "The holder who asks again is granted again, with the same tokens.",
+            a_repeated_acquire_never_shortens_the_lease:
+                "The holder who asks again with a shorter time keeps the time it has.",
+            a_refusal_says_when_to_retry:
+                "A refusal names a time after which the key is free, unless its holder renews.",
+            a_grant_is_dated_from_before_the_request:
+                "The holder's deadline comes before the store's, however slow the reply.",
+        }
+        fencing {
+            tokens_increase_with_every_grant:
+                "Each grant's tokens are above those of the grants before it.",
+            tokens_increase_after_expiry:
+                "Tokens increase also when the lease before ran out.",
+            tokens_increase_after_the_store_forgot:
+                "Tokens increase also when the store has lost everything in between.",
+            a_reserved_range_is_never_reissued:
+                "No grant's tokens fall into the range of another grant.",
+        }
+        renewing {
+            renew_extends_the_lease:
+                "A renewed lease outlives its first deadline.",
+            renew_keeps_the_tokens:
+                "A renewed lease keeps its tokens.",
+            a_renewal_is_dated_from_before_the_request:
+                "A renewed deadline comes before the store's, however slow the reply.",
+            renew_after_expiry_is_lost:
+                "A lease whose time is over cannot be renewed.",
+            renew_by_another_owner_is_lost:
+                "Renewing a key that another owner holds reports the lease as lost.",
+            renew_never_creates_a_lease:
+                "Renewing what is not held leaves the key free.",
+        }
+        ending {
+            an_expired_lease_is_free:
+                "When a lease's time is over, another client is granted the key.",
+            a_live_lease_stays:
+                "Until its holder's deadline a lease keeps others out.",
+            release_frees_the_key:
+                "After a release another client is granted the key at once.",
+            a_repeated_release_is_no_error:
+                "Releasing again finds nothing to release, and is no error.",
+            a_release_by_another_owner_is_harmless:
+                "Releasing with another owner's token leaves the lease alone.",
+            a_stale_release_is_harmless:
+                "Releasing a lease that is over leaves the next holder's alone.",
+            a_dropped_acquire_can_be_released:
+                "A request that was dropped half-way holds nothing once its claim is released.",
+        }
+        watching {
+            a_release_wakes_a_watcher:
+                "A watcher hears of every release after it began to watch.",
+            every_watcher_is_woken:
+                "All watchers of a key hear of its release, of every client.",
+            a_watch_sees_only_its_key:
+                "A watcher does not hear of other keys.",
+            a_cut_watch_says_so:
+                "After its connection broke, a watch ends or says that hints may be missing.",
+        }
+        failing {
+            a_cut_client_recovers:
+                "While cut, a client gives retryable errors in bounded time; then it works again.",
+        }
+    } };
+}
+
+macro_rules! list {
+    ($($group:ident { $($law:ident: $sentence:literal,)* })*) => {
+        const LAWS: &[Law] =
+            &[$($(Law { name: stringify!($law), sentence: $sentence },)*)*];
+
+        /// The test of the law with this name, ready to be polled.
+        pub(super) fn test_of<'h, H: Harness>(
+            name: &str,
+            scene: Scene<'h, H>,
+        ) -> Option<BoxFuture<'h, Check>> {
+            Some(match name {
+                $($(stringify!($law) => Box::pin($group::$law(scene)),)*)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+__lock_core_laws! { [list] }

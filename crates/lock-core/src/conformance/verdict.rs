@@ -1,0 +1,53 @@
+//! How a test of a law ends.
+
+use crate::Error;
+
+/// What came of testing one law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a broken law is a value here, not a panic"]
+pub enum Verdict {
+    /// The backend kept the law.
+    Holds,
+    /// The law could not be tested, for this reason.
+    NotApplicable(String),
+    /// The backend broke the law, in this way.
+    Broken(String),
+}
+
+/// Why a test of a law ended early.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Broken(String),
+    NotApplicable(String),
+}
+
+/// What the test of a law returns.
+pub(super) type Check<T = ()> = Result<T, Failure>;
+
+impl From<Failure> for Verdict {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken(reason) => Self::Broken(reason),
+            Failure::NotApplicable(reason) => Self::NotApplicable(reason),
+        }
+    }
+}
+
+/// An error that the law did not provide for.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Broken(format!("unexpected error: {error} ({:?})", error.kind()))
+    }
+}
+
+/// Ends the test of a law unless `condition` holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::conformance::verdict::Failure::Broken(format!($($message)+)));
+        }
+    };
+}
+
+pub(super) use ensure;

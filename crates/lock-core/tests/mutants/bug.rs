@@ -1,0 +1,97 @@
+//! What can be wrong with a backend.
+
+/// One way to be wrong. Every other behaviour of the mutant is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+
+    /// The remote half is stubbed out: each client asks a store of its own.
+    StubbedRemote,
+    AlwaysGrants,
+    NeverGrants,
+    /// Looks first and takes afterwards, without looking again.
+    ChecksThenSets,
+    OneKeyForAll,
+    CutsKeysShort,
+    RefusesARepeatedAcquire,
+    NewTokenForARepeatedAcquire,
+    ARepeatedAcquireShortens,
+    RefusesWithoutATime,
+    RefusesWithATimeTooShort,
+    DatesGrantsFromTheReply,
+    DatesGrantsWithoutDrift,
+
+    ConstantTokens,
+    RepeatsTokensAfterExpiry,
+    RepeatsTokensAfterForgetting,
+    ReissuesReservedTokens,
+
+    RenewsWithoutExtending,
+    OnlyEverHolds,
+    RenewalChangesTokens,
+    DatesRenewalsFromTheReply,
+    RenewsWhatIsLost,
+    RenewalCreates,
+
+    NeverExpires,
+    ExpiresEarly,
+    KeepsWhatIsReleased,
+    FailsARepeatedRelease,
+    ReleaseIgnoresTheOwner,
+    StaleReleaseFrees,
+    ADroppedAcquireLandsLater,
+
+    NeverHints,
+    HintsOnce,
+    HintsToOne,
+    HintsOfAllKeys,
+    HidesACut,
+
+    LosesLeasesWhenCut,
+    FailsForGoodWhenCut,
+    HangsWhenCut,
+    NeverRecovers,
+}
+
+/// Each bug, and the laws that must see it.
+pub(crate) const BUGS: &[(Bug, &[&str])] = &[
+    (Bug::StubbedRemote, &["a_held_key_is_refused", "contenders_get_exactly_one_grant"]),
+    (Bug::AlwaysGrants, &["a_held_key_is_refused"]),
+    (Bug::NeverGrants, &["a_free_key_is_granted"]),
+    (Bug::ChecksThenSets, &["contenders_get_exactly_one_grant", "holders_never_overlap"]),
+    (Bug::OneKeyForAll, &["keys_are_independent"]),
+    (Bug::CutsKeysShort, &["odd_keys_are_keys"]),
+    (Bug::RefusesARepeatedAcquire, &["a_repeated_acquire_returns_the_same_grant"]),
+    (Bug::NewTokenForARepeatedAcquire, &["a_repeated_acquire_returns_the_same_grant"]),
+    (Bug::ARepeatedAcquireShortens, &["a_repeated_acquire_never_shortens_the_lease"]),
+    (Bug::RefusesWithoutATime, &["a_refusal_says_when_to_retry"]),
+    (Bug::RefusesWithATimeTooShort, &["a_refusal_says_when_to_retry"]),
+    (Bug::DatesGrantsFromTheReply, &["a_grant_is_dated_from_before_the_request"]),
+    (Bug::DatesGrantsWithoutDrift, &["a_grant_is_dated_from_before_the_request"]),
+    (Bug::ConstantTokens, &["tokens_increase_with_every_grant"]),
+    (Bug::RepeatsTokensAfterExpiry, &["tokens_increase_after_expiry"]),
+    (Bug::RepeatsTokensAfterForgetting, &["tokens_increase_after_the_store_forgot"]),
+    (Bug::ReissuesReservedTokens, &["a_reserved_range_is_never_reissued"]),
+    (Bug::RenewsWithoutExtending, &["renew_extends_the_lease"]),
+    (Bug::OnlyEverHolds, &["renew_extends_the_lease"]),
+    (Bug::RenewalChangesTokens, &["renew_keeps_the_tokens"]),
+    (Bug::DatesRenewalsFromTheReply, &["a_renewal_is_dated_from_before_the_request"]),
+    (Bug::RenewsWhatIsLost, &["renew_after_expiry_is_lost", "renew_by_another_owner_is_lost"]),
+    (Bug::RenewalCreates, &["renew_never_creates_a_lease"]),
+    (Bug::NeverExpires, &["an_expired_lease_is_free"]),
+    (Bug::ExpiresEarly, &["a_live_lease_stays"]),
+    (Bug::KeepsWhatIsReleased, &["release_frees_the_key"]),
+    (Bug::FailsARepeatedRelease, &["a_repeated_release_is_no_error"]),
+    (Bug::ReleaseIgnoresTheOwner, &["a_release_by_another_owner_is_harmless"]),
+    (Bug::StaleReleaseFrees, &["a_stale_release_is_harmless"]),
+    (Bug::ADroppedAcquireLandsLater, &["a_dropped_acquire_can_be_released"]),
+    (Bug::NeverHints, &["a_release_wakes_a_watcher"]),
+    (Bug::HintsOnce, &["a_release_wakes_a_watcher"]),
+    (Bug::HintsToOne, &["every_watcher_is_woken"]),
+    (Bug::HintsOfAllKeys, &["a_watch_sees_only_its_key"]),
+    (Bug::HidesACut, &["a_cut_watch_says_so"]),
+    (Bug::LosesLeasesWhenCut, &["a_cut_client_recovers"]),
+    (Bug::FailsForGoodWhenCut, &["a_cut_client_recovers"]),
+    (Bug::HangsWhenCut, &["a_cut_client_recovers"]),
+    (Bug::NeverRecovers, &["a_cut_client_recovers"]),
+];
