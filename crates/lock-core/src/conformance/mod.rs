@@ -1,4 +1,5 @@
-//! The laws of [`Backend`](crate::Backend) as a test suite, for every backend and every wrapper around one.
+//! The laws of [`Backend`](crate::Backend) as a test suite, for every backend and every wrapper
+//! around one.
 //!
 //! Tell the suite how to handle your store by implementing [`Harness`], and have it make one test
 //! of each law:

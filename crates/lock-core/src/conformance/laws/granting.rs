@@ -64,14 +64,17 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
 pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_, H>) -> Check {
     let clients = scene.clients(8).await?;
     let (key, ttl) = (scene.key()?, scene.long());
+    let (pause, patience) = (scene.ttl().duration() / 100, scene.patience());
     let arena = Arc::new(Arena::default());
     let mut tasks = JoinSet::new();
     for client in clients {
         let (arena, key) = (Arc::clone(&arena), key.clone());
-        tasks.spawn(async move { arena.contend(&client, &key, ttl).await });
+        let contend = async move { arena.contend(&client, &key, ttl, pause).await };
+        tasks.spawn(tokio::time::timeout(patience, contend));
     }
     while let Some(result) = tasks.join_next().await {
-        result.map_err(task_failed)??;
+        let late = |_| Failure::Broken(format!("clients got nowhere within {patience:?}"));
+        result.map_err(task_failed)?.map_err(late)??;
     }
     Ok(())
 }
@@ -88,12 +91,17 @@ impl Arena {
     /// After so many grants in all, everybody has seen enough.
     const ENOUGH: usize = 100;
 
-    async fn contend<B: Backend>(&self, client: &Client<B>, key: &Key, ttl: Ttl) -> Check {
+    async fn contend<B: Backend>(
+        &self,
+        client: &Client<B>,
+        key: &Key,
+        ttl: Ttl,
+        pause: Duration,
+    ) -> Check {
         while self.grants.load(Ordering::SeqCst) < Self::ENOUGH {
             let claim = claim(key)?;
             let Attempt::Granted(grant) = client.attempt(&claim, ttl).await? else {
-                // Lets a paused clock move on, so that a lock which nobody gets runs into the limit.
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(pause).await;
                 continue;
             };
             let others = self.inside.fetch_add(1, Ordering::SeqCst);
