@@ -1,0 +1,110 @@
+//! The backend.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, Released, Renewal, Ttl,
+    Watch,
+};
+
+use crate::hub::Hub;
+use crate::keys::Layout;
+use crate::link::Link;
+use crate::scripts::{ACQUIRE, RELEASE, RENEW};
+use crate::{Builder, verbs};
+
+/// Leases on one Redis or Valkey server.
+///
+/// A handle: cheap to clone, and its clones share the connection. It connects when it is used first,
+/// and again by itself whenever the connection breaks. The connection lives on the tokio runtime in
+/// whose context it was opened; when that runtime is gone, the next request opens another one.
+///
+/// # Differences from other libraries on the same key
+///
+/// - An exclusive lock is one string with a time to live, set only if it is absent and deleted only
+///   if it holds the owner's token: what redis-py, redsync, node-redlock and a plain `SET NX PX` do.
+///   They exclude one another. Give their key to [`Key::as_is`].
+/// - Every grant has a fencing token, kept in a key beside the lock. Grants of other libraries do
+///   not count it up, but since it is at least the server's clock it is higher after theirs too.
+/// - A key without a time to live is a lock that somebody holds for ever. It is never touched.
+#[derive(Clone)]
+pub struct RedisBackend(Arc<Inner>);
+
+struct Inner {
+    layout: Layout,
+    link: Link,
+    hub: Hub,
+}
+
+impl RedisBackend {
+    /// A backend with the default options for the server at this URL: see the
+    /// [crate docs](crate#urls).
+    ///
+    /// Sends nothing and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the URL makes no sense.
+    pub fn open(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(url).build()
+    }
+
+    /// Begins to set up a backend for the server at this URL: see the [crate docs](crate#urls).
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
+    }
+
+    pub(crate) fn new(layout: Layout, link: Link, hub: Hub) -> Self {
+        Self(Arc::new(Inner { layout, link, hub }))
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        exclusive(&request.claim)?;
+        let names = self.0.layout.names(&request.claim.key);
+        let command = verbs::acquire(&names, request);
+        let answer = self.0.link.run(&ACQUIRE, &command).await?;
+        verbs::acquired(request, &answer)
+    }
+
+    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+        if let Err(error) = exclusive(claim) {
+            return Renewal::Unknown(error);
+        }
+        let command = verbs::renew(&self.0.layout.names(&claim.key), claim, ttl);
+        verbs::renewed(ttl, self.0.link.run(&RENEW, &command).await)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        exclusive(claim)?;
+        let names = self.0.layout.names(&claim.key);
+        let command = verbs::release(&names, claim, self.0.hub.listening().release_messages);
+        verbs::released(self.0.link.run(&RELEASE, &command).await)
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+        self.0.hub.watch(&self.0.layout.names(key)).await
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::boot()
+    }
+}
+
+/// Host, port and database, and nothing of the credentials.
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisBackend({})", self.0.link.settings().endpoint)
+    }
+}
+
+fn exclusive(claim: &Claim) -> Result<(), Error> {
+    match claim.mode {
+        Mode::Exclusive => Ok(()),
+        _ => Err(Error::new(ErrorKind::Unsupported, "only exclusive locks are there yet")),
+    }
+}

@@ -1,0 +1,250 @@
+//! How a backend is set up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+
+use crate::RedisBackend;
+use crate::hub::{Hub, Listening, Registry};
+use crate::keys::Layout;
+use crate::link::{Link, Settings};
+use crate::wire::Endpoint;
+
+/// Sets up a [`RedisBackend`].
+///
+/// Nothing is checked, and nothing is sent, before [`build`](Self::build).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_redis::{Notifications, RedisBackend};
+///
+/// let backend = RedisBackend::builder("redis://127.0.0.1:6379/2")
+///     .prefix("shop:lock:")
+///     .notifications(Notifications::Off)
+///     .command_timeout(Duration::from_millis(500))
+///     .build()?;
+/// assert_eq!(format!("{backend:?}"), "RedisBackend(127.0.0.1:6379/2)");
+/// # Ok::<(), lock_core::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    url: String,
+    prefix: String,
+    protocol: Protocol,
+    notifications: Notifications,
+    release_messages: bool,
+    command_timeout: Duration,
+    connect_timeout: Duration,
+    #[cfg(feature = "tls")]
+    root_certificates: Option<Vec<u8>>,
+}
+
+/// Which version of the protocol to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// RESP3 if the server understands it, or else RESP2.
+    #[default]
+    Auto,
+    /// RESP2. Watching takes a second connection. Some proxies speak nothing else.
+    Resp2,
+    /// RESP3: everything goes through one connection. Redis 6 or later.
+    Resp3,
+}
+
+/// What to do about keyspace notifications on the keys of locks.
+///
+/// With them a waiter also hears of releases by other libraries, of keys that an operator deletes
+/// and of evictions. Servers do not send them unless `notify-keyspace-events` says so; what is
+/// needed is `Kgxe`. None of it is needed for waiters to wake up when this library releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Notifications {
+    /// Watching fails unless the server sends them, and lets us ask whether it does.
+    Require,
+    /// Add the flags that are missing with `CONFIG SET`. The others stay. A server that refuses is
+    /// no error.
+    Enable,
+    /// Use them if the server sends them. If it does not let us ask, listen all the same.
+    #[default]
+    IfPresent,
+    /// Do without.
+    Off,
+}
+
+impl Builder {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            prefix: "lock:".to_owned(),
+            protocol: Protocol::default(),
+            notifications: Notifications::default(),
+            release_messages: true,
+            command_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(2),
+            #[cfg(feature = "tls")]
+            root_certificates: None,
+        }
+    }
+
+    /// What the keys of all locks begin with: `lock:` unless it is said.
+    ///
+    /// Clients of one lock must use the same prefix. It cannot contain braces.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Which version of the protocol to speak. A version in the URL takes precedence.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// What to do about keyspace notifications.
+    pub fn notifications(mut self, notifications: Notifications) -> Self {
+        self.notifications = notifications;
+        self
+    }
+
+    /// Whether a release is told to those who wait, by a message on a channel of the lock: yes,
+    /// unless it is said.
+    ///
+    /// A user who lacks the right to publish or to subscribe does without, and that is no error.
+    /// With neither these messages nor notifications, waiters rely on the time at which the present
+    /// lease ends.
+    pub fn release_messages(mut self, release_messages: bool) -> Self {
+        self.release_messages = release_messages;
+        self
+    }
+
+    /// How long a request may take once there is a connection: 2 s, unless it is said.
+    ///
+    /// It is measured in steps of a sixteenth. Keep it well below the time to live of the leases.
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// How long it may take to open a connection: 2 s, unless it is said.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Trusts these certificates, in PEM, instead of those of the system.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.root_certificates = Some(pem.into());
+        self
+    }
+
+    /// Checks what was said and returns the backend. Sends nothing and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the URL or an option makes no sense, or the URL asks for TLS
+    /// and the feature `tls` is off.
+    pub fn build(self) -> Result<RedisBackend, Error> {
+        let endpoint = Endpoint::parse(&self.url)?;
+        if endpoint.tls && !cfg!(feature = "tls") {
+            return Err(invalid("the URL asks for TLS: enable the feature `tls` of lock-redis"));
+        }
+        for timeout in [self.command_timeout, self.connect_timeout] {
+            if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(24 * 60 * 60) {
+                return Err(invalid("a timeout is between 1 ms and 24 h"));
+            }
+        }
+        let layout = Layout::new(&self.prefix, endpoint.database)?;
+        let settings = Settings {
+            protocol: endpoint.protocol.unwrap_or(self.protocol),
+            endpoint: Arc::new(endpoint),
+            command_timeout: self.command_timeout,
+            connect_timeout: self.connect_timeout,
+            #[cfg(feature = "tls")]
+            tls: crate::link::Tls::new(self.root_certificates.as_deref())?,
+        };
+        let listening = Listening {
+            notifications: self.notifications,
+            release_messages: self.release_messages,
+        };
+        let registry = Arc::<Registry>::default();
+        let link = Link::new(settings, Arc::clone(&registry));
+        Ok(RedisBackend::new(layout, link.clone(), Hub::new(link, registry, listening)))
+    }
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("prefix", &self.prefix)
+            .field("protocol", &self.protocol)
+            .field("notifications", &self.notifications)
+            .field("release_messages", &self.release_messages)
+            .field("command_timeout", &self.command_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(builder: Builder) -> ErrorKind {
+        builder.build().unwrap_err().kind()
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_anything_is_sent() {
+        let builder = || Builder::new("redis://127.0.0.1".to_owned());
+        for bad in [
+            Builder::new("127.0.0.1:6379".to_owned()),
+            builder().prefix("{app}:"),
+            builder().command_timeout(Duration::ZERO),
+            builder().connect_timeout(Duration::ZERO),
+            builder().command_timeout(Duration::MAX),
+            builder().connect_timeout(Duration::MAX),
+        ] {
+            assert_eq!(kind(bad), ErrorKind::InvalidConfig);
+        }
+        assert!(builder().build().is_ok());
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn tls_needs_its_feature() {
+        let error = Builder::new("rediss://127.0.0.1".to_owned()).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.to_string().contains("feature `tls`"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn certificates_are_read_at_once() {
+        let builder = Builder::new("rediss://127.0.0.1".to_owned());
+        assert!(builder.clone().build().is_ok());
+        assert_eq!(kind(builder.clone().root_certificates("")), ErrorKind::InvalidConfig);
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(kind(builder.root_certificates(broken)), ErrorKind::InvalidConfig);
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let builder = Builder::new("redis://me:hunter2@127.0.0.1".to_owned());
+        let backend = builder.clone().build().unwrap();
+        let shown = format!("{builder:?} {backend:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

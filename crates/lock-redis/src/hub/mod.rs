@@ -1,0 +1,145 @@
+//! Watching: hints about keys, from one subscription per channel.
+
+mod mailbox;
+pub(crate) mod notifications;
+mod registry;
+mod subscriber;
+mod task;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use lock_core::{Error, ErrorKind, Hint, Watch};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time;
+
+use self::mailbox::Mailbox;
+use self::registry::Id;
+pub(crate) use self::registry::Registry;
+use self::task::{Command, Join, Task};
+use crate::Notifications;
+use crate::keys::Names;
+use crate::link::Link;
+
+/// What to listen to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listening {
+    pub(crate) notifications: Notifications,
+    pub(crate) release_messages: bool,
+}
+
+/// Where watches come from.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    link: Link,
+    registry: Arc<Registry>,
+    listening: Listening,
+    /// The way to the task, which the first watch starts.
+    task: Mutex<Option<mpsc::UnboundedSender<Command>>>,
+}
+
+impl Hub {
+    pub(crate) fn new(link: Link, registry: Arc<Registry>, listening: Listening) -> Self {
+        Self { link, registry, listening, task: Mutex::new(None) }
+    }
+
+    pub(crate) fn listening(&self) -> Listening {
+        self.listening
+    }
+
+    /// Begins to watch, and returns once no hint can be missed.
+    pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Error> {
+        if self.listening.notifications == Notifications::Off && !self.listening.release_messages {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "keyspace notifications and release messages are both switched off",
+            ));
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let (done, joined) = oneshot::channel();
+        let ticket = Ticket::new(self.task()?);
+        ticket
+            .task
+            .send(Command::Join(Join {
+                id: ticket.id,
+                releases: names.released().concat().into(),
+                keyspace: names.keyspace().concat().into(),
+                mailbox: Arc::clone(&mailbox),
+                done,
+            }))
+            .map_err(|_| gone())?;
+        let settings = self.link.settings();
+        // It may have to connect first.
+        let limit = settings.connect_timeout + settings.command_timeout;
+        match time::timeout(limit, joined).await {
+            Ok(Ok(outcome)) => outcome?,
+            Ok(Err(_)) => return Err(gone()),
+            Err(_) => {
+                let address = &settings.endpoint.address;
+                let message = format!("{address} did not confirm a subscription within {limit:?}");
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+        }
+        Ok(Watch::new(Hints { mailbox, _ticket: ticket }))
+    }
+
+    /// The way to the task, which is started if there is none or its runtime has gone.
+    fn task(&self) -> Result<mpsc::UnboundedSender<Command>, Error> {
+        let runtime = Handle::try_current().map_err(|error| {
+            let message = "a watch begins in the context of a tokio runtime only";
+            Error::with_source(ErrorKind::InvalidConfig, message, error)
+        })?;
+        let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = slot.as_ref().filter(|task| !task.is_closed()) {
+            return Ok(task.clone());
+        }
+        let (task, commands) = mpsc::unbounded_channel();
+        let (link, registry) = (self.link.clone(), Arc::clone(&self.registry));
+        runtime.spawn(Task::new(link, registry, self.listening, commands).run());
+        *slot = Some(task.clone());
+        Ok(task)
+    }
+}
+
+/// A place among the watchers. Dropping it gives the place up, without waiting.
+#[derive(Debug)]
+struct Ticket {
+    id: Id,
+    task: mpsc::UnboundedSender<Command>,
+}
+
+impl Ticket {
+    fn new(task: mpsc::UnboundedSender<Command>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), task }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // A task that has gone has let go of everything.
+        let _ = self.task.send(Command::Leave(self.id));
+    }
+}
+
+/// The hints of one watch.
+struct Hints {
+    mailbox: Arc<Mailbox>,
+    _ticket: Ticket,
+}
+
+impl Stream for Hints {
+    type Item = Hint;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        self.mailbox.poll_next(context)
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Unreachable, "the tokio runtime that kept the watches has gone")
+}

@@ -1,0 +1,103 @@
+//! Keyspace notifications: whether the server sends them, and may be made to.
+
+use lock_core::{Error, ErrorKind};
+
+use crate::Notifications;
+use crate::link::Live;
+use crate::wire::{Command, Failure, Reply};
+
+const PARAMETER: &str = "notify-keyspace-events";
+/// `K`: by key. `g`: deletion and renaming. `x`: expiry. `e`: eviction.
+const NEEDED: &str = "Kgxe";
+
+/// Finds out whether to subscribe to the events of keys, and enables them if that is wanted.
+pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Error> {
+    if mode == Notifications::Off {
+        return Ok(false);
+    }
+    let flags = match flags(live).await {
+        Ok(flags) => flags,
+        Err(error) if error.is_retryable() => return Err(error),
+        Err(error) if mode == Notifications::Require => {
+            let message = "keyspace notifications are required, but the server does not let us ask";
+            return Err(Error::with_source(ErrorKind::Unsupported, message, error));
+        }
+        // It may send them all the same, and listening is cheap.
+        Err(_) => return Ok(true),
+    };
+    if missing(&flags).is_empty() {
+        return Ok(true);
+    }
+    match mode {
+        Notifications::Require => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "keyspace notifications are required, but {PARAMETER} is {flags:?}, not {NEEDED:?}"
+            ),
+        )),
+        Notifications::Enable => enable(live, &flags).await,
+        Notifications::IfPresent | Notifications::Off => Ok(useful(&flags)),
+    }
+}
+
+/// The flags that the server has set.
+pub(crate) async fn flags(live: &Live) -> Result<String, Error> {
+    let reply = ask(live, &["CONFIG", "GET", PARAMETER]).await?;
+    match reply {
+        Reply::List(pair) => match pair.into_iter().nth(1) {
+            Some(Reply::Text(flags)) => Ok(String::from_utf8_lossy(&flags).into_owned()),
+            _ => {
+                Err(Error::new(ErrorKind::Unsupported, "the server has no keyspace notifications"))
+            }
+        },
+        _ => Err(Error::new(ErrorKind::Protocol, "CONFIG GET was answered with no list")),
+    }
+}
+
+/// Adds what is missing to what others have set.
+async fn enable(live: &Live, flags: &str) -> Result<bool, Error> {
+    let wanted = format!("{flags}{}", missing(flags));
+    match ask(live, &["CONFIG", "SET", PARAMETER, &wanted]).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_retryable() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "keyspace notifications cannot be enabled");
+            Ok(useful(flags))
+        }
+    }
+}
+
+/// The flags that are needed and not set. `A` stands for every kind of event.
+pub(crate) fn missing(flags: &str) -> String {
+    let set = |flag| flags.contains(flag) || (flag != 'K' && flags.contains('A'));
+    NEEDED.chars().filter(|flag| !set(*flag)).collect()
+}
+
+/// Whether any event that we understand is sent.
+fn useful(flags: &str) -> bool {
+    flags.contains('K') && flags.contains(['g', 'x', 'e', 'A'])
+}
+
+async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
+    let answer = live.call(&Command::words(words)).await;
+    answer.map(|answer| answer.reply).map_err(Failure::into_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_added() {
+        assert_eq!(missing(""), "Kgxe");
+        assert_eq!(missing("Elg"), "Kxe");
+        assert_eq!(missing("AE"), "K");
+        assert_eq!(missing("AK"), "");
+    }
+
+    #[test]
+    fn events_by_key_of_some_kind_are_useful() {
+        assert!(useful("Kg") && useful("xK") && useful("AKE"));
+        assert!(!useful("") && !useful("gxe") && !useful("Kl"));
+    }
+}

@@ -1,0 +1,130 @@
+//! The connection on which messages come.
+
+use std::sync::Arc;
+
+use lock_core::{Error, ErrorKind};
+use tokio::time;
+
+use super::registry::Channel;
+use super::{Listening, notifications};
+use crate::link::{Dedicated, Link, Live};
+use crate::wire::Version;
+
+/// How many channels one command subscribes to.
+const BATCH: usize = 256;
+
+/// The connection on which messages come: with RESP3 the one that requests share, with RESP2 one of
+/// its own, which is given up together with the shared one.
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    link: Link,
+    live: Arc<Live>,
+    dedicated: Option<Dedicated>,
+    sources: Sources,
+}
+
+/// Where hints come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sources {
+    pub(super) releases: bool,
+    pub(super) keyspace: bool,
+}
+
+impl Subscriber {
+    pub(super) async fn open(link: &Link, listening: Listening) -> Result<Self, Error> {
+        let live = link.connected().await?;
+        let keyspace = notifications::prepare(&live, listening.notifications).await?;
+        let dedicated = match live.connection().version() {
+            Version::Resp2 => Some(link.listen().await?),
+            Version::Resp3 => None,
+        };
+        let sources = Sources { releases: listening.release_messages, keyspace };
+        Ok(Self { link: link.clone(), live, dedicated, sources })
+    }
+
+    pub(super) fn sources(&self) -> Sources {
+        self.sources
+    }
+
+    /// Returns when the connection has ended.
+    pub(super) async fn ended(&self) {
+        match &self.dedicated {
+            None => self.live.closed().await,
+            Some(dedicated) => tokio::select! {
+                () = self.live.closed() => {}
+                () = dedicated.closed() => {}
+            },
+        }
+    }
+
+    /// Subscribes, and awaits the confirmation. Returns the channels that this user may not hear.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no more use.
+    pub(super) async fn subscribe(
+        &self,
+        channels: &[Channel],
+    ) -> Result<Vec<(Channel, Error)>, Error> {
+        let mut refused = Vec::new();
+        for batch in channels.chunks(BATCH) {
+            match self.send(batch, true).await {
+                Ok(()) => {}
+                // One channel that is not permitted fails the whole command.
+                Err(error) if error.kind() == ErrorKind::Denied => {
+                    self.subscribe_singly(batch, &mut refused).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Ends subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no more use.
+    pub(super) async fn unsubscribe(&self, channels: &[Channel]) -> Result<(), Error> {
+        for batch in channels.chunks(BATCH) {
+            self.send(batch, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn subscribe_singly(
+        &self,
+        channels: &[Channel],
+        refused: &mut Vec<(Channel, Error)>,
+    ) -> Result<(), Error> {
+        for channel in channels {
+            match self.send(std::slice::from_ref(channel), true).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Denied => {
+                    refused.push((Arc::clone(channel), error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, channels: &[Channel], on: bool) -> Result<(), Error> {
+        let Some(Dedicated { pubsub, .. }) = &self.dedicated else {
+            let connection = self.live.connection();
+            return if on {
+                self.live.within(connection.subscribe(channels)).await
+            } else {
+                self.live.within(connection.unsubscribe(channels)).await
+            };
+        };
+        let request = async {
+            if on { pubsub.subscribe(channels).await } else { pubsub.unsubscribe(channels).await }
+        };
+        let settings = self.link.settings();
+        time::timeout(settings.command_timeout, request).await.unwrap_or_else(|_| {
+            let address = &settings.endpoint.address;
+            Err(Error::new(ErrorKind::Timeout, format!("{address} did not confirm a subscription")))
+        })
+    }
+}

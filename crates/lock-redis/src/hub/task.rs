@@ -1,0 +1,276 @@
+//! The task that keeps the subscriptions.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
+
+use lock_core::{Error, ErrorKind, Hint};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time;
+
+use super::Listening;
+use super::mailbox::{Keeper, Mailbox};
+use super::registry::{Channel, Id, Registry, Topic};
+use super::subscriber::{Sources, Subscriber};
+use crate::link::{Backoff, Link};
+
+/// What the task is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    Join(Join),
+    Leave(Id),
+}
+
+/// Somebody wants to watch.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) id: Id,
+    pub(super) releases: Channel,
+    pub(super) keyspace: Channel,
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Told once the watcher is sure to hear.
+    pub(super) done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// Keeps the subscriptions: one per channel, however many watch.
+#[derive(Debug)]
+pub(super) struct Task {
+    link: Link,
+    registry: Arc<Registry>,
+    listening: Listening,
+    commands: mpsc::UnboundedReceiver<Command>,
+    subscriber: Option<Subscriber>,
+    /// What the members have joined with.
+    sources: Option<Sources>,
+    members: HashMap<Id, Member>,
+    joining: Vec<Join>,
+    /// Channels that their last listener has left.
+    deserted: Vec<Channel>,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct Member {
+    keeper: Keeper,
+    channels: Vec<Channel>,
+}
+
+impl Task {
+    pub(super) fn new(
+        link: Link,
+        registry: Arc<Registry>,
+        listening: Listening,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Self {
+        Self {
+            link,
+            registry,
+            listening,
+            commands,
+            subscriber: None,
+            sources: None,
+            members: HashMap::new(),
+            joining: Vec::new(),
+            deserted: Vec::new(),
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Runs until nobody can watch any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            let orphaned = self.subscriber.is_none() && !self.members.is_empty();
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(command) => self.note(command),
+                    None => return,
+                },
+                () = ended(self.subscriber.as_ref()) => self.subscriber = None,
+                () = time::sleep(self.backoff.remaining()), if orphaned => {}
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                self.note(command);
+            }
+            self.settle().await;
+        }
+    }
+
+    fn note(&mut self, command: Command) {
+        match command {
+            Command::Join(join) => self.joining.push(join),
+            Command::Leave(id) => {
+                self.joining.retain(|join| join.id != id);
+                if let Some(member) = self.members.remove(&id) {
+                    for channel in member.channels {
+                        if self.registry.remove(&channel, id) {
+                            self.deserted.push(channel);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes what the server has subscribed us to match who listens.
+    async fn settle(&mut self) {
+        if self.subscriber.is_none() {
+            self.deserted.clear();
+            if self.joining.is_empty() && (self.members.is_empty() || self.is_early()) {
+                return;
+            }
+            match self.resubscribe().await {
+                Ok(()) => self.backoff.reset(),
+                Err(error) => return self.fail(&error),
+            }
+        }
+        if let Err(error) = self.admit().await {
+            return self.fail(&error);
+        }
+        if let Err(error) = self.desert().await {
+            self.fail(&error);
+        }
+    }
+
+    fn is_early(&self) -> bool {
+        !self.backoff.remaining().is_zero()
+    }
+
+    /// Opens a connection and subscribes for all who listened on the one before.
+    async fn resubscribe(&mut self) -> Result<(), Error> {
+        let subscriber = Subscriber::open(&self.link, self.listening).await?;
+        if self.sources.is_some_and(|before| before != subscriber.sources()) {
+            // The server was configured anew. Whoever still waits asks again.
+            self.dismiss();
+        }
+        self.sources = Some(subscriber.sources());
+        for (channel, _) in subscriber.subscribe(&self.registry.channels()).await? {
+            self.close(&channel);
+        }
+        for member in self.members.values() {
+            member.keeper.0.post(Hint::Resync);
+        }
+        self.subscriber = Some(subscriber);
+        Ok(())
+    }
+
+    /// Lets in those who want to watch.
+    async fn admit(&mut self) -> Result<(), Error> {
+        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+        if self.joining.is_empty() {
+            return Ok(());
+        }
+        // They are in the registry before the server is asked, so that they miss nothing that comes
+        // after its confirmation.
+        let mut fresh = Vec::new();
+        for join in &self.joining {
+            for (topic, channel) in join.channels(subscriber.sources()) {
+                if self.registry.add(channel, topic, join.id, &join.mailbox) {
+                    fresh.push(Arc::clone(channel));
+                }
+            }
+        }
+        let sources = subscriber.sources();
+        let outcome = subscriber.subscribe(&fresh).await;
+        let refused = match &outcome {
+            Ok(refused) => refused.as_slice(),
+            Err(_) => &[],
+        };
+        for join in self.joining.drain(..) {
+            let (mut kept, mut why) = (Vec::new(), None);
+            for (_, channel) in join.channels(sources) {
+                let refusal = refused.iter().find(|(refused, _)| refused == channel);
+                match outcome.as_ref().err().or(refusal.map(|(_, error)| error)) {
+                    None => kept.push(Arc::clone(channel)),
+                    Some(error) => {
+                        why = Some(error.clone());
+                        self.registry.remove(channel, join.id);
+                    }
+                }
+            }
+            if kept.is_empty() {
+                let _ = join.done.send(Err(why.unwrap_or_else(nothing_to_hear)));
+                continue;
+            }
+            if let Some(error) = why {
+                tracing::debug!(%error, "watches with fewer sources than configured");
+            }
+            let member = Member { keeper: Keeper(join.mailbox), channels: kept };
+            self.members.insert(join.id, member);
+            // If nobody waits any more, the word that they left is on its way.
+            let _ = join.done.send(Ok(()));
+        }
+        outcome.map(drop)
+    }
+
+    /// Ends the subscriptions that nobody needs.
+    async fn desert(&mut self) -> Result<(), Error> {
+        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+        let mut channels = std::mem::take(&mut self.deserted);
+        channels.retain(|channel| !self.registry.has(channel));
+        subscriber.unsubscribe(&channels).await
+    }
+
+    /// The connection is of no use, or there is none.
+    fn fail(&mut self, error: &Error) {
+        self.subscriber = None;
+        self.backoff.failed();
+        for join in self.joining.drain(..) {
+            let _ = join.done.send(Err(error.clone()));
+        }
+        if !error.is_retryable() {
+            tracing::warn!(%error, "watches have ended");
+            self.dismiss();
+        }
+    }
+
+    /// Ends the watches of a channel that have no other.
+    fn close(&mut self, channel: &Channel) {
+        self.members.retain(|id, member| {
+            let before = member.channels.len();
+            member.channels.retain(|open| open != channel);
+            if member.channels.len() < before {
+                self.registry.remove(channel, *id);
+            }
+            !member.channels.is_empty()
+        });
+    }
+
+    /// Ends all watches.
+    fn dismiss(&mut self) {
+        for (id, member) in self.members.drain() {
+            for channel in &member.channels {
+                self.registry.remove(channel, id);
+            }
+        }
+    }
+}
+
+/// The task ends with its runtime too. Its watches end with it.
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+impl Join {
+    fn channels(&self, sources: Sources) -> impl Iterator<Item = (Topic, &Channel)> {
+        let releases = sources.releases.then_some((Topic::Releases, &self.releases));
+        let keyspace = sources.keyspace.then_some((Topic::Keyspace, &self.keyspace));
+        releases.into_iter().chain(keyspace)
+    }
+}
+
+async fn ended(subscriber: Option<&Subscriber>) {
+    match subscriber {
+        Some(subscriber) => subscriber.ended().await,
+        None => pending().await,
+    }
+}
+
+fn nothing_to_hear() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "there is nothing to listen to: the server sends no keyspace notifications, and release \
+         messages are switched off",
+    )
+}

@@ -1,0 +1,290 @@
+//! Where a lock lives in the store.
+//!
+//! ```text
+//! lock:{orders/42}               the lock: a string that holds the owner's token
+//! lock:{orders/42}:fence         the token numbers of the latest grant
+//! lock:{orders/42}:released@0    the channel on which releases are told, in database 0
+//! ```
+//!
+//! The braces put all of them into one slot, and one ACL pattern, `~lock:*`, holds them all. Bytes
+//! of a name that would disturb that are percent-encoded.
+//!
+//! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
+//! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:fence`.
+//! Where the exact key is that of a named lock, it is the same lock, with the same satellites.
+
+use lock_core::{Error, ErrorKind, Key};
+
+use crate::slot;
+
+const FENCE: &[u8] = b":fence";
+/// What the empty name becomes. No other name does: the two signs after `%` are no digits.
+const EMPTY: &[u8] = b"%empty";
+const MAX_PREFIX: usize = 256;
+
+/// How names become keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    prefix: Box<[u8]>,
+    /// `:released@0`. The database is in it because channels, unlike keys, are shared by all.
+    released: Box<[u8]>,
+    /// `__keyspace@0__:`
+    keyspace: Box<[u8]>,
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str, database: i64) -> Result<Self, Error> {
+        if prefix.contains(['{', '}']) {
+            return Err(invalid(
+                "a key prefix cannot contain braces: they would end up in another slot",
+            ));
+        }
+        if prefix.len() > MAX_PREFIX {
+            return Err(invalid("a key prefix cannot be longer than 256 bytes"));
+        }
+        Ok(Self {
+            prefix: prefix.as_bytes().into(),
+            released: format!(":released@{database}").into_bytes().into(),
+            keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
+        })
+    }
+
+    /// The places that belong to a lock.
+    pub(crate) fn names<'a>(&'a self, key: &'a Key) -> Names<'a> {
+        if !key.is_as_is() {
+            return Names { layout: self, lock: None, stem: self.stem(key.as_bytes()) };
+        }
+        let lock = key.as_bytes();
+        let stem = if self.is_named(lock) { lock.to_vec() } else { self.stem_beside(lock) };
+        Names { layout: self, lock: Some(lock), stem }
+    }
+
+    /// `prefix{name}`
+    fn stem(&self, name: &[u8]) -> Vec<u8> {
+        let mut stem = Vec::with_capacity(self.prefix.len() + name.len() + 2);
+        stem.extend_from_slice(&self.prefix);
+        stem.push(b'{');
+        if name.is_empty() {
+            stem.extend_from_slice(EMPTY);
+        } else {
+            encode(name, &mut stem);
+        }
+        stem.push(b'}');
+        stem
+    }
+
+    /// The stem of the satellites of a key that others chose.
+    fn stem_beside(&self, lock: &[u8]) -> Vec<u8> {
+        let hashed = slot::hashed_part(lock);
+        let mut stem = self.prefix.to_vec();
+        stem.push(b'{');
+        if hashed.contains(&b'}') {
+            // It would end the tag early. Any other text of the same slot does.
+            stem.extend_from_slice(slot::text_in(slot::slot(lock)).as_bytes());
+        } else {
+            stem.extend_from_slice(hashed);
+        }
+        stem.extend_from_slice(b"}:as-is:");
+        encode(lock, &mut stem);
+        stem
+    }
+
+    /// Whether an exact key is one that a named lock has too.
+    fn is_named(&self, lock: &[u8]) -> bool {
+        let inner = lock
+            .strip_prefix(&*self.prefix)
+            .and_then(|rest| rest.strip_prefix(b"{"))
+            .and_then(|rest| rest.strip_suffix(b"}"));
+        inner.is_some_and(|inner| {
+            let name = if inner == EMPTY { Some(Vec::new()) } else { decode(inner) };
+            name.is_some_and(|name| self.stem(&name) == lock)
+        })
+    }
+}
+
+/// The places that belong to one lock.
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    layout: &'a Layout,
+    /// The exact key, if it is not the stem.
+    lock: Option<&'a [u8]>,
+    stem: Vec<u8>,
+}
+
+impl Names<'_> {
+    /// The key of the lock itself.
+    pub(crate) fn lock(&self) -> &[u8] {
+        self.lock.unwrap_or(&self.stem)
+    }
+
+    /// The key of the latest token numbers, in two pieces.
+    pub(crate) fn fence(&self) -> [&[u8]; 2] {
+        [&self.stem, FENCE]
+    }
+
+    /// The channel on which releases are told, in two pieces.
+    pub(crate) fn released(&self) -> [&[u8]; 2] {
+        [&self.stem, &self.layout.released]
+    }
+
+    /// The channel on which the server tells what happens to the lock's key, in two pieces.
+    pub(crate) fn keyspace(&self) -> [&[u8]; 2] {
+        [&self.layout.keyspace, self.lock()]
+    }
+}
+
+fn encode(name: &[u8], to: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in name {
+        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b'{' | b'}') {
+            to.push(byte);
+        } else {
+            let digits = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+            to.extend_from_slice(&[b'%', digits[0], digits[1]]);
+        }
+    }
+}
+
+fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
+    let mut name = Vec::with_capacity(encoded.len());
+    let mut bytes = encoded.iter().copied();
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    while let Some(byte) = bytes.next() {
+        name.push(match byte {
+            b'%' => (digit(bytes.next())? * 16 + digit(bytes.next())?) as u8,
+            plain => plain,
+        });
+    }
+    Some(name)
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::slot::slot;
+
+    fn layout() -> Layout {
+        Layout::new("lock:", 0).unwrap()
+    }
+
+    /// Lock, fence and channel of a key.
+    fn places(layout: &Layout, key: &Key) -> [Vec<u8>; 3] {
+        let names = layout.names(key);
+        [names.lock().to_vec(), names.fence().concat(), names.released().concat()]
+    }
+
+    fn text(key: Key) -> [String; 3] {
+        places(&layout(), &key).map(|place| String::from_utf8(place).unwrap())
+    }
+
+    #[test]
+    fn a_plain_name_stays_readable() {
+        let places = text(Key::new("orders/42").unwrap());
+        assert_eq!(
+            places,
+            ["lock:{orders/42}", "lock:{orders/42}:fence", "lock:{orders/42}:released@0"]
+        );
+    }
+
+    #[test]
+    fn an_odd_name_is_encoded() {
+        assert_eq!(text(Key::new("").unwrap())[0], "lock:{%empty}");
+        assert_eq!(text(Key::new("%empty").unwrap())[0], "lock:{%25empty}");
+        assert_eq!(text(Key::new(b"a b{}\0\xff").unwrap())[0], "lock:{a%20b%7B%7D%00%FF}");
+    }
+
+    #[test]
+    fn an_exact_key_stays_exact() {
+        let places = text(Key::as_is("jobs:nightly").unwrap());
+        assert_eq!(places[0], "jobs:nightly");
+        assert_eq!(places[1], "lock:{jobs:nightly}:as-is:jobs:nightly:fence");
+    }
+
+    #[test]
+    fn an_exact_key_that_a_name_has_is_the_same_lock() {
+        for name in [&b"orders/42"[..], b"", b"{\xff%"] {
+            let named = Key::new(name).unwrap();
+            let exact = Key::as_is(layout().names(&named).lock()).unwrap();
+            assert_eq!(places(&layout(), &named), places(&layout(), &exact));
+        }
+        // Nobody's name is written like that, so it is nobody's lock.
+        assert!(text(Key::as_is("lock:{%61}").unwrap())[1].contains(":as-is:"));
+    }
+
+    #[test]
+    fn the_keyspace_channel_carries_the_database() {
+        let layout = Layout::new("lock:", 3).unwrap();
+        let key = Key::new("a").unwrap();
+        assert_eq!(layout.names(&key).keyspace().concat(), b"__keyspace@3__:lock:{a}");
+        assert_eq!(layout.names(&key).released().concat(), b"lock:{a}:released@3");
+    }
+
+    #[test]
+    fn a_prefix_that_would_move_the_slot_is_refused() {
+        for bad in ["{app}:", "app}", &"x".repeat(257)] {
+            assert_eq!(Layout::new(bad, 0).unwrap_err().kind(), ErrorKind::InvalidConfig);
+        }
+        assert!(Layout::new("", 0).is_ok());
+    }
+
+    /// Bytes of which many are braces, percent signs and other trouble.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            2 => prop::sample::select(b"{}%:0aAE\0\r\n ".to_vec()),
+            1 => any::<u8>(),
+        ];
+        prop::collection::vec(byte, 0..24)
+    }
+
+    fn keys() -> impl Strategy<Value = Key> {
+        prop_oneof![
+            bytes().prop_map(|name| Key::new(name).unwrap()),
+            bytes().prop_filter_map("an exact key is not empty", |key| Key::as_is(key).ok()),
+            bytes().prop_map(|name| {
+                let exact = [b"lock:{", name.as_slice(), b"}"].concat();
+                Key::as_is(exact).unwrap()
+            }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn all_places_of_a_lock_share_a_slot(key in keys()) {
+            let places = places(&layout(), &key);
+            prop_assert!(places.iter().all(|place| slot(place) == slot(&places[0])));
+        }
+
+        #[test]
+        fn satellites_live_under_the_prefix(key in keys()) {
+            let [lock, fence, channel] = places(&layout(), &key);
+            prop_assert!(fence.starts_with(b"lock:") && channel.starts_with(b"lock:"));
+            prop_assert!(key.is_as_is() || lock.starts_with(b"lock:"));
+        }
+
+        #[test]
+        fn locks_that_differ_share_nothing(one in keys(), other in keys()) {
+            let (one, other) = (places(&layout(), &one), places(&layout(), &other));
+            if one[0] == other[0] {
+                prop_assert_eq!(one, other);
+            } else {
+                prop_assert!(one[1..].iter().all(|place| !other[1..].contains(place)));
+            }
+        }
+
+        #[test]
+        fn decoding_undoes_encoding(name in bytes()) {
+            let mut encoded = Vec::new();
+            encode(&name, &mut encoded);
+            prop_assert!(encoded.iter().all(|byte| byte.is_ascii_graphic()));
+            prop_assert_eq!(decode(&encoded), Some(name));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One connection, from its birth to its end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use lock_core::{Clock, Error, ErrorKind, Instant};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::STRIKES;
+use super::pulse::{Elapsed, Pulse};
+use crate::scripts::Script;
+use crate::wire::{Command, Connection, Driver, Endpoint, Failure, Reply};
+
+pub(super) const CLOCK: Clock = Clock::boot();
+
+/// A connection that works, or did until a moment ago.
+pub(crate) struct Live {
+    connection: Connection,
+    endpoint: Arc<Endpoint>,
+    limit: Duration,
+    pulse: Arc<Pulse>,
+    end: Arc<End>,
+    /// Requests in a row that were not answered in time.
+    strikes: AtomicU32,
+    born: Instant,
+    driver: AbortHandle,
+}
+
+/// A reply, and when its request was about to be sent.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) sent: Instant,
+    pub(crate) reply: Reply,
+}
+
+impl Live {
+    /// Sets a connection going, on the runtime in whose context this is called.
+    pub(super) fn start(
+        connection: Connection,
+        driver: Driver,
+        endpoint: &Arc<Endpoint>,
+        limit: Duration,
+    ) -> Self {
+        let pulse = Arc::new(Pulse::new(limit));
+        let (end, driver) = spawn(driver);
+        tokio::spawn({
+            let (pulse, end) = (Arc::clone(&pulse), Arc::clone(&end));
+            async move {
+                tokio::select! {
+                    () = pulse.run() => {}
+                    () = end.reached() => {}
+                }
+            }
+        });
+        let endpoint = Arc::clone(endpoint);
+        let (strikes, born) = (AtomicU32::new(0), CLOCK.now());
+        Self { connection, endpoint, limit, pulse, end, strikes, born, driver }
+    }
+
+    /// Sends a command and waits for its reply, up to the time limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Leaves open whether the command ran.
+    pub(crate) async fn call(&self, command: &Command) -> Result<Answer, Failure> {
+        let sent = CLOCK.now();
+        match self.pulse.within(CLOCK, sent, self.connection.call(command)).await {
+            Ok(Ok(reply)) => {
+                self.answered();
+                Ok(Answer { sent, reply })
+            }
+            Ok(Err(failure)) => Err(failure),
+            Err(Elapsed) => Err(self.unanswered().into()),
+        }
+    }
+
+    /// Has the server load a script, up to the time limit.
+    pub(super) async fn load(&self, script: &Script) -> Result<(), Failure> {
+        let loading = self.connection.load(script);
+        let outcome = self.pulse.within(CLOCK, CLOCK.now(), loading).await;
+        outcome.unwrap_or_else(|Elapsed| Err(self.unanswered().into()))
+    }
+
+    /// Runs something on the connection that is not a plain command, up to the time limit.
+    pub(crate) async fn within<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let outcome = self.pulse.within(CLOCK, CLOCK.now(), request).await;
+        outcome.unwrap_or_else(|Elapsed| Err(self.unanswered()))
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.end.is_reached()
+    }
+
+    /// Returns when the connection has ended.
+    pub(crate) async fn closed(&self) {
+        self.end.reached().await;
+    }
+
+    /// How long the connection has been there.
+    pub(super) fn age(&self) -> Duration {
+        CLOCK.now().saturating_duration_since(self.born)
+    }
+
+    fn answered(&self) {
+        if self.strikes.load(Ordering::Relaxed) != 0 {
+            self.strikes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A peer that vanished without closing the connection looks like one that is slow. After a few
+    /// requests in a row without an answer the connection is given up, and a new one will tell.
+    fn unanswered(&self) -> Error {
+        if self.strikes.fetch_add(1, Ordering::Relaxed) + 1 >= STRIKES && !self.is_closed() {
+            tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
+            self.driver.abort();
+        }
+        Error::new(
+            ErrorKind::Timeout,
+            format!("{} did not answer within {:?}", self.endpoint.address, self.limit),
+        )
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live")
+            .field("connection", &self.connection)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the bytes of a connection are moved: on a task of the present runtime.
+///
+/// When the runtime goes, the task goes, and the connection counts as ended.
+pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
+    let end = Arc::new(End::default());
+    let ending = Ending(Arc::clone(&end));
+    let task = tokio::spawn(async move {
+        let _ending = ending;
+        driver.await;
+    });
+    (end, task.abort_handle())
+}
+
+/// The end of a connection, as others see it.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    reached: AtomicBool,
+    told: Notify,
+}
+
+impl End {
+    pub(crate) fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn reached(&self) {
+        let told = self.told.notified();
+        if !self.is_reached() {
+            told.await;
+        }
+    }
+}
+
+/// Says that a connection has ended when its task does, in whatever way.
+struct Ending(Arc<End>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.reached.store(true, Ordering::Release);
+        self.0.told.notify_waiters();
+    }
+}

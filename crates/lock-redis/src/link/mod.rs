@@ -1,0 +1,222 @@
+//! The way to the server: one connection, replaced when it breaks.
+//!
+//! There is no connection until the first request. It lives on the runtime in whose context that
+//! request was polled; when that runtime is gone, the next request opens another on its own.
+
+mod backoff;
+mod connect;
+mod live;
+mod pulse;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time;
+
+pub(crate) use self::backoff::Backoff;
+pub(crate) use self::connect::Dedicated;
+pub(crate) use self::live::{Answer, Live};
+#[cfg(feature = "tls")]
+pub(crate) use self::tls::Tls;
+use crate::Protocol;
+use crate::hub::Registry;
+use crate::scripts::Script;
+use crate::wire::{Command, Endpoint, Failure};
+
+/// After so many unanswered requests in a row a connection is replaced.
+const STRIKES: u32 = 3;
+/// A connection that ends sooner than this counts as an attempt that failed.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// How to reach the server.
+pub(crate) struct Settings {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) protocol: Protocol,
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Tls,
+}
+
+/// The way to the server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<Shared>);
+
+struct Shared {
+    settings: Settings,
+    /// Who hears the messages that come on a connection.
+    registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Arc<Live>>,
+    /// The attempt to connect that is under way, which all requests share.
+    attempt: Option<Attempt>,
+    backoff: Backoff,
+    /// Why the last attempt failed.
+    trouble: Option<Error>,
+}
+
+/// Becomes `Some` when the attempt is over. It never does if the runtime went away under it.
+type Attempt = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
+
+/// What a request that has no connection does.
+enum Next {
+    Use(Arc<Live>),
+    Await(Attempt),
+    Fail(Error),
+}
+
+impl Link {
+    pub(crate) fn new(settings: Settings, registry: Arc<Registry>) -> Self {
+        Self(Arc::new(Shared { settings, registry, state: Mutex::default() }))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Runs a script. If the server does not know it, loads it and tries once more.
+    ///
+    /// # Errors
+    ///
+    /// After a retryable error the script may have run.
+    pub(crate) async fn run(&self, script: &Script, command: &Command) -> Result<Answer, Error> {
+        let live = self.connected().await?;
+        match live.call(command).await {
+            Ok(answer) => Ok(answer),
+            Err(Failure::NoScript(_)) => Box::pin(run_anew(&live, script, command)).await,
+            Err(failure) => Err(failure.into_error()),
+        }
+    }
+
+    /// The connection, which is opened if there is none.
+    pub(crate) async fn connected(&self) -> Result<Arc<Live>, Error> {
+        match self.live() {
+            Some(live) => Ok(live),
+            None => Box::pin(self.connect()).await,
+        }
+    }
+
+    /// A connection that only listens.
+    pub(crate) async fn listen(&self) -> Result<Dedicated, Error> {
+        Dedicated::open(&self.0.settings, &self.0.registry).await
+    }
+
+    fn live(&self) -> Option<Arc<Live>> {
+        self.lock().live.as_ref().filter(|live| !live.is_closed()).cloned()
+    }
+
+    /// Waits for the attempt that is under way, or makes one.
+    async fn connect(&self) -> Result<Arc<Live>, Error> {
+        // Each turn after the first means that a runtime has gone.
+        for _ in 0..3 {
+            let mut attempt = match self.next()? {
+                Next::Use(live) => return Ok(live),
+                Next::Await(attempt) => attempt,
+                Next::Fail(error) => return Err(error),
+            };
+            let limit = self.settings().command_timeout;
+            match time::timeout(limit, attempt.wait_for(Option::is_some)).await {
+                Ok(Ok(outcome)) => {
+                    if let Some(outcome) = outcome.clone() {
+                        return outcome;
+                    }
+                }
+                Ok(Err(_)) => {}
+                Err(_) => return Err(self.unreachable("is still being connected to")),
+            }
+        }
+        Err(self.unreachable("cannot be connected to: the tokio runtime is going away"))
+    }
+
+    fn next(&self) -> Result<Next, Error> {
+        let runtime = Handle::try_current().map_err(|error| {
+            let message = "a connection can be opened in the context of a tokio runtime only";
+            Error::with_source(ErrorKind::InvalidConfig, message, error)
+        })?;
+        let mut state = self.lock();
+        if let Some(live) = &state.live {
+            if !live.is_closed() {
+                return Ok(Next::Use(Arc::clone(live)));
+            }
+            state.bury(&self.0.settings.endpoint);
+        }
+        if let Some(attempt) =
+            state.attempt.as_ref().filter(|attempt| attempt.has_changed().is_ok())
+        {
+            return Ok(Next::Await(attempt.clone()));
+        }
+        if !state.backoff.remaining().is_zero() {
+            let trouble = state.trouble.clone();
+            return Ok(Next::Fail(trouble.unwrap_or_else(|| self.unreachable("keeps hanging up"))));
+        }
+        let (over, attempt) = watch::channel(None);
+        state.attempt = Some(attempt.clone());
+        runtime.spawn(self.clone().attempt(over));
+        Ok(Next::Await(attempt))
+    }
+
+    async fn attempt(self, over: watch::Sender<Option<Result<Arc<Live>, Error>>>) {
+        let Shared { settings, registry, .. } = &*self.0;
+        let outcome = connect::connect(settings, registry).await;
+        let mut state = self.lock();
+        state.attempt = None;
+        match &outcome {
+            Ok(live) => {
+                tracing::debug!(server = %settings.endpoint, "connected");
+                state.live = Some(Arc::clone(live));
+                state.trouble = None;
+            }
+            Err(error) => {
+                tracing::debug!(server = %settings.endpoint, %error, "cannot connect");
+                state.backoff.failed();
+                state.trouble = Some(error.clone());
+            }
+        }
+        drop(state);
+        over.send_replace(Some(outcome));
+    }
+
+    fn unreachable(&self, what: &str) -> Error {
+        let address = &self.settings().endpoint.address;
+        Error::new(ErrorKind::Unreachable, format!("{address} {what}"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Forgets a connection that has ended.
+    fn bury(&mut self, endpoint: &Endpoint) {
+        let Some(live) = self.live.take() else { return };
+        tracing::info!(server = %endpoint, "the connection has ended");
+        if live.age() < SHORT_LIFE {
+            self.backoff.relapsed();
+        } else {
+            self.backoff.reset();
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({})", self.settings().endpoint)
+    }
+}
+
+async fn run_anew(live: &Live, script: &Script, command: &Command) -> Result<Answer, Error> {
+    live.load(script).await.map_err(Failure::into_error)?;
+    live.call(command).await.map_err(Failure::into_error)
+}

@@ -1,0 +1,138 @@
+//! One connection that many requests share.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use lock_core::Error;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::failure::{broken, no_greeting, refused};
+use super::{Command, Endpoint, Failure, Reply};
+use crate::scripts::Script;
+
+/// How many requests may stand before the socket. Beyond that a request waits for room.
+const QUEUE: usize = 4096;
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Resp2,
+    Resp3,
+}
+
+/// The future that moves the bytes of a connection. It ends with the connection.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection that many requests share. Once broken it stays broken.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    inner: MultiplexedConnection,
+    endpoint: Arc<Endpoint>,
+    version: Version,
+}
+
+impl Connection {
+    /// Introduces itself to the server at the other end of a stream.
+    ///
+    /// With RESP3, `on_message` is called with channel and payload of every message. It must not
+    /// block.
+    pub(crate) async fn open<S>(
+        stream: S,
+        endpoint: &Arc<Endpoint>,
+        version: Version,
+        on_message: impl Fn(&[u8], &[u8]) + Send + Sync + 'static,
+    ) -> Result<(Self, Driver), Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let login = endpoint
+            .login
+            .clone()
+            .set_lib_name("lock-redis", env!("CARGO_PKG_VERSION"))
+            .set_protocol(match version {
+                Version::Resp2 => ProtocolVersion::RESP2,
+                Version::Resp3 => ProtocolVersion::RESP3,
+            });
+        // Deadlines are the caller's: a timer for each request costs more than the rest of it.
+        let mut config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        if version == Version::Resp3 {
+            config = config.set_push_sender(move |push: PushInfo| {
+                deliver(&push, &on_message);
+                Ok::<(), std::convert::Infallible>(())
+            });
+        }
+        let opened = MultiplexedConnection::new_with_config(&login, stream, config).await;
+        let (inner, driver) = opened.map_err(|error| match version {
+            Version::Resp2 => broken(&endpoint.address, error),
+            Version::Resp3 => no_greeting(&endpoint.address, error),
+        })?;
+        Ok((Self { inner, endpoint: Arc::clone(endpoint), version }, Box::pin(driver)))
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Sends a command and waits for its reply, however long that takes.
+    ///
+    /// # Cancel safety
+    ///
+    /// A command that was not written yet is not sent. One that was written runs.
+    pub(crate) async fn call(&self, command: &Command) -> Result<Reply, Failure> {
+        let mut inner = self.inner.clone();
+        match inner.send_packed_command(&command.0).await {
+            Ok(Value::ServerError(error)) => Err(refused(&self.endpoint.address, &error)),
+            Ok(value) => Ok(Reply::from_value(value)),
+            Err(error) => Err(broken(&self.endpoint.address, error)),
+        }
+    }
+
+    /// Has the server load a script. A script that was loaded stays, one that was only run may not.
+    pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
+        self.call(&Command::load(script)).await.map(drop)
+    }
+
+    /// Has the server load a script, but does not wait for it.
+    pub(crate) async fn preload(&self, script: &Script) {
+        let mut command = Command::load(script);
+        command.0.set_no_response(true);
+        // A server that refuses says so again when the script is needed.
+        let _ = self.call(&command).await;
+    }
+
+    /// Subscribes, and returns once the server has confirmed every channel. RESP3 only.
+    pub(crate) async fn subscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
+        let outcome = self.inner.clone().subscribe(names(channels)).await;
+        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+    }
+
+    /// Ends subscriptions. RESP3 only.
+    pub(crate) async fn unsubscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
+        let outcome = self.inner.clone().unsubscribe(names(channels)).await;
+        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connection({}, {:?})", self.endpoint, self.version)
+    }
+}
+
+pub(super) fn names(channels: &[Arc<[u8]>]) -> Vec<&[u8]> {
+    channels.iter().map(|channel| &**channel).collect()
+}
+
+fn deliver(push: &PushInfo, on_message: &impl Fn(&[u8], &[u8])) {
+    if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
+        (&push.kind, push.data.as_slice())
+    {
+        on_message(channel, payload);
+    }
+}

@@ -1,0 +1,219 @@
+//! What goes wrong, in the words of `lock-core`.
+
+use std::fmt;
+
+use lock_core::{Error, ErrorKind};
+use redis::{RedisError, ServerError};
+
+use super::Address;
+
+/// Why a request has no reply.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server has not loaded the script.
+    NoScript(Error),
+    /// The server, or what stands before it, did not take the greeting of RESP3.
+    NoResp3(Error),
+    /// Everything else.
+    Error(Error),
+}
+
+impl Failure {
+    /// The failure as callers see it, when nothing can be done about it here.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::NoScript(error) | Self::NoResp3(error) | Self::Error(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// A server said no.
+pub(super) fn refused(address: &Address, error: &ServerError) -> Failure {
+    let error = Refusal { code: error.code(), text: error.details().unwrap_or_default() };
+    let failure = error.convert(address);
+    if error.code == "NOSCRIPT" { Failure::NoScript(failure) } else { Failure::Error(failure) }
+}
+
+/// The way to a server is broken, or its bytes make no sense.
+pub(super) fn broken(address: &Address, error: RedisError) -> Failure {
+    Failure::Error(convert(address, error))
+}
+
+/// The greeting of RESP3 failed.
+///
+/// Whatever a server says to it that is neither about credentials nor about its own state means
+/// that it may well take RESP2: there are as many wordings as there are proxies.
+pub(super) fn no_greeting(address: &Address, error: RedisError) -> Failure {
+    let unknown = match error.kind() {
+        redis::ErrorKind::RESP3NotSupported => true,
+        _ => matches!(error.code(), Some("ERR" | "NOPROTO")),
+    };
+    let error = convert(address, error);
+    if unknown { Failure::NoResp3(error) } else { Failure::Error(error) }
+}
+
+fn convert(address: &Address, error: RedisError) -> Error {
+    use redis::ErrorKind as Kind;
+
+    if let Some(code) = error.code() {
+        return Refusal { code, text: error.detail().unwrap_or_default() }.convert(address);
+    }
+    match error.kind() {
+        Kind::AuthenticationFailed => Error::new(
+            ErrorKind::Denied,
+            format!("{address} did not accept the user name and password"),
+        ),
+        Kind::RESP3NotSupported => {
+            Error::new(ErrorKind::Unsupported, format!("{address} does not speak RESP3"))
+        }
+        Kind::Io if error.is_timeout() => {
+            Error::with_source(ErrorKind::Timeout, format!("{address} does not answer"), error)
+        }
+        Kind::Io => Error::with_source(
+            ErrorKind::Unreachable,
+            format!("the connection to {address} is broken"),
+            error,
+        ),
+        Kind::Parse | Kind::UnexpectedReturnType => Error::with_source(
+            ErrorKind::Protocol,
+            format!("{address} sent what is no reply"),
+            error,
+        ),
+        // Texts of other kinds may quote what was sent.
+        kind => Error::new(ErrorKind::Other, format!("a request to {address} failed: {kind:?}")),
+    }
+}
+
+/// An error that a server replied with.
+struct Refusal<'a> {
+    code: &'a str,
+    text: &'a str,
+}
+
+impl Refusal<'_> {
+    fn convert(&self, address: &Address) -> Error {
+        let (kind, meaning) = self.meaning();
+        Error::new(kind, format!("{address} {meaning}: {self}"))
+    }
+
+    fn meaning(&self) -> (ErrorKind, &'static str) {
+        match self.code {
+            "OOM" => (ErrorKind::OutOfMemory, "has no memory for another lock"),
+            "LOADING" => (ErrorKind::NotReady, "is still loading its data"),
+            "BUSY" => (ErrorKind::NotReady, "is busy with a script"),
+            "READONLY" => (ErrorKind::NotReady, "is a replica"),
+            "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
+                (ErrorKind::NotReady, "is failing over")
+            }
+            "NOREPLICAS" => (ErrorKind::NotReady, "has too few replicas to write"),
+            "MISCONF" => (ErrorKind::NotReady, "cannot save its data and takes no writes"),
+            "NOSCRIPT" => (ErrorKind::NotReady, "lost a script that was just loaded"),
+            "NOPERM" => (ErrorKind::Denied, "lets this user not do that"),
+            "NOAUTH" | "WRONGPASS" => {
+                (ErrorKind::Denied, "did not accept the user name and password")
+            }
+            "WRONGTYPE" => (ErrorKind::ForeignKey, "has something at the key that is not a lock"),
+            "LOCKFENCE" => (ErrorKind::ForeignKey, "has an unusable fence for the key"),
+            "MOVED" | "ASK" | "CROSSSLOT" => {
+                (ErrorKind::Unsupported, "is a node of a cluster, not a single server")
+            }
+            "NOPROTO" => (ErrorKind::Unsupported, "does not speak RESP3"),
+            _ => self.meaning_of_text(),
+        }
+    }
+
+    /// Some errors have no code of their own, and some versions wrap one in another.
+    fn meaning_of_text(&self) -> (ErrorKind, &'static str) {
+        let says = |text| self.text.contains(text);
+        if says("ACL failure") || says("can't run this command") || says("NOPERM") {
+            (ErrorKind::Denied, "lets this user not do that")
+        } else if says("max number of clients") {
+            (ErrorKind::NotReady, "takes no more connections")
+        } else if says("DB index") {
+            (ErrorKind::InvalidConfig, "has no database of this number")
+        } else if says("unknown command") || says("unknown subcommand") {
+            (ErrorKind::Unsupported, "does not know a command")
+        } else {
+            (ErrorKind::Other, "refused a request")
+        }
+    }
+}
+
+/// One line, without the arguments that servers like to quote: among them are passwords and tokens.
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const QUOTES: [&str; 2] = [", with args", " with args"];
+        let mut text = self.text.lines().next().unwrap_or_default();
+        for quote in QUOTES {
+            text = text.split_once(quote).map_or(text, |(before, _)| before);
+        }
+        write!(f, "{} {}", self.code, text.trim_end_matches('.'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(code: &'static str, text: &'static str) -> Error {
+        Refusal { code, text }.convert(&Address::Tcp { host: "redis.example".into(), port: 6379 })
+    }
+
+    #[test]
+    fn every_code_has_a_kind() {
+        use ErrorKind::*;
+        for (code, kind) in [
+            ("OOM", OutOfMemory),
+            ("LOADING", NotReady),
+            ("BUSY", NotReady),
+            ("READONLY", NotReady),
+            ("MASTERDOWN", NotReady),
+            ("CLUSTERDOWN", NotReady),
+            ("TRYAGAIN", NotReady),
+            ("UNBLOCKED", NotReady),
+            ("NOREPLICAS", NotReady),
+            ("MISCONF", NotReady),
+            ("NOPERM", Denied),
+            ("NOAUTH", Denied),
+            ("WRONGPASS", Denied),
+            ("WRONGTYPE", ForeignKey),
+            ("LOCKFENCE", ForeignKey),
+            ("MOVED", Unsupported),
+            ("ERR", Other),
+        ] {
+            assert_eq!(refusal(code, "").kind(), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn errors_without_a_code_are_known_by_their_text() {
+        use ErrorKind::*;
+        for (text, kind) in [
+            ("ACL failure in script: User x has no permissions", Denied),
+            ("The user executing the script can't run this command or subcommand", Denied),
+            ("max number of clients reached", NotReady),
+            ("DB index is out of range", InvalidConfig),
+            ("unknown command 'EVALSHA', with args beginning with: 'a'", Unsupported),
+        ] {
+            assert_eq!(refusal("ERR", text).kind(), kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_not_quoted() {
+        for text in [
+            "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'me' 'hunter2' ",
+            "unknown command `AUTH` with args `hunter2`",
+        ] {
+            let error = refusal("ERR", text);
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            assert!(error.to_string().starts_with("redis.example:6379 does not know a command: "));
+        }
+    }
+}

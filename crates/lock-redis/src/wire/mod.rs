@@ -1,0 +1,15 @@
+//! Everything that knows the `redis` crate. No type of it leaves this module.
+
+mod command;
+mod connection;
+mod failure;
+mod pubsub;
+mod reply;
+mod url;
+
+pub(crate) use command::{Command, script_digest};
+pub(crate) use connection::{Connection, Driver, Version};
+pub(crate) use failure::Failure;
+pub(crate) use pubsub::PubSub;
+pub(crate) use reply::Reply;
+pub(crate) use url::{Address, Endpoint};

@@ -1,0 +1,65 @@
+//! A connection that only listens, for servers that speak RESP2.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use lock_core::Error;
+use redis::ProtocolVersion;
+use redis::aio::PubSubSink;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Endpoint;
+use super::connection::{Driver, names};
+use super::failure::broken;
+
+/// A connection that only listens.
+#[derive(Clone)]
+pub(crate) struct PubSub {
+    sink: PubSubSink,
+    endpoint: Arc<Endpoint>,
+}
+
+impl PubSub {
+    /// Introduces itself to the server at the other end of a stream. The future that is returned
+    /// hands on the messages, and ends with the connection; dropping it ends the connection.
+    pub(crate) async fn open<S>(
+        stream: S,
+        endpoint: &Arc<Endpoint>,
+        on_message: impl Fn(&[u8], &[u8]) + Send + Sync + 'static,
+    ) -> Result<(Self, Driver), Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let login = endpoint.login.clone().set_protocol(ProtocolVersion::RESP2);
+        let opened = redis::aio::PubSub::new(&login, stream).await;
+        let opened = opened.map_err(|error| broken(&endpoint.address, error).into_error())?;
+        let (sink, mut messages) = opened.split();
+        let driver = async move {
+            while let Some(message) = messages.next().await {
+                if let Ok(channel) = message.get_channel::<Vec<u8>>() {
+                    on_message(&channel, message.get_payload_bytes());
+                }
+            }
+        };
+        Ok((Self { sink, endpoint: Arc::clone(endpoint) }, Box::pin(driver)))
+    }
+
+    /// Subscribes, and returns once the server has confirmed every channel.
+    pub(crate) async fn subscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
+        let outcome = self.sink.clone().subscribe(names(channels)).await;
+        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+    }
+
+    /// Ends subscriptions.
+    pub(crate) async fn unsubscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
+        let outcome = self.sink.clone().unsubscribe(names(channels)).await;
+        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+    }
+}
+
+impl fmt::Debug for PubSub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PubSub({})", self.endpoint)
+    }
+}

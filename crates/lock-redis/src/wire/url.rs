@@ -1,0 +1,157 @@
+//! Where the server is, and who asks.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use lock_core::{Error, ErrorKind};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
+
+use crate::Protocol;
+
+/// What a URL says.
+pub(crate) struct Endpoint {
+    pub(crate) address: Address,
+    pub(crate) tls: bool,
+    pub(crate) database: i64,
+    /// The version of the protocol, if the URL names one.
+    pub(crate) protocol: Option<Protocol>,
+    pub(super) login: RedisConnectionInfo,
+}
+
+/// A place to connect to. It holds no secret, so that messages may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// Reads a URL, without touching the network.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        let Some(mut url) = redis::parse_redis_url(url) else {
+            return Err(invalid(
+                "this is no URL of a server: it begins with redis://, rediss:// or redis+unix://",
+            ));
+        };
+        let tls = matches!(url.scheme(), "rediss" | "valkeys");
+        if tls {
+            // The crate does not do TLS for us, and without that it does not accept the scheme.
+            url.set_scheme("redis")
+                .map_err(|()| invalid("the scheme of the URL makes no sense"))?;
+        }
+        if url.fragment().is_some() {
+            return Err(invalid("the URL has a fragment, which means nothing here"));
+        }
+        let protocol = protocol(url.query_pairs().find(|(name, _)| name == "protocol"))?;
+        let info = url.into_connection_info().map_err(|error| {
+            let reason = error.to_string();
+            // Of all its reasons only these quote nothing of the URL.
+            match reason.split(" - ").next() {
+                Some(known @ ("Invalid database number" | "Missing hostname" | "Missing path")) => {
+                    invalid(format!("the URL of the server is wrong: {}", known.to_lowercase()))
+                }
+                _ => invalid("the URL of the server is wrong"),
+            }
+        })?;
+        Self::new(info, tls, protocol)
+    }
+
+    fn new(info: ConnectionInfo, tls: bool, protocol: Option<Protocol>) -> Result<Self, Error> {
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Tcp { host: host.clone(), port: *port },
+            ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+            _ => return Err(invalid("the URL names a kind of address that is not supported")),
+        };
+        let login = info.redis_settings().clone();
+        let database = login.db();
+        if database < 0 {
+            return Err(invalid(
+                "the URL of the server is wrong: a database number is not negative",
+            ));
+        }
+        Ok(Self { address, tls, database, protocol, login })
+    }
+}
+
+/// Without user name and password.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.database)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn protocol<N, V: AsRef<str>>(pair: Option<(N, V)>) -> Result<Option<Protocol>, Error> {
+    let Some((_, value)) = pair else { return Ok(None) };
+    match value.as_ref() {
+        "2" | "resp2" => Ok(Some(Protocol::Resp2)),
+        "3" | "resp3" => Ok(Some(Protocol::Resp3)),
+        _ => Err(invalid("the protocol in a URL is resp2 or resp3")),
+    }
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_say_where_and_who() {
+        let endpoint = Endpoint::parse("redis://me:hunter2@redis.example:7000/3").unwrap();
+        assert_eq!(endpoint.to_string(), "redis.example:7000/3");
+        assert_eq!(endpoint.login.username(), Some("me"));
+        assert_eq!(endpoint.login.password(), Some("hunter2"));
+        assert!(!endpoint.tls && endpoint.protocol.is_none());
+
+        let endpoint = Endpoint::parse("rediss://[::1]/?protocol=resp3").unwrap();
+        assert_eq!(endpoint.to_string(), "[::1]:6379/0");
+        assert!(endpoint.tls && endpoint.protocol == Some(Protocol::Resp3));
+
+        let endpoint = Endpoint::parse("redis+unix:///run/redis.sock?db=2&pass=hunter2").unwrap();
+        assert_eq!(endpoint.to_string(), "/run/redis.sock/2");
+        assert_eq!(endpoint.login.password(), Some("hunter2"));
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_repeating_it() {
+        for url in [
+            "",
+            "hunter2",
+            "http://me:hunter2@redis.example",
+            "redis://me:hunter2@redis.example/first",
+            "redis://me:hunter2@redis.example/-1",
+            "redis://me:hunter2@redis.example/?protocol=hunter2",
+            "rediss://me:hunter2@redis.example/#insecure",
+            "redis://me:hunter2@:70000",
+            "redis+unix:relative?pass=hunter2&db=x",
+        ] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let endpoint = Endpoint::parse("redis://me:hunter2@redis.example").unwrap();
+        assert_eq!(format!("{endpoint:?}"), "Endpoint(redis.example:6379/0)");
+    }
+}

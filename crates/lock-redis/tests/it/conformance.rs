@@ -1,0 +1,90 @@
+//! Every law of the contract, in both versions of the protocol and with each source of hints alone.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use lock_core::Error;
+use lock_core::conformance::{Harness, Hook};
+use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
+
+use crate::support::{Proxy, Server};
+
+/// A server, and for each client a proxy of its own that can be cut.
+struct OneServer {
+    server: Server,
+    setup: fn(Builder) -> Builder,
+    /// By what a client shows of itself, which is the port of its proxy.
+    proxies: Mutex<HashMap<String, Proxy>>,
+}
+
+impl OneServer {
+    fn new(setup: fn(Builder) -> Builder) -> Self {
+        Self { server: Server::start(), setup, proxies: Mutex::default() }
+    }
+
+    fn with_proxy(&self, client: &RedisBackend, act: impl FnOnce(&Proxy)) {
+        act(&self.proxies.lock().unwrap()[&format!("{client:?}")]);
+    }
+}
+
+#[async_trait]
+impl Harness for OneServer {
+    type Client = RedisBackend;
+
+    async fn client(&self) -> Result<RedisBackend, Error> {
+        let proxy = Proxy::before(self.server.port());
+        let client = (self.setup)(RedisBackend::builder(proxy.url())).build()?;
+        self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
+        Ok(client)
+    }
+
+    async fn cut(&self, client: &RedisBackend) -> Hook {
+        self.with_proxy(client, Proxy::cut);
+        Hook::Done
+    }
+
+    async fn heal(&self, client: &RedisBackend) {
+        self.with_proxy(client, Proxy::heal);
+    }
+
+    async fn forget(&self) -> Hook {
+        self.server.client().command::<()>(&["FLUSHALL"]);
+        Hook::Done
+    }
+}
+
+mod resp3 {
+    use super::*;
+    lock_core::conformance_tests!(OneServer::new(|it| it.protocol(Protocol::Resp3)));
+}
+
+mod resp2 {
+    use super::*;
+    lock_core::conformance_tests!(OneServer::new(|it| it.protocol(Protocol::Resp2)));
+}
+
+mod notifications_alone {
+    use super::*;
+    lock_core::conformance_tests!(
+        OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable)),
+        flavor = "multi_thread",
+        worker_threads = 2
+    );
+}
+
+mod messages_alone {
+    use super::*;
+    lock_core::conformance_tests!(
+        OneServer::new(|it| it.notifications(Notifications::Off)),
+        flavor = "multi_thread",
+        worker_threads = 2
+    );
+}
+
+mod timer_alone {
+    use super::*;
+    lock_core::conformance_tests!(OneServer::new(|it| {
+        it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
+    }));
+}

@@ -1,0 +1,54 @@
+//! Real servers, clients of another library, and a network that can fail.
+
+mod proxy;
+mod server;
+
+use std::time::Duration;
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
+
+pub(crate) use self::proxy::Proxy;
+pub(crate) use self::server::{Client, Server};
+
+/// A lease that outlasts any test.
+pub(crate) fn long() -> Ttl {
+    Ttl::new(Duration::from_secs(60)).unwrap()
+}
+
+pub(crate) fn millis(millis: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(millis)).unwrap()
+}
+
+/// A claim to a named lock by a new owner.
+pub(crate) fn claim(name: impl AsRef<[u8]>) -> Claim {
+    claim_of(Key::new(name).unwrap())
+}
+
+pub(crate) fn claim_of(key: Key) -> Claim {
+    Claim::exclusive(key, OwnerToken::generate().unwrap())
+}
+
+pub(crate) async fn attempt(backend: &impl Backend, claim: &Claim) -> Result<Attempt, Error> {
+    backend.try_acquire(&Acquire::new(claim.clone(), long())).await
+}
+
+/// Asks for a lease that must be granted.
+pub(crate) async fn granted(backend: &impl Backend, claim: &Claim) -> Grant {
+    match attempt(backend, claim).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// Asks for a lease that somebody else must have. Returns how long that one lasts.
+pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
+    match attempt(backend, claim).await.unwrap() {
+        Attempt::Busy { retry_after } => retry_after,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+/// Fails the test when something takes too long.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")
+}
