@@ -1,2 +1,325 @@
-//! Placeholder.
-fn main() {}
+//! A lock backend of your own, from nothing to a passing conformance suite.
+//!
+//! The store here is a folder, shared by all processes of one machine. Run it with
+//! `cargo run --example custom_backend`: it tries every law of the contract and prints a line each.
+//! `cargo test --example custom_backend` runs the same laws as tests.
+//!
+//! The idea. Each key has a folder that holds exactly one empty file, and that file's *name* is the
+//! whole state of the lock:
+//!
+//! ```text
+//! 1767225600000123.1767225600000123.9f86d081884c7d659a2feaa0c55ad015.86400123456789
+//! version          fencing token    owner, "-" if none               end of the lease
+//! ```
+//!
+//! To change the state is to rename the file. Of all processes that try to rename the same old name
+//! one succeeds, because afterwards that name no longer exists: a compare-and-swap, made of one
+//! system call. Every step below is "read, decide, swap, start over if somebody was faster", so
+//! a crash leaves nothing half done. The name tells the owner's secret: the folder should be
+//! readable by its users alone.
+//!
+//! Leases end on the machine's boot clock, which every process reads alike (on Linux and its kin)
+//! and which begins anew when the machine does. So put the folder where a reboot empties it, such
+//! as `/run`.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use futures::stream;
+use lock_core::Watch;
+use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
+use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, FencingToken, Grant};
+use lock_core::{Hint, Instant, Key, Mode, OwnerToken, Released, Renewal, Result, TokenRange, Ttl};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let harness = TempFolder::new()?;
+    let mut code = ExitCode::SUCCESS;
+    for law in laws() {
+        match run(law.name(), &harness).await {
+            Verdict::Holds => println!("holds    {}", law.sentence()),
+            Verdict::NotApplicable(reason) => println!("n/a      {} ({reason})", law.sentence()),
+            verdict => {
+                println!("BROKEN   {} {verdict:?}", law.sentence());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// One client of the folder. It keeps nothing but the way there: all else is in the store, or it
+/// would not be a distributed lock.
+struct FolderBackend {
+    folder: PathBuf,
+}
+
+/// The state of a lock, as its file's name spells it.
+#[derive(Clone)]
+struct State {
+    /// Grows with every change, so that no name ever comes back: a slow process cannot rename what
+    /// only looks like the file that it has read.
+    version: u64,
+    token: u64,
+    owner: Option<String>,
+    ends: Instant,
+}
+
+/// The four verbs. A few calls to a local file system are quick enough to make in place; a store
+/// across a network would await here, and bound that by a deadline.
+#[async_trait]
+impl Backend for FolderBackend {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+        let claim = &request.claim;
+        if claim.mode != Mode::Exclusive {
+            return Err(Error::new(ErrorKind::Unsupported, "this store has one holder per key"));
+        }
+        let lock = self.lock_folder(&claim.key)?;
+        loop {
+            // The lease counts from before the work is done: read the clock first.
+            let now = self.clock().now();
+            let state = State::read(&lock)?;
+            let left = state.ends.saturating_duration_since(now);
+            if state.is_held_by(claim, now) {
+                // The same owner asks again, perhaps because it never saw the answer. It gets the
+                // same token, and the lease that it has.
+                let valid_until = now + left.saturating_sub(request.ttl.drift());
+                return Ok(Attempt::Granted(Grant::new(state.tokens(), valid_until)));
+            }
+            if state.is_held(now) {
+                return Ok(Attempt::Busy { retry_after: Some(left) });
+            }
+            let mut next = state.successor();
+            // The version serves as fencing token. A request may ask for a range of tokens;
+            // granting fewer is always right.
+            next.token = next.version;
+            next.owner = Some(name_of(&claim.owner));
+            next.ends = now + request.ttl.duration();
+            if state.swap(&next, &lock)? {
+                let valid_until = request.ttl.valid_until(now);
+                return Ok(Attempt::Granted(Grant::new(next.tokens(), valid_until)));
+            }
+        }
+    }
+
+    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+        let sent = self.clock().now();
+        let extend = |state: &mut State| state.ends = sent + ttl.duration();
+        match self.change(claim, extend) {
+            Ok(true) => Renewal::Renewed { valid_until: ttl.valid_until(sent) },
+            Ok(false) => Renewal::Lost,
+            // A failure says nothing about the lease. The old deadline stands.
+            Err(error) => Renewal::Unknown(error),
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let freed = self.change(claim, |state| state.owner = None)?;
+        // Nobody knows who looks at a folder, so nobody is said to wait.
+        Ok(if freed { Released::Freed { contended: false } } else { Released::NotHeld })
+    }
+
+    /// A folder tells nobody that it has changed, so the watch looks every few milliseconds. A
+    /// store without hints may as well answer `ErrorKind::Unsupported` here.
+    async fn watch(&self, key: &Key) -> Result<Watch> {
+        let lock = self.lock_folder(key)?;
+        // The first look is now: what happens after this method has returned must not be missed.
+        let first = State::read(&lock)?;
+        Ok(Watch::new(stream::unfold((lock, first), |(lock, mut seen)| async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                // A watch that cannot see any more ends; its user then asks the store.
+                let before = std::mem::replace(&mut seen, State::read(&lock).ok()?);
+                if seen.shows_release_since(&before) {
+                    return Some((Hint::Released, (lock, seen)));
+                }
+            }
+        })))
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::boot()
+    }
+}
+
+impl FolderBackend {
+    /// Applies an edit to the lease of `claim`; whether there was one.
+    fn change(&self, claim: &Claim, edit: impl Fn(&mut State)) -> Result<bool> {
+        let lock = self.lock_folder(&claim.key)?;
+        loop {
+            let state = State::read(&lock)?;
+            if !state.is_held_by(claim, self.clock().now()) {
+                return Ok(false);
+            }
+            let mut next = state.successor();
+            edit(&mut next);
+            if state.swap(&next, &lock)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The folder of a key, which is made if it does not exist.
+    ///
+    /// A key is any bytes, so it is spelled in hexadecimal digits, and it may be longer than a
+    /// name, so it is cut into a path. Only the last part ends in `.lock`.
+    fn lock_folder(&self, key: &Key) -> Result<PathBuf> {
+        let kind = if key.is_as_is() { "x" } else { "n" };
+        let digits = key.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+        let spelled = kind.chars().chain(digits.flat_map(|pair| pair.chars().collect::<Vec<_>>()));
+        let parts: Vec<char> = spelled.collect();
+        let mut lock = self.folder.clone();
+        lock.extend(parts.chunks(200).map(String::from_iter));
+        lock.as_mut_os_string().push(".lock");
+        if !lock.is_dir() {
+            create(&lock).map_err(failed)?;
+        }
+        Ok(lock)
+    }
+}
+
+/// Makes the folder of a key with its first file in it, all at once: it is drafted elsewhere and
+/// renamed, which fails if there is such a folder already. Two first files would be two locks.
+fn create(lock: &Path) -> io::Result<()> {
+    let draft = lock.with_extension(format!("{}.draft", random_name().map_err(io::Error::other)?));
+    fs::create_dir_all(&draft)?;
+    File::create_new(draft.join(State::FREE.name()))?;
+    fs::rename(&draft, lock).or_else(|error| {
+        fs::remove_dir_all(&draft)?;
+        if lock.is_dir() { Ok(()) } else { Err(error) }
+    })
+}
+
+impl State {
+    const FREE: Self = Self { version: 0, token: 0, owner: None, ends: Instant::from_nanos(0) };
+
+    /// Reads the state of a lock.
+    fn read(lock: &Path) -> Result<Self> {
+        // While another process renames the file, a listing may show neither name, or both.
+        for _ in 0..1000 {
+            let names = fs::read_dir(lock).map_err(failed)?;
+            let states = names.filter_map(|entry| Self::parse(entry.ok()?.file_name().to_str()?));
+            if let Some(newest) = states.max_by_key(|state| state.version) {
+                return Ok(newest);
+            }
+        }
+        Err(Error::new(ErrorKind::NotReady, "the folder of a lock has no state in it"))
+    }
+
+    /// Puts `next` in the place of this state, unless somebody else has changed it; whether it did.
+    fn swap(&self, next: &Self, lock: &Path) -> Result<bool> {
+        match fs::rename(lock.join(self.name()), lock.join(next.name())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The same state with a new version. The time is its floor, so that versions, and the tokens
+    /// made of them, increase even if the folder was emptied in between.
+    fn successor(&self) -> Self {
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let version = (self.version + 1).max(time.as_micros() as u64);
+        Self { version, ..self.clone() }
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        self.owner.is_some() && self.ends > now
+    }
+
+    fn is_held_by(&self, claim: &Claim, now: Instant) -> bool {
+        self.is_held(now) && self.owner.as_deref() == Some(&name_of(&claim.owner))
+    }
+
+    fn tokens(&self) -> TokenRange {
+        TokenRange::single(FencingToken::new(self.token))
+    }
+
+    /// Whether the lock is free after a change, or held by another than before.
+    fn shows_release_since(&self, before: &Self) -> bool {
+        let changed_hands = before.owner.is_some() && self.token != before.token;
+        self.version != before.version && (self.owner.is_none() || changed_hands)
+    }
+
+    fn name(&self) -> String {
+        let owner = self.owner.as_deref().unwrap_or("-");
+        format!("{}.{}.{owner}.{}", self.version, self.token, self.ends.as_nanos())
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('.');
+        let version = parts.next()?.parse().ok()?;
+        let token = parts.next()?.parse().ok()?;
+        let owner = Some(parts.next()?).filter(|owner| *owner != "-").map(String::from);
+        let ends = Instant::from_nanos(parts.next()?.parse().ok()?);
+        Some(Self { version, token, owner, ends })
+    }
+}
+
+fn name_of(owner: &OwnerToken) -> String {
+    String::from_utf8_lossy(owner.expose()).into_owned()
+}
+
+fn random_name() -> Result<String> {
+    Ok(name_of(&OwnerToken::generate()?))
+}
+
+/// Says in the words of `lock-core` what went wrong. Only what may pass by itself is retryable.
+fn failed(error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+        io::ErrorKind::StorageFull => ErrorKind::OutOfMemory,
+        _ => ErrorKind::Unreachable,
+    };
+    Error::with_source(kind, "the folder of the locks cannot be used", error)
+}
+
+/// What the suite has to know about this store.
+struct TempFolder(PathBuf);
+
+impl TempFolder {
+    fn new() -> Result<Self> {
+        Ok(Self(std::env::temp_dir().join(format!("locks-{}", random_name()?))))
+    }
+}
+
+#[async_trait]
+impl Harness for TempFolder {
+    type Client = FolderBackend;
+
+    async fn client(&self) -> Result<FolderBackend> {
+        Ok(FolderBackend { folder: self.0.clone() })
+    }
+
+    async fn cut(&self, _client: &FolderBackend) -> Hook {
+        Hook::NotApplicable("a folder has no connection to cut")
+    }
+
+    async fn forget(&self) -> Hook {
+        match fs::remove_dir_all(&self.0) {
+            Ok(()) => Hook::Done,
+            Err(_) => Hook::NotApplicable("the folder cannot be removed"),
+        }
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        let _nothing_else_to_do = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TempFolder;
+
+    lock_core::conformance_tests!(
+        TempFolder::new().unwrap(),
+        flavor = "multi_thread",
+        worker_threads = 4
+    );
+}
