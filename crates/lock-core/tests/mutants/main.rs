@@ -10,7 +10,8 @@ mod watching;
 
 use std::collections::BTreeSet;
 
-use lock_core::conformance::{Verdict, laws, run};
+use async_trait::async_trait;
+use lock_core::conformance::{Harness, Hook, Verdict, enforce, laws, run};
 use lock_core::memory::MemoryBackend;
 
 use bug::{BUGS, Bug};
@@ -53,4 +54,43 @@ async fn a_mutant_without_a_bug_keeps_every_law() {
 async fn an_unknown_law_does_not_hold() {
     let verdict = run("a_law_that_nobody_wrote", &MemoryBackend::new()).await;
     assert!(matches!(verdict, Verdict::Broken(_)), "{verdict:?}");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a_held_key_is_refused is broken")]
+async fn the_test_of_a_broken_law_fails() {
+    enforce("a_held_key_is_refused", &Colony::new(Bug::StubbedRemote)).await;
+}
+
+#[tokio::test]
+async fn a_panic_breaks_a_law_and_a_missing_hook_does_not() {
+    let verdict = run("a_free_key_is_granted", &Incapable { panics: true }).await;
+    assert_eq!(verdict, Verdict::Broken("panicked: out of order".into()));
+    for law in ["a_cut_client_recovers", "tokens_increase_after_the_store_forgot"] {
+        let verdict = run(law, &Incapable { panics: false }).await;
+        assert_eq!(verdict, Verdict::NotApplicable("cannot".into()));
+    }
+}
+
+/// A harness without hooks.
+struct Incapable {
+    panics: bool,
+}
+
+#[async_trait]
+impl Harness for Incapable {
+    type Client = MemoryBackend;
+
+    async fn client(&self) -> lock_core::Result<MemoryBackend> {
+        assert!(!self.panics, "out of order");
+        Ok(MemoryBackend::new())
+    }
+
+    async fn cut(&self, _client: &MemoryBackend) -> Hook {
+        Hook::NotApplicable("cannot")
+    }
+
+    async fn forget(&self) -> Hook {
+        Hook::NotApplicable("cannot")
+    }
 }
