@@ -1,5 +1,6 @@
 //! A request to the store that is under way.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,8 +97,12 @@ impl Running {
         self.adopted = true;
     }
 
-    /// Polls the request, in the context of the driver's runtime wherever it happens. Once it is
-    /// ready the entry knows the answer; that to a release is returned as well.
+    /// Polls the request. Once it is ready the entry knows the answer; that to a release is returned
+    /// as well.
+    ///
+    /// Whatever the backend spawns or sleeps on belongs to the runtime of the polling task, where
+    /// the answer then arrives without waking another thread. Outside a task there may be no runtime,
+    /// or one that nobody drives: there it belongs to the driver's.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -105,12 +110,14 @@ impl Running {
         let Some(request) = &mut self.request else { return Poll::Ready(None) };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let answer = {
-            let _runtime = self.entry.shared.runtime().map(|runtime| runtime.enter());
+            let shared = &self.entry.shared;
+            let foreign = tokio::task::try_id().is_none();
+            let _runtime = shared.runtime().filter(|_| foreign).map(|runtime| runtime.enter());
             match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(answer)) => answer,
                 // A backend that panics must not take the lock with it.
-                Err(_) => self.kind.failed("the backend panicked", ErrorKind::Other),
+                Err(panic) => self.kind.failed(ErrorKind::Other, panic_message(&*panic)),
             }
         };
         self.request = None;
@@ -134,7 +141,7 @@ impl Running {
 }
 
 impl Kind {
-    fn failed(&self, why: &'static str, kind: ErrorKind) -> Answer {
+    fn failed(&self, kind: ErrorKind, why: String) -> Answer {
         let error = Error::new(kind, why);
         match self {
             Self::Attempt => Answer::Attempt(Err(error)),
@@ -159,7 +166,17 @@ impl Drop for Running {
         } else {
             // The driver's runtime is gone: the lease ends by itself.
             drop(request);
-            self.report(self.kind.failed("the driver has stopped", ErrorKind::ShuttingDown));
+            let why = "the runtime of the driver has stopped".into();
+            self.report(self.kind.failed(ErrorKind::ShuttingDown, why));
         }
     }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    format!("the backend panicked: {message}")
 }

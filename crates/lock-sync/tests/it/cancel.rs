@@ -1,0 +1,150 @@
+//! Futures that are dropped, at every point there is.
+
+use std::time::Duration;
+
+use lock_core::memory::Verb;
+
+use crate::support::{Pair, eventually, poll_once};
+
+#[tokio::test]
+async fn dropped_before_the_request_is_applied() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    drop(waiting);
+    drop(gate);
+    pair.ours.faults().heal();
+    pair.all_released().await;
+    assert!(there.try_lock().await.is_ok());
+}
+
+#[tokio::test]
+async fn dropped_while_the_grant_is_under_way() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let _gate = pair.ours.faults().on(Verb::Acquire).hold_replies();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    assert_eq!(pair.store.live_leases(), 1, "granted, but nobody knows yet");
+    drop(waiting);
+    pair.ours.faults().heal();
+    pair.all_released().await;
+    assert!(there.try_lock().await.is_ok());
+}
+
+#[tokio::test]
+async fn the_next_waiter_inherits_a_request_under_way() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.mutexes();
+    let _gate = pair.ours.faults().on(Verb::Acquire).hold_replies();
+    let mut first = Box::pin(here.lock());
+    let mut second = Box::pin(here.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    drop(first);
+    pair.ours.faults().heal();
+    assert!(second.await.is_ok());
+    assert_eq!(pair.ours.stats().acquires, 1);
+}
+
+#[tokio::test]
+async fn dropped_after_a_hand_off_that_was_not_picked_up() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let mut first = Box::pin(here.lock());
+    let mut second = Box::pin(here.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    drop(guard);
+    // The lock is the first waiter's now, who never looks.
+    drop(first);
+    assert!(second.await.is_ok());
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn dropped_while_waiting_for_another_process() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let held = there.lock().await.unwrap();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    eventually("it listens", || pair.ours.stats().watches == 1).await;
+    drop(waiting);
+    held.release().await.unwrap();
+    assert_eq!(pair.store.live_leases(), 0);
+    // Nobody wants it, so nobody asks.
+    let asked = pair.ours.stats().acquires;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(pair.ours.stats().acquires, asked);
+}
+
+#[tokio::test]
+async fn a_release_goes_on_without_its_future() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
+    let mut releasing = Box::pin(guard.release());
+    assert!(poll_once(releasing.as_mut()).await.is_pending());
+    drop(releasing);
+    assert_eq!(pair.store.live_leases(), 1);
+    pair.ours.faults().heal();
+    pair.all_released().await;
+    assert!(there.try_lock().await.is_ok());
+}
+
+/// Drops the future after its k-th poll, for every k, while another client comes and goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_after_any_poll() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    for round in 0..2_000_u32 {
+        let contended = round % 3 == 0;
+        let mut held = if contended { Some(there.lock().await.unwrap()) } else { None };
+        let mut waiting = Box::pin(here.lock());
+        for poll in 0..=round % 5 {
+            if poll == 1 {
+                drop(held.take());
+            }
+            if poll_once(waiting.as_mut()).await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        drop(held);
+    }
+    pair.all_released().await;
+    let guard = tokio::time::timeout(Duration::from_secs(10), there.lock()).await;
+    assert!(guard.unwrap().is_ok());
+}
+
+/// The limit falls together with the grant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_at_the_instant_of_the_grant() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let (mut won, mut lost) = (0, 0);
+    for round in 0..1_000_u64 {
+        let held = there.lock().await.unwrap();
+        let limit = Duration::from_micros(20 + round % 100 * 20);
+        let release = async {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+            drop(held);
+        };
+        let (locked, ()) = tokio::join!(tokio::time::timeout(limit, here.lock()), release);
+        match locked {
+            Ok(guard) => {
+                won += 1;
+                drop(guard.unwrap());
+            }
+            Err(_) => lost += 1,
+        }
+    }
+    assert!(won > 0 && lost > 0, "both must have happened: {won} and {lost}");
+    pair.all_released().await;
+}

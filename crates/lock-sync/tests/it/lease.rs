@@ -1,0 +1,233 @@
+//! The lease behind a guard: renewed, lost, capped.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::memory::Verb;
+use lock_sync::{LossReason, ReleaseError};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::support::{Pair, eventually, poll_once};
+
+const TTL: Duration = Duration::from_secs(3);
+
+fn short() -> Pair {
+    Pair::local_with(|builder| builder.ttl(TTL))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlives_its_ttl() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    for _ in 0..10 {
+        sleep(TTL).await;
+        assert!(guard.is_valid());
+        assert!(there.try_lock().await.is_err());
+    }
+    guard.release().await.unwrap();
+    let renewals = pair.ours.stats().renewals;
+    assert!((25..=35).contains(&renewals), "one every third of the ttl: {renewals}");
+    sleep(TTL * 3).await;
+    assert_eq!(pair.ours.stats().renewals, renewals, "renewal ends with the guard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_renewal_a_guard_ends_with_its_ttl() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
+    let (here, there) = pair.mutexes();
+    let begin = Instant::now();
+    let guard = here.lock().await.unwrap();
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason(), LossReason::Expired);
+    assert!(begin.elapsed() < TTL, "before the store gives the lock away");
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert_eq!(pair.ours.stats().renewals, 0);
+    assert!(there.lock_timeout(TTL).await.is_ok());
+    assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_forgot_is_lost_at_the_next_renewal() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let begin = Instant::now();
+    pair.store.forget();
+    let rival = there.lock().await.unwrap();
+    let lost = guard.lost().await;
+    assert_eq!(lost.reason(), LossReason::Revoked);
+    assert!(begin.elapsed() <= TTL / 3 + Duration::from_millis(50));
+    assert!(rival.fencing_token() > guard.fencing_token());
+    drop(guard);
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert!(rival.is_valid() && here.try_lock().await.is_err(), "the late drop touched nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_reach_a_guard_is_lost_before_the_store_gives_the_lock_away() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let begin = Instant::now();
+    pair.ours.faults().cut();
+    assert!(guard.is_valid(), "an outage alone is no loss");
+    let (mut lost, mut taken) = (Box::pin(guard.lost()), Box::pin(there.lock()));
+    let first = tokio::select! {
+        lost = lost.as_mut() => Ok(lost),
+        taken = taken.as_mut() => Err(taken.map(|guard| guard.fencing_token())),
+    };
+    assert_eq!(first.unwrap().reason(), LossReason::Expired);
+    assert!(begin.elapsed() >= TTL * 9 / 10, "the whole lease was used");
+    assert!(taken.await.unwrap().fencing_token() > guard.fencing_token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_is_survived() {
+    let pair = short();
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    pair.ours.faults().cut();
+    sleep(TTL / 2).await;
+    pair.ours.faults().heal();
+    sleep(TTL).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_moves_nothing_but_loses_nothing() {
+    let pair = short();
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let until = guard.valid_until();
+    pair.ours.faults().on(Verb::Renew).lose_replies(1);
+    sleep(TTL / 3 + Duration::from_millis(20)).await;
+    assert_eq!(pair.ours.stats().renewals, 1);
+    assert_eq!(guard.valid_until(), until);
+    sleep(TTL / 2).await;
+    assert!(guard.valid_until() > until);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_has_a_cap() {
+    let cap = Duration::from_secs(10);
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).max_hold(cap));
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let begin = Instant::now();
+    let mut waiting = Box::pin(there.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    assert_eq!(guard.lost().await.reason(), LossReason::HeldTooLong);
+    assert!(!guard.is_valid());
+    assert!(begin.elapsed() >= cap && begin.elapsed() < cap + TTL);
+    let rival = waiting.await.unwrap();
+    assert!(begin.elapsed() < cap + TTL, "released at the cap, not left to expire");
+    assert!(rival.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_never_fires_for_a_guard_that_was_dropped() {
+    let pair = short();
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let mut lost = Box::pin(guard.lost());
+    let mut next = Box::pin(here.lock());
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    drop(guard);
+    // The successor in this process has the same lease, and loses it.
+    let next = next.await.unwrap();
+    pair.store.forget();
+    next.lost().await;
+    assert!(poll_once(lost.as_mut()).await.is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_ends_with_the_lease() {
+    let pair = short();
+    let mutex = pair.here.mutex("it", Vec::new()).unwrap();
+    let mut guard = mutex.lock().await.unwrap();
+    assert_eq!(guard.scope(async |rows| rows.len()).await, Ok(0));
+    pair.store.forget();
+    let result = guard
+        .scope(async |rows: &mut Vec<u32>| {
+            loop {
+                rows.push(1);
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
+    let lost: lock_sync::LeaseLost = match result {
+        Err(lost) => lost,
+        Ok(never) => never,
+    };
+    assert_eq!(lost.reason(), LossReason::Revoked);
+    assert!(!guard.is_empty(), "the data is still there to look at");
+    assert!(guard.while_held(std::future::ready(())).await.is_err(), "it stays lost");
+}
+
+#[tokio::test]
+async fn a_scope_can_run_in_a_spawned_task() {
+    let pair = Pair::threaded();
+    let mutex = std::sync::Arc::new(pair.here.mutex("it", 0).unwrap());
+    let task = tokio::spawn(async move {
+        let mut guard = mutex.lock_owned().await.unwrap();
+        guard
+            .scope(async |number: &mut u32| {
+                tokio::task::yield_now().await;
+                *number += 1;
+                *number
+            })
+            .await
+    });
+    assert_eq!(task.await.unwrap(), Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_waits_for_the_data_of_a_lost_guard() {
+    let pair = short();
+    let mutex = pair.here.mutex("it", 0).unwrap();
+    let mut lost = mutex.lock().await.unwrap();
+    pair.store.forget();
+    lost.lost().await;
+    // The lock is free, the data is not: two `&mut` to it must never exist.
+    let mut next = Box::pin(mutex.lock());
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    sleep(TTL * 2).await;
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    *lost = 7;
+    drop(lost);
+    let next = next.await.unwrap();
+    assert_eq!(*next, 7);
+    assert!(next.is_valid(), "it was renewed meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_slept_past_the_deadline_sees_it_at_once() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    // As after SIGCONT: time has passed, and nothing has run yet.
+    pair.ours.faults().on(Verb::Renew).fail(ErrorKind::Unreachable);
+    advance(TTL * 5).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.check().unwrap_err().reason(), LossReason::Expired);
+    eventually("the driver noticed as well", || {
+        futures::FutureExt::now_or_never(guard.lost()).is_some()
+    })
+    .await;
+}
+
+#[test]
+fn a_blocked_executor_loses_nothing() {
+    let pair = Pair::build(|builder| builder.ttl(Duration::from_millis(200)));
+    let (here, there) = pair.mutexes();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = here.lock().await.unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(guard.is_valid(), "the driver has a thread of its own");
+        assert!(there.try_lock().await.is_err());
+    });
+}
