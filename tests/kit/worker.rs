@@ -1,0 +1,133 @@
+//! Workers: what they say, and how they end.
+
+use std::time::Duration;
+
+use lock_tests::{RedisServer, Worker, eventually, lock_worker, process};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn worker(server: &RedisServer) -> Worker {
+    Worker::spawn(lock_worker!(), &server.url())
+}
+
+fn with_ttl(server: &RedisServer, ttl: Duration) -> Worker {
+    Worker::builder(lock_worker!()).ttl(ttl).spawn(&server.url())
+}
+
+#[test]
+fn two_workers_contend_for_one_lock() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    let first = one.lock("stock");
+    assert!(one.is_valid("stock"));
+    assert_eq!(other.try_lock("stock"), None);
+    assert!(other.try_lock("elsewhere").is_some());
+    other.send("lock stock");
+    one.unlock("stock");
+    assert!(other.locked("stock", LIMIT) > first);
+}
+
+#[test]
+fn a_held_lock_outlasts_a_wait_limit() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    one.lock("stock");
+    other.send("timeout stock 50");
+    other.wait_for("failed stock", LIMIT);
+    one.unlock("stock");
+    other.lock("stock");
+}
+
+#[test]
+fn a_wait_can_be_given_up() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    one.lock("stock");
+    other.send("lock stock");
+    other.send("drop stock");
+    other.wait_for("dropped stock", LIMIT);
+    one.send("drop stock");
+    one.wait_for("dropped stock", LIMIT);
+    other.lock("stock");
+}
+
+#[test]
+fn a_killed_worker_leaves_its_lock_to_the_ttl() {
+    const TTL: Duration = Duration::from_millis(500);
+    let server = RedisServer::start();
+    let (victim, heir) = (with_ttl(&server, TTL), with_ttl(&server, TTL));
+    let token = victim.lock("stock");
+    victim.kill();
+    assert!(!victim.is_alive());
+    assert_eq!(heir.try_lock("stock"), None);
+    assert!(heir.lock("stock") > token);
+}
+
+#[test]
+fn a_stopped_worker_loses_its_lease_and_says_so() {
+    let server = RedisServer::start();
+    let sleeper = with_ttl(&server, Duration::from_millis(300));
+    let token = sleeper.lock("stock");
+    sleeper.stop();
+    let next = worker(&server).lock("stock");
+    assert!(next > token);
+    assert!(sleeper.poll("lost").is_none());
+    sleeper.cont();
+    assert_eq!(sleeper.wait_for("lost stock", LIMIT).token(), token);
+    assert!(!sleeper.is_valid("stock"));
+}
+
+#[test]
+fn a_blocked_executor_answers_later() {
+    let server = RedisServer::start();
+    let worker = worker(&server);
+    let before = lock_core::Clock::boot().now();
+    worker.send("block 30");
+    worker.send("try stock");
+    let unblocked = worker.wait_for("blocked 30", LIMIT).at;
+    assert!(unblocked.saturating_duration_since(before) >= Duration::from_millis(30));
+    assert!(worker.wait_for("locked stock", LIMIT).at > unblocked);
+}
+
+#[test]
+fn a_hold_ends_by_itself() {
+    let server = RedisServer::start();
+    let worker = worker(&server);
+    worker.send("hold stock 20");
+    let locked = worker.wait_for("locked stock", LIMIT).at;
+    let unlocked = worker.wait_for("unlocked stock", LIMIT).at;
+    assert!(unlocked.saturating_duration_since(locked) >= Duration::from_millis(20));
+}
+
+#[test]
+fn an_order_that_makes_no_sense_is_answered() {
+    let server = RedisServer::start();
+    let worker = worker(&server);
+    worker.send("unlock stock");
+    worker.wait_for("failed stock not taken", LIMIT);
+    worker.send("dance tango");
+    worker.wait_for("failed tango", LIMIT);
+    worker.lock("stock");
+    worker.send("lock stock");
+    worker.wait_for("failed stock already taken", LIMIT);
+}
+
+#[test]
+fn waiting_for_a_dead_worker_fails_at_once() {
+    let server = RedisServer::start();
+    let worker = worker(&server);
+    worker.kill();
+    let wait = std::panic::AssertUnwindSafe(|| worker.wait_for("locked stock", LIMIT * 100));
+    let panic = std::panic::catch_unwind(wait).unwrap_err();
+    assert!(panic.downcast_ref::<String>().unwrap().contains("it has ended"));
+}
+
+#[test]
+fn a_dropped_worker_is_gone_even_if_it_stood_still() {
+    let server = RedisServer::start();
+    let worker = worker(&server);
+    worker.stop();
+    let pid = worker.pid();
+    drop(worker);
+    eventually("the worker is gone", LIMIT, || !process::is_alive(pid));
+}

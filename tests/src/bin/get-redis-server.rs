@@ -1,0 +1,7 @@
+//! Prints the path of the `redis-server` that the tests use, and gets one if there is none.
+
+#![forbid(unsafe_code)]
+
+fn main() {
+    println!("{}", lock_tests::redis_server().display());
+}

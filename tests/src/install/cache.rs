@@ -1,0 +1,138 @@
+//! The folder in which a server that was fetched is kept.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The cache, locked against other processes until it is dropped.
+pub(super) struct Cache {
+    folder: PathBuf,
+    /// The system lets go of the lock when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Cache {
+    /// Opens the cache, waiting while another process fills it.
+    pub(super) fn open() -> Result<Self, String> {
+        let folder = folder();
+        let open = || -> io::Result<File> {
+            fs::create_dir_all(&folder)?;
+            let lock = File::create(folder.join("lock"))?;
+            flock(&lock, FlockOperation::LockExclusive)?;
+            Ok(lock)
+        };
+        match open() {
+            Ok(lock) => Ok(Self { folder, _lock: lock }),
+            Err(error) => Err(format!("cannot use {} for one: {error}", folder.display())),
+        }
+    }
+
+    /// The server in the cache, if there is one.
+    pub(super) fn program() -> Option<PathBuf> {
+        Some(folder().join("ready/redis-server")).filter(|path| path.is_file())
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A folder for what is needed only meanwhile.
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.folder.join("scratch")
+    }
+
+    /// A folder for what is to be published, inside the other.
+    pub(super) fn content(&self) -> PathBuf {
+        self.scratch().join("content")
+    }
+
+    /// Makes both folders anew.
+    pub(super) fn clean(&self) -> Result<(), String> {
+        let clean = || {
+            remove(&self.scratch())?;
+            fs::create_dir_all(self.content())
+        };
+        clean().map_err(|error| error.to_string())
+    }
+
+    /// Makes the content that of the cache. The program is started through a script, which names
+    /// the folders of the libraries that came with it.
+    ///
+    /// `program` and `libraries` are relative to the content.
+    pub(super) fn publish(&self, program: &Path, libraries: &[PathBuf]) -> Result<PathBuf, String> {
+        let publish = || -> io::Result<()> {
+            let content = self.content();
+            make_executable(&content.join(program))?;
+            let script = content.join("redis-server");
+            fs::write(&script, launcher(program, libraries))?;
+            make_executable(&script)?;
+            let ready = self.folder.join("ready");
+            remove(&ready)?;
+            fs::rename(content, ready)?;
+            remove(&self.scratch())
+        };
+        publish().map_err(|error| error.to_string())?;
+        Self::program().ok_or_else(|| "it was there and is gone".to_owned())
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// It replaces itself by the server, so that the process id is the server's.
+fn launcher(program: &Path, libraries: &[PathBuf]) -> String {
+    let libraries: Vec<String> =
+        libraries.iter().map(|folder| format!("$here/{}", folder.display())).collect();
+    let path = libraries.join(":");
+    let export = if path.is_empty() {
+        String::new()
+    } else {
+        format!("export LD_LIBRARY_PATH=\"{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n")
+    };
+    format!(
+        "#!/bin/sh\n\
+         here=$(CDPATH= cd -- \"$(dirname -- \"$0\")\" && pwd) || exit 1\n\
+         {export}\
+         exec \"$here/{}\" \"$@\"\n",
+        program.display()
+    )
+}
+
+/// Under the target folder of the build that this program comes from.
+fn folder() -> PathBuf {
+    let program = env::current_exe().ok();
+    let target = program
+        .iter()
+        .flat_map(|path| path.ancestors())
+        // Cargo marks its target folder with this file.
+        .find(|folder| folder.join("CACHEDIR.TAG").is_file())
+        .map(Path::to_owned)
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    target.join("redis-server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launcher_names_program_and_libraries() {
+        let libraries = [PathBuf::from("usr/lib"), PathBuf::from("lib")];
+        let script = launcher(Path::new("usr/bin/redis-server"), &libraries);
+        assert!(script.contains("LD_LIBRARY_PATH=\"$here/usr/lib:$here/lib$"), "{script}");
+        assert!(script.ends_with("exec \"$here/usr/bin/redis-server\" \"$@\"\n"), "{script}");
+        assert!(!launcher(Path::new("bin/redis-server"), &[]).contains("LD_LIBRARY_PATH"));
+    }
+}

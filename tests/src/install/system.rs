@@ -1,0 +1,94 @@
+//! Installing with the system's package manager, where this process may.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::cache::Cache;
+use super::find::{find_redis_server, on_path};
+use super::run::run;
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+struct Manager {
+    program: &'static str,
+    needs_root: bool,
+    /// What brings its lists up to date, if that is a command of its own.
+    update: &'static [&'static str],
+    install: &'static [&'static str],
+    /// What the server's package may be called.
+    packages: &'static [&'static str],
+}
+
+const MANAGERS: [Manager; 8] = [
+    Manager {
+        program: "apt-get",
+        needs_root: true,
+        update: &["update"],
+        install: &["install", "-y", "--no-install-recommends"],
+        packages: &["redis-server", "valkey-server"],
+    },
+    Manager::with_usual_names("dnf", &["install", "-y"]),
+    Manager::with_usual_names("microdnf", &["install", "-y"]),
+    Manager::with_usual_names("yum", &["install", "-y"]),
+    Manager::with_usual_names("apk", &["add", "--no-cache"]),
+    Manager::with_usual_names("pacman", &["-Sy", "--noconfirm"]),
+    Manager::with_usual_names("zypper", &["--non-interactive", "install"]),
+    Manager { needs_root: false, ..Manager::with_usual_names("brew", &["install"]) },
+];
+
+impl Manager {
+    const fn with_usual_names(program: &'static str, install: &'static [&'static str]) -> Self {
+        Self { program, needs_root: true, update: &[], install, packages: &["redis", "valkey"] }
+    }
+
+    fn install(&self) -> Result<PathBuf, String> {
+        if !self.update.is_empty() {
+            run(self.program, self.update, LIMIT)?;
+        }
+        let mut reasons = Vec::new();
+        for package in self.packages {
+            let result = run(self.program, self.install.iter().chain([package]), LIMIT);
+            match result.and_then(|_| find_redis_server().map_err(|missing| missing.to_string())) {
+                Ok(path) => {
+                    stop_service(package);
+                    return Ok(path);
+                }
+                Err(why) => reasons.push(why),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+}
+
+pub(super) fn install(_: &Cache) -> Result<PathBuf, String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut reasons = Vec::new();
+    for manager in &MANAGERS {
+        if on_path(&[manager.program]).next().is_none() {
+            continue;
+        }
+        match manager.needs_root {
+            true if !is_root => reasons.push(format!("{} needs root", manager.program)),
+            // Homebrew refuses to work for root.
+            false if is_root => reasons.push(format!("{} is not for root", manager.program)),
+            _ => match manager.install() {
+                Ok(path) => return Ok(path),
+                Err(why) => reasons.push(why),
+            },
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("there is none that is known here".to_owned());
+    }
+    Err(reasons.join("; "))
+}
+
+/// Some packages start a server of their own, which nobody has asked for. There was none before,
+/// because there was no program.
+fn stop_service(package: &str) {
+    let limit = Duration::from_secs(60);
+    // Neither needs to exist, and the tests do not depend on it.
+    if run("systemctl", ["disable", "--now", package], limit).is_err() {
+        _ = run("service", [package, "stop"], limit);
+    }
+}

@@ -1,0 +1,100 @@
+//! Loopback ports that nobody else takes.
+
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Below the range from which Linux takes the ports of outgoing connections. A port in there may
+/// go to somebody's connection while the server that owns it is being restarted.
+const RANGE: Range<u16> = 10_000..32_000;
+
+/// A loopback port reserved among all test processes of this user until it is dropped.
+///
+/// A reservation outlasts the server that listens there, so that a killed server finds its port
+/// again. Strangers know nothing of it: whoever binds must still be ready to be refused.
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    /// The system lets go of the lock when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Port {
+    /// Reserves a port on which nobody listens.
+    ///
+    /// # Panics
+    ///
+    /// If there is none, or the folder of reservations cannot be written.
+    pub fn reserve() -> Self {
+        let folder = folder();
+        fs::create_dir_all(&folder)
+            .unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
+        let offset = RandomState::new().build_hasher().finish() as usize % RANGE.len();
+        cycle(RANGE, offset)
+            .find_map(|number| Self::claim(number, folder.join(number.to_string())))
+            .unwrap_or_else(|| panic!("no free port in {RANGE:?}; see {}", folder.display()))
+    }
+
+    fn claim(number: u16, path: PathBuf) -> Option<Self> {
+        let lock = File::create(path).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        Some(Self { number, _lock: lock })
+    }
+
+    /// The number of the port.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The address on the loopback interface.
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.number).into()
+    }
+}
+
+fn folder() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("lock-tests-ports-{user}"))
+}
+
+/// All of the range, once, beginning at `offset`.
+fn cycle(range: Range<u16>, offset: usize) -> impl Iterator<Item = u16> {
+    range.clone().skip(offset).chain(range.take(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn reserved_ports_differ_and_are_free() {
+        let ports: Vec<Port> = (0..50).map(|_| Port::reserve()).collect();
+        let numbers: HashSet<u16> = ports.iter().map(Port::number).collect();
+        assert_eq!(numbers.len(), ports.len());
+        TcpListener::bind(ports[0].addr()).unwrap();
+    }
+
+    #[test]
+    fn a_reservation_excludes_others_until_it_is_dropped() {
+        let port = Port::reserve();
+        let path = || folder().join(port.number().to_string());
+        assert!(Port::claim(port.number(), path()).is_none());
+        let (number, path) = (port.number(), path());
+        drop(port);
+        assert_eq!(Port::claim(number, path).unwrap().number(), number);
+    }
+
+    #[test]
+    fn the_cycle_visits_every_port_once() {
+        let all: HashSet<u16> = cycle(3..9, 4).collect();
+        assert_eq!(all, (3..9).collect());
+        assert_eq!(cycle(3..9, 4).count(), 6);
+    }
+}

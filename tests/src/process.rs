@@ -1,0 +1,95 @@
+//! Signals to processes that the kit started.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::eventually;
+
+/// How long a signal may take to show its effect on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Stops a process, and returns once it stands still.
+///
+/// # Panics
+///
+/// If there is no such process.
+#[track_caller]
+pub fn stop(pid: u32) {
+    signal(pid, Signal::STOP);
+    eventually("the process has stopped", LIMIT, || matches!(state(pid), Some('T' | 't')));
+}
+
+/// Lets a stopped process go on.
+///
+/// # Panics
+///
+/// If there is no such process.
+#[track_caller]
+pub fn cont(pid: u32) {
+    signal(pid, Signal::CONT);
+}
+
+/// Kills a process without letting it clean up, and returns once it is dead.
+///
+/// Its parent has yet to reap it. No error if it is dead already.
+pub fn kill(pid: u32) {
+    if kill_process(raw(pid), Signal::KILL).is_ok() {
+        eventually("the process is dead", LIMIT, || !is_alive(pid));
+    }
+}
+
+/// Whether the process runs or stands still: neither gone, nor dead and waiting to be reaped.
+pub fn is_alive(pid: u32) -> bool {
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+#[track_caller]
+fn signal(pid: u32, signal: Signal) {
+    if let Err(error) = kill_process(raw(pid), signal) {
+        panic!("cannot send {signal:?} to process {pid}: {error}");
+    }
+}
+
+fn raw(pid: u32) -> Pid {
+    i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .unwrap_or_else(|| panic!("{pid} is no process id"))
+}
+
+/// The letter by which the system names the state of a process.
+fn state(pid: u32) -> Option<char> {
+    if Path::new("/proc/self/stat").exists() {
+        // The name before it stands in brackets and may hold anything, brackets too.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        return stat.rsplit_once(')')?.1.trim_start().chars().next();
+    }
+    let ps = std::process::Command::new("ps")
+        .args(["-o", "state=", "-p", &pid.to_string()])
+        .output()
+        .ok()?;
+    String::from_utf8_lossy(&ps.stdout).trim_start().chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_stops_goes_on_and_dies() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        assert!(is_alive(pid));
+        stop(pid);
+        assert!(is_alive(pid));
+        cont(pid);
+        eventually("it goes on", LIMIT, || !matches!(state(pid), Some('T' | 't')));
+        kill(pid);
+        assert!(!is_alive(pid));
+        child.wait().unwrap();
+    }
+}

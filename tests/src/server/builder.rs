@@ -1,0 +1,98 @@
+//! With which options a server starts.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::KIT_USER;
+use crate::{Port, RedisServer};
+
+/// Options for a [`RedisServer`].
+///
+/// # Examples
+///
+/// ```
+/// use lock_tests::RedisServer;
+///
+/// let server = RedisServer::builder()
+///     .config("notify-keyspace-events", "Kgxe")
+///     .user("reader", "on >secret ~* +get")
+///     .start();
+/// assert_eq!(server.cli(&["ACL", "WHOAMI"]).text(), "kit");
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RedisServerBuilder {
+    pub(super) program: Option<PathBuf>,
+    pub(super) password: Option<String>,
+    append_only: bool,
+    users: Vec<(String, String)>,
+    config: Vec<(String, String)>,
+}
+
+impl RedisServerBuilder {
+    /// Starts this program instead of the one that [`redis_server`](crate::redis_server) finds.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
+    }
+
+    /// Asks everybody for a password. [`RedisServer::url`] contains it.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a user, with rules as `ACL SETUSER` takes them.
+    pub fn user(mut self, name: impl Into<String>, rules: impl Into<String>) -> Self {
+        self.users.push((name.into(), rules.into()));
+        self
+    }
+
+    /// Keeps the data in an append-only file, so that it survives [`RedisServer::restart`].
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Adds a line to the configuration file; the value is written as the file wants it, with
+    /// quotes where it needs some. A later line overrides an earlier one.
+    pub fn config(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.config.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Panics
+    ///
+    /// If there is no `redis-server` and none could be had, or it does not start.
+    pub fn start(self) -> RedisServer {
+        RedisServer::launch(self)
+    }
+
+    /// The text of the configuration file.
+    pub(super) fn config_file(&self, port: &Port, folder: &Path, secret: &str) -> String {
+        let folder = folder.display();
+        let mut text = format!(
+            "bind 127.0.0.1\n\
+             port {port}\n\
+             dir \"{folder}\"\n\
+             unixsocket \"{folder}/redis.sock\"\n\
+             save \"\"\n\
+             appendonly {append_only}\n\
+             user {KIT_USER} on >{secret} allkeys allchannels allcommands\n",
+            port = port.number(),
+            append_only = if self.append_only { "yes" } else { "no" },
+        );
+        if let Some(password) = &self.password {
+            _ = writeln!(text, "requirepass \"{password}\"");
+        }
+        for (name, rules) in &self.users {
+            _ = writeln!(text, "user {name} {rules}");
+        }
+        for (name, value) in &self.config {
+            _ = writeln!(text, "{name} {value}");
+        }
+        text
+    }
+}

@@ -1,0 +1,321 @@
+//! A `redis-server` of one's own.
+
+mod builder;
+mod stats;
+mod supervised;
+
+pub use builder::RedisServerBuilder;
+pub use stats::CommandStats;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use tempfile::TempDir;
+
+use crate::resp::{Client, Value};
+use crate::server::supervised::Supervised;
+use crate::{Port, process, redis_server};
+
+/// How long a server may take to start on a loaded machine.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the server may take to answer a command of the kit.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The user as which the kit itself talks to the server, whatever is done to the others.
+const KIT_USER: &str = "kit";
+
+/// A `redis-server` process on a free loopback port, with its data in a temporary folder.
+///
+/// It dies when this value is dropped, and also when the test process is killed. It keeps nothing
+/// on disk unless told to by [`append_only`](RedisServerBuilder::append_only).
+///
+/// All methods take `&self`, so that one task may kill a server that others use.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: Port,
+    folder: TempDir,
+    options: RedisServerBuilder,
+    /// The password of [`KIT_USER`]. Only this very server knows it, so that whoever accepts it is
+    /// no stranger who got hold of the port.
+    secret: String,
+    process: Mutex<Option<Supervised>>,
+    client: Mutex<Option<Client>>,
+}
+
+impl RedisServer {
+    /// Starts a server with default options.
+    ///
+    /// # Panics
+    ///
+    /// If there is no `redis-server` and none could be had, or it does not start.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Options for a server.
+    pub fn builder() -> RedisServerBuilder {
+        RedisServerBuilder::default()
+    }
+
+    fn launch(options: RedisServerBuilder) -> Self {
+        let mut taken = Vec::new();
+        loop {
+            let folder = TempDir::with_prefix("redis-")
+                .unwrap_or_else(|error| panic!("no temporary folder for the server: {error}"));
+            let name = folder.path().display().to_string();
+            let server = Self {
+                port: Port::reserve(),
+                folder,
+                options: options.clone(),
+                secret: secret(&name),
+                process: Mutex::new(None),
+                client: Mutex::new(None),
+            };
+            match server.run() {
+                Ok(()) => return server,
+                // Somebody who reserves nothing was faster.
+                Err(log) if address_in_use(&log) && taken.len() < 8 => taken.push(server.port),
+                Err(log) => panic!("the redis-server did not start; its log:\n{log}"),
+            }
+        }
+    }
+
+    /// Starts the process and waits until it serves; its log if it does not.
+    fn run(&self) -> Result<(), String> {
+        let config = self.folder.path().join("redis.conf");
+        let text = self.options.config_file(&self.port, self.folder.path(), &self.secret);
+        fs::write(&config, text).map_err(|error| error.to_string())?;
+        let program = self.options.program.clone().unwrap_or_else(|| redis_server().to_owned());
+        let process = Supervised::spawn(&program, &config)
+            .map_err(|error| format!("{program:?}: {error}"))?;
+        let start = Instant::now();
+        loop {
+            if process.has_exited() {
+                return Err(process.log());
+            }
+            if self.is_ready() {
+                *lock(&self.process) = Some(process);
+                return Ok(());
+            }
+            if start.elapsed() > START_LIMIT {
+                return Err(format!("{}\nnot ready after {START_LIMIT:?}", process.log()));
+            }
+            process.wait_for_exit(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether this very server answers, and has loaded its data.
+    fn is_ready(&self) -> bool {
+        let answer = self.connect().and_then(|mut client| client.command(&["PING"]));
+        matches!(answer, Ok(Value::Text(pong)) if pong == b"PONG")
+    }
+
+    /// The address, always on the loopback interface.
+    pub fn addr(&self) -> SocketAddr {
+        self.port.addr()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The URL, with the password if there is one.
+    pub fn url(&self) -> String {
+        self.url_through(self.addr())
+    }
+
+    /// The URL for a client that is to go through a [`Proxy`](crate::Proxy) at `addr`.
+    pub fn url_through(&self, addr: SocketAddr) -> String {
+        match &self.options.password {
+            Some(password) => format!("redis://:{password}@{addr}"),
+            None => format!("redis://{addr}"),
+        }
+    }
+
+    /// The URL for a user other than the default one, added by
+    /// [`user`](RedisServerBuilder::user) or by `ACL SETUSER`.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@{}", self.addr())
+    }
+
+    /// The Unix socket on which the server listens too.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    /// The folder in which the server works.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The id of the process.
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        match &*lock(&self.process) {
+            Some(process) => process.pid(),
+            None => panic!("the redis-server is not running"),
+        }
+    }
+
+    /// What the server has logged since it was last started: its last few hundred lines.
+    pub fn log(&self) -> String {
+        lock(&self.process).as_ref().map(Supervised::log).unwrap_or_default()
+    }
+
+    /// Stops the process (SIGSTOP), and returns once it stands still. Its connections stay open.
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn stop(&self) {
+        process::stop(self.pid());
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn cont(&self) {
+        process::cont(self.pid());
+    }
+
+    /// Kills the process (SIGKILL), and returns once it is gone. The port stays reserved.
+    ///
+    /// No effect on a server that was killed before.
+    pub fn kill(&self) {
+        *lock(&self.client) = None;
+        *lock(&self.process) = None;
+    }
+
+    /// Kills the process if it runs, and starts it again on the same port, in the same folder.
+    ///
+    /// Without [`append_only`](RedisServerBuilder::append_only) it has forgotten everything.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn restart(&self) {
+        self.kill();
+        if let Err(log) = self.run() {
+            panic!("the redis-server did not start again; its log:\n{log}");
+        }
+    }
+
+    /// Runs a command as a user who may do everything.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer. An error reply is a [`Value::Error`].
+    #[track_caller]
+    pub fn cli<A: AsRef<[u8]>>(&self, args: &[A]) -> Value {
+        match self.try_cli(args) {
+            Ok(value) => value,
+            Err(error) => {
+                let name = args.first().map(AsRef::as_ref).unwrap_or_default();
+                panic!("the redis-server did not answer {}: {error}", name.escape_ascii())
+            }
+        }
+    }
+
+    /// The same for a server that may be down. It is given ten seconds to answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::command`].
+    pub fn try_cli<A: AsRef<[u8]>>(&self, args: &[A]) -> io::Result<Value> {
+        let mut slot = lock(&self.client);
+        // Taken out and put back, because it is of no use after an error.
+        if let Some(mut client) = slot.take() {
+            match client.command(args) {
+                Ok(value) => {
+                    *slot = Some(client);
+                    return Ok(value);
+                }
+                // The server was restarted, or closed the connection as it was told to.
+                Err(error) if is_closed(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut client = self.connect()?;
+        let value = client.command(args)?;
+        *slot = Some(client);
+        Ok(value)
+    }
+
+    /// A connection of its own, as a user who may do everything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`] and [`Client::command`].
+    pub fn connect(&self) -> io::Result<Client> {
+        let mut client = Client::connect(self.addr(), COMMAND_TIMEOUT)?;
+        match client.command(&["AUTH", KIT_USER, &self.secret])? {
+            Value::Error(message) => Err(io::Error::new(io::ErrorKind::PermissionDenied, message)),
+            _ => Ok(client),
+        }
+    }
+
+    /// Deletes everything.
+    #[track_caller]
+    pub fn flushall(&self) {
+        assert_eq!(self.cli(&["FLUSHALL"]).text(), "OK");
+    }
+
+    /// The keys that match a pattern, in order.
+    #[track_caller]
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        let reply = self.cli(&["KEYS", pattern]);
+        let mut keys: Vec<String> = reply.array().iter().map(Value::text).collect();
+        keys.sort();
+        keys
+    }
+
+    /// Closes the connections of all clients but the kit's own; how many those were.
+    #[track_caller]
+    pub fn client_kill_all(&self) -> i64 {
+        ["normal", "pubsub"]
+            .iter()
+            .map(|kind| self.cli(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).int())
+            .sum()
+    }
+
+    /// How often each command was called. [`CommandStats::since`] gives the difference.
+    #[track_caller]
+    pub fn commandstats(&self) -> CommandStats {
+        CommandStats::parse(&self.cli(&["INFO", "commandstats"]).text())
+    }
+}
+
+/// A password that differs from server to server. It keeps strangers apart, not attackers out.
+fn secret(folder: &str) -> String {
+    use std::hash::{BuildHasher, RandomState};
+
+    format!("{:016x}", RandomState::new().hash_one(folder))
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+fn address_in_use(log: &str) -> bool {
+    log.to_ascii_lowercase().contains("address already in use")
+}
+
+/// A panic of one task must not keep the others from cleaning up.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! A server process that cannot outlive the test process.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use super::lock;
+
+/// A shell between the test process and the server. It reads a pipe whose other end only the test
+/// process holds, and kills the server when that ends: the system closes the pipe even of a process
+/// that was killed. The server first says which process it is, and all of the output is its own.
+///
+/// A hang-up must not end it: the system sends one to a group of processes that loses its last tie
+/// to the session while one of them is stopped, and the server may just be that.
+const SUPERVISOR: &str = r#"
+trap '' HUP
+sh -c 'echo "$$"; exec "$@"' server "$@" </dev/null 2>&1 &
+server=$!
+exec >&- 2>&-
+while read -r _; do :; done
+kill -9 "$server"
+wait "$server"
+"#;
+
+const LOG_LINES: usize = 300;
+
+#[derive(Debug)]
+pub(super) struct Supervised {
+    supervisor: Child,
+    pid: u32,
+    output: Arc<Output>,
+}
+
+/// What the server has written, until its end of the pipe was closed.
+#[derive(Debug, Default)]
+struct Output {
+    state: Mutex<(VecDeque<String>, bool)>,
+    ended: Condvar,
+}
+
+impl Supervised {
+    pub(super) fn spawn(program: &Path, config: &Path) -> io::Result<Self> {
+        let mut supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR, "supervisor"])
+            .arg(program)
+            .arg(config)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Out of reach of a Ctrl-C in the terminal, which would end it before the server.
+            .process_group(0)
+            .spawn()?;
+        let Some(stdout) = supervisor.stdout.take() else {
+            return Err(io::Error::other("no pipe from the supervisor"));
+        };
+        let mut lines = BufReader::new(stdout).lines();
+        let pid = lines.next().and_then(Result::ok).and_then(|line| line.parse().ok());
+        let Some(pid) = pid else {
+            drop(supervisor.stdin.take());
+            supervisor.wait()?;
+            return Err(io::Error::other("the supervisor did not start the server"));
+        };
+        let output = Arc::<Output>::default();
+        let reader = Arc::clone(&output);
+        std::thread::Builder::new().name(format!("log of {pid}")).spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| reader.push(line));
+            reader.end();
+        })?;
+        Ok(Self { supervisor, pid, output })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn has_exited(&self) -> bool {
+        lock(&self.output.state).1
+    }
+
+    /// Waits until the server has exited, for `limit` at most.
+    pub(super) fn wait_for_exit(&self, limit: Duration) {
+        let state = lock(&self.output.state);
+        drop(self.output.ended.wait_timeout_while(state, limit, |(_, ended)| !*ended));
+    }
+
+    pub(super) fn log(&self) -> String {
+        lock(&self.output.state).0.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+impl Drop for Supervised {
+    /// Ends the pipe, whereupon the supervisor kills the server, and waits until it has done so.
+    fn drop(&mut self) {
+        drop(self.supervisor.stdin.take());
+        _ = self.supervisor.wait();
+    }
+}
+
+impl Output {
+    fn push(&self, line: String) {
+        let lines = &mut lock(&self.state).0;
+        if lines.len() == LOG_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn end(&self) {
+        lock(&self.state).1 = true;
+        self.ended.notify_all();
+    }
+}

@@ -1,0 +1,66 @@
+//! Waiting for something that nobody announces.
+
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Waits until `condition` holds, and says how long that took.
+///
+/// For what can only be asked, such as a key on a server. Where something announces the event,
+/// wait for that instead.
+///
+/// # Panics
+///
+/// If the condition does not hold within `limit`; `what` completes "gave up waiting until".
+#[track_caller]
+pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < limit, "gave up waiting until {what}, after {limit:?}");
+        std::thread::sleep(PAUSE);
+    }
+    start.elapsed()
+}
+
+/// The same for a test that must not block its executor while it waits.
+///
+/// # Panics
+///
+/// As [`eventually`].
+///
+/// # Cancel safety
+///
+/// Dropping the future drops the call of `condition` that is under way, and nothing else.
+pub async fn eventually_async(
+    what: &str,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < limit, "gave up waiting until {what}, after {limit:?}");
+        tokio::time::sleep(PAUSE).await;
+    }
+    start.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_that_comes_true_ends_the_wait() {
+        let mut calls = 0;
+        eventually("the third call", Duration::from_secs(10), || {
+            calls += 1;
+            calls == 3
+        });
+        assert_eq!(calls, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "gave up waiting until pigs fly")]
+    fn a_condition_that_stays_false_ends_the_test() {
+        eventually("pigs fly", Duration::from_millis(5), || false);
+    }
+}

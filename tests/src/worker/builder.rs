@@ -1,0 +1,87 @@
+//! With which options a worker starts.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::{Events, LIMIT, Worker};
+
+/// Options for a [`Worker`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct WorkerBuilder {
+    program: PathBuf,
+    args: Vec<String>,
+}
+
+impl WorkerBuilder {
+    pub(super) fn new(program: PathBuf) -> Self {
+        Self { program, args: Vec::new() }
+    }
+
+    /// How long its leases live without renewal.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.option("--ttl", ttl.as_millis())
+    }
+
+    /// How long it holds a lock at most.
+    pub fn max_hold(self, limit: Duration) -> Self {
+        self.option("--max-hold", limit.as_millis())
+    }
+
+    /// How long it waits for a lock at most.
+    pub fn wait_limit(self, limit: Duration) -> Self {
+        self.option("--wait-limit", limit.as_millis())
+    }
+
+    /// Whether it renews its leases.
+    pub fn renewal(self, renewal: bool) -> Self {
+        self.option("--renewal", renewal)
+    }
+
+    fn option(mut self, name: &str, value: impl ToString) -> Self {
+        self.args.extend([name.to_owned(), value.to_string()]);
+        self
+    }
+
+    /// Starts the worker on the server at `url`, and waits until it takes orders. It has not
+    /// necessarily connected by then.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[track_caller]
+    pub fn spawn(self, url: &str) -> Worker {
+        let program = self.program.display();
+        let mut child = Command::new(&self.program)
+            .args(["--url", url])
+            .args(&self.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // When the test process dies, the pipe ends and the worker with it. A stopped worker
+            // sees no pipe, but the system ends the stopped processes of a group that is orphaned.
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            panic!("no pipes to {program}");
+        };
+        let pid = child.id();
+        let events = Events::default();
+        let sink = events.clone();
+        let read = move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| sink.push(&line));
+            sink.end();
+        };
+        std::thread::Builder::new()
+            .name(format!("events of {pid}"))
+            .spawn(read)
+            .unwrap_or_else(|error| panic!("no thread for the worker's events: {error}"));
+        let worker = Worker { child: Mutex::new(child), pid, orders: Mutex::new(stdin), events };
+        worker.wait_for("ready", LIMIT);
+        worker
+    }
+}
