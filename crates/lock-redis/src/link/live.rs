@@ -106,9 +106,11 @@ impl Live {
         self.end.reached().await;
     }
 
-    /// How long the connection has been there.
-    pub(super) fn age(&self) -> Duration {
-        CLOCK.now().saturating_duration_since(self.born)
+    /// Whether the server closed the connection, and that soon after it was opened.
+    pub(super) fn was_unwelcome(&self) -> bool {
+        const SOON: Duration = Duration::from_secs(1);
+        let age = CLOCK.now().saturating_duration_since(self.born);
+        self.end.hung_up.load(Ordering::Relaxed) && age < SOON
     }
 
     fn answered(&self) {
@@ -147,8 +149,9 @@ pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
     let end = Arc::new(End::default());
     let ending = Ending(Arc::clone(&end));
     let task = tokio::spawn(async move {
-        let _ending = ending;
+        let ending = ending;
         driver.await;
+        ending.0.hung_up.store(true, Ordering::Relaxed);
     });
     (end, task.abort_handle())
 }
@@ -157,6 +160,8 @@ pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
 #[derive(Debug, Default)]
 pub(crate) struct End {
     reached: AtomicBool,
+    /// It was the other side that ended it.
+    hung_up: AtomicBool,
     told: Notify,
 }
 

@@ -32,8 +32,6 @@ use crate::wire::{Command, Endpoint, Failure};
 
 /// After so many unanswered requests in a row a connection is replaced.
 const STRIKES: u32 = 3;
-/// A connection that ends sooner than this counts as an attempt that failed.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// How to reach the server.
 pub(crate) struct Settings {
@@ -202,7 +200,7 @@ impl State {
     fn bury(&mut self, endpoint: &Endpoint) {
         let Some(live) = self.live.take() else { return };
         tracing::info!(server = %endpoint, "the connection has ended");
-        if live.age() < SHORT_LIFE {
+        if live.was_unwelcome() {
             self.backoff.relapsed();
         } else {
             self.backoff.reset();

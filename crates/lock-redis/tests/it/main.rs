@@ -5,4 +5,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod faults;
+mod fencing;
+mod interop;
+mod places;
+mod rights;
+mod runtimes;
 mod support;
+mod waking;

@@ -33,6 +33,8 @@ enum Mode {
     Cut,
     /// Connections stay, and nothing passes.
     Silent,
+    /// Requests pass, and replies do not.
+    Mute,
 }
 
 impl Proxy {
@@ -66,6 +68,11 @@ impl Proxy {
     /// Holds everything back, and keeps the connections.
     pub(crate) fn silence(&self) {
         self.shared.enter(Mode::Silent);
+    }
+
+    /// Holds back what the server says, and keeps the connections.
+    pub(crate) fn hold_replies(&self) {
+        self.shared.enter(Mode::Mute);
     }
 
     /// Closes the connections that are there, but not those that come.
@@ -113,21 +120,25 @@ impl Shared {
         }
         state.accepted += 1;
         let server = TcpStream::connect(("127.0.0.1", server))?;
-        for (from, to) in [(&client, &server), (&server, &client)] {
+        for (from, to, held) in [
+            (&client, &server, &[Mode::Silent][..]),
+            (&server, &client, &[Mode::Silent, Mode::Mute]),
+        ] {
             from.set_nodelay(true)?;
             let (from, to) = (from.try_clone()?, to.try_clone()?);
             let shared = Arc::clone(self);
-            thread::spawn(move || shared.pass(&from, &to));
+            thread::spawn(move || shared.pass(&from, &to, held));
         }
         state.sockets.extend([client, server]);
         Ok(())
     }
 
-    fn pass(&self, mut from: &TcpStream, mut to: &TcpStream) {
+    /// Moves bytes, except in the modes that hold them back.
+    fn pass(&self, mut from: &TcpStream, mut to: &TcpStream, held: &[Mode]) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
             let state = self.state.lock().unwrap();
-            let quiet = |state: &mut State| state.mode == Mode::Silent;
+            let quiet = |state: &mut State| held.contains(&state.mode);
             drop(self.changed.wait_while(state, quiet).unwrap());
             if to.write_all(&buffer[..read]).is_err() {
                 break;

@@ -1,0 +1,158 @@
+//! Token numbers, and what becomes of them when the server forgets.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant};
+use lock_redis::RedisBackend;
+
+use crate::support::{Server, attempt, claim, granted, long, soon};
+
+const LOCK: &str = "lock:{a}";
+const FENCE: &str = "lock:{a}:fence";
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
+}
+
+async fn reserved(backend: &RedisBackend, claim: &Claim, count: u32) -> Grant {
+    let count = NonZeroU32::new(count).unwrap();
+    let request = Acquire::new(claim.clone(), long()).reserving(count);
+    match backend.try_acquire(&request).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// Takes the lock and lets go of it.
+async fn passing(backend: &RedisBackend, count: u32) -> Grant {
+    let claim = claim("a");
+    let grant = reserved(backend, &claim, count).await;
+    backend.release(&claim).await.unwrap();
+    grant
+}
+
+#[tokio::test]
+async fn tokens_follow_the_servers_clock() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let before = micros();
+    let token = passing(&backend, 1).await.tokens.first().get();
+    assert!(token >= before && token <= micros(), "{token}");
+}
+
+#[tokio::test]
+async fn tokens_increase_after_flushall_and_restart() {
+    let mut server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let mut last = passing(&backend, 1).await.tokens.last();
+    for _ in 0..20 {
+        let range = passing(&backend, 30).await.tokens;
+        assert!(range.first() > last);
+        server.client().command::<()>(&["FLUSHALL"]);
+        let after = passing(&backend, 30).await.tokens;
+        assert!(after.first() > range.last());
+        last = after.last();
+    }
+
+    server.restart();
+    let third = soon(async {
+        loop {
+            let claim = claim("a");
+            match attempt(&backend, &claim).await {
+                Ok(Attempt::Granted(grant)) => return grant.tokens,
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
+            }
+        }
+    })
+    .await;
+    assert!(third.first() > last);
+}
+
+#[tokio::test]
+async fn a_range_runs_at_most_a_second_ahead_of_the_clock() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    passing(&backend, 1).await;
+    let all = passing(&backend, 1_000_000).await.tokens;
+    assert_eq!(all.count().get(), 1_000_000);
+    // Only what the clock has moved on since then is left.
+    let rest = passing(&backend, u32::MAX).await.tokens;
+    assert!(rest.first() > all.last());
+    assert!(rest.count().get() < 1_000_000);
+    assert!(rest.last().get() <= micros() + 1_000_001);
+}
+
+#[tokio::test]
+async fn a_range_takes_the_time_that_has_gone_by() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let first = passing(&backend, 1_000).await.tokens;
+    assert_eq!(first.count().get(), 1, "nothing is remembered yet");
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let range = passing(&backend, 1_000).await.tokens;
+    assert_eq!(range.count().get(), 1_000);
+    assert!(range.first() > first.last() && range.last().get() <= micros());
+}
+
+#[tokio::test]
+async fn a_fence_that_is_ahead_still_counts_up_one_by_one() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let mut raw = server.client();
+    let ahead = micros() + HOUR.as_micros() as u64;
+    raw.command::<()>(&["SET", FENCE, &format!("{ahead} {ahead}")]);
+    for offset in 1..4 {
+        let tokens = passing(&backend, 64).await.tokens;
+        assert_eq!((tokens.first().get(), tokens.count().get()), (ahead + offset, 1));
+    }
+    // It lives until the clock has caught up, and an hour more.
+    assert!(raw.command::<u64>(&["PTTL", FENCE]) > 2 * HOUR.as_millis() as u64);
+}
+
+#[tokio::test]
+async fn a_fence_outlives_its_lease() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    passing(&backend, 1).await;
+    let left = server.client().command::<u64>(&["PTTL", FENCE]);
+    assert!(left > HOUR.as_millis() as u64 && left < 2 * HOUR.as_millis() as u64, "{left}");
+}
+
+#[tokio::test]
+async fn a_holder_whose_fence_is_gone_gets_higher_tokens() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let claim = claim("a");
+    let before = granted(&backend, &claim).await;
+    let mut raw = server.client();
+    raw.command::<()>(&["DEL", FENCE]);
+    raw.command::<()>(&["PEXPIRE", LOCK, "20000"]);
+    let again = granted(&backend, &claim).await;
+    assert!(again.tokens.first() > before.tokens.last());
+    // The lease itself was not touched, and its end is told as it is.
+    assert!(raw.command::<u64>(&["PTTL", LOCK]) <= 20_000);
+    let validity = again.valid_until.saturating_duration_since(backend.clock().now());
+    assert!(validity < Duration::from_secs(20), "{validity:?}");
+    assert_eq!(granted(&backend, &claim).await.tokens, again.tokens);
+}
+
+#[tokio::test]
+async fn a_fence_that_makes_no_sense_grants_nothing() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let mut raw = server.client();
+    for nonsense in ["x", "", "1", "-1 2", "9007199254740991 9007199254740991"] {
+        raw.command::<()>(&["SET", FENCE, nonsense]);
+        let error = attempt(&backend, &claim("a")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ForeignKey, "{nonsense}");
+        assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+    }
+    raw.command::<()>(&["DEL", FENCE]);
+    raw.command::<()>(&["RPUSH", FENCE, "x"]);
+    let error = attempt(&backend, &claim("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ForeignKey);
+    assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+}

@@ -1,0 +1,162 @@
+//! Users that may do less.
+
+use lock_core::{Backend, ErrorKind, Hint, Key, Released, Renewal};
+use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
+
+use crate::support::{Server, attempt, claim, granted, long, soon};
+
+/// The rules that the docs of the crate name.
+const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
+    +evalsha +script|load +get +set +del +pttl +pexpire +time +publish +subscribe +unsubscribe";
+
+fn user(server: &Server, rules: &str) -> Builder {
+    let mut words = vec!["ACL", "SETUSER", "locks", "reset", "on", ">hunter2"];
+    words.extend(rules.split_whitespace());
+    server.client().command::<()>(&words);
+    RedisBackend::builder(format!("redis://locks:hunter2@127.0.0.1:{}", server.port()))
+}
+
+fn key() -> Key {
+    Key::new("a").unwrap()
+}
+
+/// Takes, renews and releases.
+async fn works(backend: &RedisBackend) -> Released {
+    let claim = claim("a");
+    granted(backend, &claim).await;
+    assert!(matches!(backend.renew(&claim, long()).await, Renewal::Renewed { .. }));
+    backend.release(&claim).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_least_rights_of_the_docs_are_enough() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    assert!(include_str!("../../src/lib.rs").contains("-@all +evalsha +script|load"));
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        for release_messages in [true, false] {
+            let builder = user(&server, LEAST).protocol(protocol);
+            let backend = builder.release_messages(release_messages).build().unwrap();
+            let mut watch = backend.watch(&key()).await.unwrap();
+            works(&backend).await;
+            assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_to_publish_a_release_still_releases() {
+    let server = Server::start();
+    let silent = user(&server, &LEAST.replace("+publish", "")).build().unwrap();
+    let watch = silent.watch(&key()).await.unwrap();
+    assert_eq!(works(&silent).await, Released::Freed { contended: false });
+    assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}"]));
+    drop(watch);
+}
+
+#[tokio::test]
+async fn without_config_watching_goes_on_unless_notifications_are_required() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    for mode in [Notifications::IfPresent, Notifications::Enable, Notifications::Require] {
+        let builder = user(&server, LEAST).release_messages(false).notifications(mode);
+        let backend = builder.build().unwrap();
+        let watch = backend.watch(&key()).await;
+        works(&backend).await;
+        if mode == Notifications::Require {
+            assert_eq!(watch.unwrap_err().kind(), ErrorKind::Unsupported);
+        } else {
+            assert_eq!(soon(watch.unwrap().next()).await, Some(Hint::Released), "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_be_heard_is_heard() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    for missing in ["&lock:*", "&__keyspace@*__:lock:*"] {
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let backend =
+                user(&server, &LEAST.replace(missing, "")).protocol(protocol).build().unwrap();
+            let other = Key::new("b").unwrap();
+            let mut watches =
+                futures::future::join_all([&key(), &other].map(|key| backend.watch(key))).await;
+            works(&backend).await;
+            let watch = watches[0].as_mut().unwrap();
+            // Without the channel of releases the script may not publish either.
+            assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{missing}");
+            assert!(watches[1].is_ok());
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_any_channel_watching_is_denied_and_locking_works() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    let deaf =
+        [LEAST.replace("&lock:* &__keyspace@*__:lock:*", ""), LEAST.replace("+subscribe", "")];
+    for rules in deaf {
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let backend = user(&server, &rules).protocol(protocol).build().unwrap();
+            let error = backend.watch(&key()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert_eq!(works(&backend).await, Released::Freed { contended: false });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_and_grants_nothing_by_half() {
+    let server = Server::start();
+    for missing in ["+evalsha", "+get", "+set", "+time"] {
+        let backend = user(&server, &LEAST.replace(missing, "")).build().unwrap();
+        let error = attempt(&backend, &claim("a")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
+        assert!(!error.is_retryable());
+        assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}"]), "{missing}");
+    }
+    let elsewhere = user(&server, LEAST).prefix("other:").build().unwrap();
+    assert_eq!(attempt(&elsewhere, &claim("a")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_denied_without_telling_them() {
+    let server = Server::with(&["--requirepass", "correct"]);
+    for protocol in [Protocol::Resp2, Protocol::Resp3, Protocol::Auto] {
+        for credentials in ["", ":hunter2@", "hunter1:hunter2@"] {
+            let url = format!("redis://{credentials}127.0.0.1:{}", server.port());
+            let backend = RedisBackend::builder(url).protocol(protocol).build().unwrap();
+            let error = attempt(&backend, &claim("a")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{protocol:?} {credentials}: {error}");
+            let watch = backend.watch(&key()).await.unwrap_err();
+            assert_eq!(watch.kind(), ErrorKind::Denied, "{watch}");
+            let shown = format!("{error} {error:?} {watch:?} {backend:?}");
+            assert!(!shown.contains("hunter"), "{shown}");
+        }
+    }
+    let backend =
+        RedisBackend::open(format!("redis://:correct@127.0.0.1:{}", server.port())).unwrap();
+    works(&backend).await;
+}
+
+#[tokio::test]
+async fn a_server_that_quotes_what_it_does_not_know_gives_no_secret_away() {
+    let server = Server::with(&["--rename-command", "HELLO", "", "--requirepass", "hunter2"]);
+    let url = format!("redis://:hunter2@127.0.0.1:{}", server.port());
+    let resp3 = RedisBackend::builder(url.clone()).protocol(Protocol::Resp3).build().unwrap();
+    let error = attempt(&resp3, &claim("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+
+    // Left to itself, the client finds out that RESP2 will do.
+    let auto = RedisBackend::open(url).unwrap();
+    let mut watch = auto.watch(&key()).await.unwrap();
+    works(&auto).await;
+    assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+
+    let server = Server::with(&["--rename-command", "EVALSHA", ""]);
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let claim = claim("a");
+    let error = attempt(&backend, &claim).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let owner = String::from_utf8(claim.owner.expose().to_vec()).unwrap();
+    assert!(!format!("{error} {error:?}").contains(&owner[..8]), "{error:?}");
+}

@@ -1,0 +1,107 @@
+//! Runtimes come and go; the backend stays.
+
+use lock_core::{Attempt, Backend, ErrorKind, Hint, Key};
+use lock_redis::{Protocol, RedisBackend};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{Server, attempt, claim, granted, soon};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn opening_needs_no_runtime_and_no_server() {
+    assert!(RedisBackend::open("redis://127.0.0.1:1").is_ok());
+}
+
+#[test]
+fn the_next_request_connects_anew_when_its_runtime_is_gone() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let claim = claim(format!("{protocol:?}"));
+        for _ in 0..3 {
+            let runtime = runtime();
+            runtime.block_on(granted(&backend, &claim));
+            runtime.block_on(granted(&backend, &claim));
+        }
+    }
+}
+
+#[test]
+fn watches_end_with_their_runtime_and_begin_on_the_next() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let key = Key::new("a").unwrap();
+        let first = runtime();
+        let mut watch = first.block_on(backend.watch(&key)).unwrap();
+        drop(first);
+        assert_eq!(runtime().block_on(async { soon(watch.next()).await }), None);
+        drop(watch);
+        runtime().block_on(async {
+            let mut watch = backend.watch(&key).await.unwrap();
+            let claim = claim("a");
+            granted(&backend, &claim).await;
+            backend.release(&claim).await.unwrap();
+            assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+        });
+    }
+}
+
+#[test]
+fn a_request_may_be_polled_outside_the_runtime_of_its_connection() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let background = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    background.block_on(granted(&backend, &claim("first")));
+    let answer = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)));
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error_and_no_panic() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let error = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let key = Key::new("a").unwrap();
+    let error = futures::executor::block_on(backend.watch(&key)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+}
+
+#[test]
+fn dropping_everything_outside_a_runtime_is_harmless() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let runtime = runtime();
+        let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let watch = runtime.block_on(backend.watch(&Key::new("a").unwrap())).unwrap();
+        drop(watch);
+        drop(backend);
+        drop(runtime);
+    }
+}
+
+#[test]
+fn a_dropped_backend_leaves_no_connection_behind() {
+    let server = Server::start();
+    let runtime = runtime();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        runtime.block_on(async {
+            let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+            let watch = backend.watch(&Key::new("a").unwrap()).await.unwrap();
+            granted(&backend, &claim("a")).await;
+            drop((backend, watch));
+            let mut raw = server.client();
+            soon(async {
+                while raw.command::<String>(&["CLIENT", "LIST"]).lines().count() > 1 {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+            raw.command::<()>(&["FLUSHALL"]);
+        });
+    }
+}

@@ -1,0 +1,356 @@
+//! Watches: each source alone, and how much it costs the server.
+
+use std::time::Duration;
+
+use lock_core::{Backend, ErrorKind, Hint, Key, Renewal, Watch};
+use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
+
+use crate::support::{
+    Client, Proxy, Server, claim, claim_of, granted, long, millis, refused, soon,
+};
+
+const LOCK: &str = "lock:{a}";
+const RELEASED: &str = "lock:{a}:released@0";
+const KEYSPACE: &str = "__keyspace@0__:lock:{a}";
+const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+fn builder(server: &Server) -> Builder {
+    RedisBackend::builder(server.url())
+}
+
+fn key() -> Key {
+    Key::new("a").unwrap()
+}
+
+async fn next(watch: &mut Watch) -> Option<Hint> {
+    soon(watch.next()).await
+}
+
+fn subscribers(client: &mut Client, channel: &str) -> u64 {
+    client.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1
+}
+
+async fn until_subscribers(client: &mut Client, channel: &str, count: u64) {
+    soon(async {
+        while subscribers(client, channel) != count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Expiry is told when somebody looks, or when the server comes to it.
+async fn until_gone(client: &mut Client, key: &str) {
+    soon(async {
+        while client.command::<bool>(&["EXISTS", key]) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_message_of_a_release_wakes_alone() {
+    let server = Server::start();
+    for protocol in PROTOCOLS {
+        let setup = || builder(&server).protocol(protocol).notifications(Notifications::Off);
+        let (holder, waiter) = (setup().build().unwrap(), setup().build().unwrap());
+        let claim = claim("a");
+        granted(&holder, &claim).await;
+        let mut watch = waiter.watch(&key()).await.unwrap();
+        holder.release(&claim).await.unwrap();
+        assert_eq!(next(&mut watch).await, Some(Hint::Released));
+        assert_eq!(subscribers(&mut server.client(), KEYSPACE), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_notification_of_a_release_wakes_alone() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    for protocol in PROTOCOLS {
+        let setup = || {
+            let builder = builder(&server).protocol(protocol).release_messages(false);
+            builder.notifications(Notifications::Require)
+        };
+        let (holder, waiter) = (setup().build().unwrap(), setup().build().unwrap());
+        let claim = claim("a");
+        granted(&holder, &claim).await;
+        let mut watch = waiter.watch(&key()).await.unwrap();
+        holder.release(&claim).await.unwrap();
+        assert_eq!(next(&mut watch).await, Some(Hint::Released));
+        assert_eq!(subscribers(&mut server.client(), RELEASED), 0);
+    }
+}
+
+#[tokio::test]
+async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
+    let server = Server::with(&["--notify-keyspace-events", "AK"]);
+    let backend = builder(&server).build().unwrap();
+    let exact = Key::as_is("theirs").unwrap();
+    let mut watch = backend.watch(&exact).await.unwrap();
+    let mut theirs = server.client();
+    for (end, hint) in [
+        (&["DEL", "theirs"][..], Hint::Released),
+        (&["UNLINK", "theirs"], Hint::Released),
+        (&["RENAME", "theirs", "elsewhere"], Hint::Released),
+        (&["PEXPIRE", "theirs", "1"], Hint::Expired),
+    ] {
+        theirs.command::<()>(&["SET", "theirs", "x", "NX", "PX", "60000"]);
+        theirs.command::<()>(end);
+        // Expiry is told when somebody looks, or when the server comes to it.
+        until_gone(&mut theirs, "theirs").await;
+        assert_eq!(next(&mut watch).await, Some(hint), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn taking_and_renewing_wake_nobody() {
+    let server = Server::with(&["--notify-keyspace-events", "AK"]);
+    for protocol in PROTOCOLS {
+        let backend = builder(&server).protocol(protocol).build().unwrap();
+        let mut watch = backend.watch(&key()).await.unwrap();
+        let claim = claim("a");
+        granted(&backend, &claim).await;
+        assert!(matches!(backend.renew(&claim, long()).await, Renewal::Renewed { .. }));
+        // Were there another hint, it would be told first.
+        let mut raw = server.client();
+        raw.command::<()>(&["PEXPIRE", LOCK, "1"]);
+        until_gone(&mut raw, LOCK).await;
+        assert_eq!(next(&mut watch).await, Some(Hint::Expired));
+    }
+}
+
+#[tokio::test]
+async fn without_hints_a_refusal_says_when_the_lease_ends() {
+    let server = Server::start();
+    let mute = builder(&server).notifications(Notifications::Off).release_messages(false);
+    let backend = mute.build().unwrap();
+    assert_eq!(backend.watch(&key()).await.unwrap_err().kind(), ErrorKind::Unsupported);
+
+    let held = lock_core::Acquire::new(claim("a"), millis(200));
+    assert!(matches!(backend.try_acquire(&held).await.unwrap(), lock_core::Attempt::Granted(_)));
+    let rival = claim("a");
+    let left = refused(&backend, &rival).await.unwrap();
+    assert!(left <= Duration::from_millis(200));
+    // A timer alone: sleep for what was said, ask, and have the lock.
+    tokio::time::sleep(left + Duration::from_millis(1)).await;
+    granted(&backend, &rival).await;
+}
+
+#[tokio::test]
+async fn notifications_that_a_server_does_not_send_are_not_waited_for() {
+    let server = Server::start();
+    let builder = builder(&server).release_messages(false);
+    let backend = builder.notifications(Notifications::IfPresent).build().unwrap();
+    assert_eq!(backend.watch(&key()).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn required_notifications_must_be_complete() {
+    let server = Server::with(&["--notify-keyspace-events", "Kg"]);
+    let backend = builder(&server).notifications(Notifications::Require).build().unwrap();
+    let error = backend.watch(&key()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("notify-keyspace-events"), "{error}");
+    // Locks work all the same, and so does watching once the server is set up.
+    granted(&backend, &claim("a")).await;
+    server.client().command::<()>(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]);
+    backend.watch(&key()).await.unwrap();
+}
+
+#[tokio::test]
+async fn enabling_notifications_keeps_what_others_need() {
+    let server = Server::with(&["--notify-keyspace-events", "El"]);
+    let backend = builder(&server).notifications(Notifications::Enable).build().unwrap();
+    let mut watch = backend.watch(&key()).await.unwrap();
+    let mut raw = server.client();
+    let (_, flags) = raw.command::<(String, String)>(&["CONFIG", "GET", "notify-keyspace-events"]);
+    for flag in "ElKgxe".chars() {
+        assert!(flags.contains(flag), "{flags}");
+    }
+    raw.command::<()>(&["SET", LOCK, "x"]);
+    raw.command::<()>(&["DEL", LOCK]);
+    assert_eq!(next(&mut watch).await, Some(Hint::Released));
+}
+
+#[tokio::test]
+async fn off_and_if_present_change_nothing_on_the_server() {
+    let server = Server::start();
+    for mode in [Notifications::Off, Notifications::IfPresent] {
+        let backend = builder(&server).notifications(mode).build().unwrap();
+        backend.watch(&key()).await.unwrap();
+    }
+    let get = ["CONFIG", "GET", "notify-keyspace-events"];
+    assert_eq!(server.client().command::<(String, String)>(&get).1, "");
+}
+
+#[tokio::test]
+async fn many_watchers_are_one_subscription_and_go_with_the_last() {
+    let server = Server::start();
+    for protocol in PROTOCOLS {
+        let backend = builder(&server).protocol(protocol).build().unwrap();
+        let mut raw = server.client();
+        let mut watches = Vec::new();
+        for _ in 0..50 {
+            watches.push(backend.watch(&key()).await.unwrap());
+        }
+        assert_eq!(subscribers(&mut raw, RELEASED), 1);
+        let claim = claim("a");
+        granted(&backend, &claim).await;
+        backend.release(&claim).await.unwrap();
+        for watch in &mut watches {
+            assert_eq!(next(watch).await, Some(Hint::Released));
+        }
+        watches.truncate(1);
+        granted(&backend, &claim).await;
+        backend.release(&claim).await.unwrap();
+        assert_eq!(next(&mut watches[0]).await, Some(Hint::Released));
+        watches.clear();
+        until_subscribers(&mut raw, RELEASED, 0).await;
+        // The channel can be had again.
+        let mut watch = backend.watch(&key()).await.unwrap();
+        raw.command::<()>(&["PUBLISH", RELEASED, ""]);
+        assert_eq!(next(&mut watch).await, Some(Hint::Released));
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_dropped_before_it_began_leaves_nothing() {
+    let server = Server::start();
+    for protocol in PROTOCOLS {
+        let backend = builder(&server).protocol(protocol).build().unwrap();
+        let mut raw = server.client();
+        for polls in 1..20 {
+            let key = key();
+            let mut watch = std::pin::pin!(backend.watch(&key));
+            for _ in 0..polls {
+                if futures::poll!(watch.as_mut()).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        // By then every word about those before has been heard.
+        let probe = backend.watch(&Key::new("b").unwrap()).await.unwrap();
+        until_subscribers(&mut raw, RELEASED, 0).await;
+        drop(probe);
+    }
+}
+
+#[tokio::test]
+async fn watching_many_keys_takes_no_more_connections() {
+    let server = Server::start();
+    for (protocol, connections) in [(Protocol::Resp3, 1), (Protocol::Resp2, 2)] {
+        let proxy = Proxy::before(server.port());
+        let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
+        let mut watches = Vec::new();
+        for number in 0..300 {
+            let claim = claim(format!("{number}"));
+            granted(&backend, &claim).await;
+            watches.push((backend.watch(&claim.key).await.unwrap(), claim));
+        }
+        for (watch, claim) in &mut watches {
+            backend.release(claim).await.unwrap();
+            assert_eq!(next(watch).await, Some(Hint::Released));
+        }
+        assert_eq!(proxy.accepted(), connections);
+    }
+}
+
+#[tokio::test]
+async fn a_release_says_whether_anybody_heard_it() {
+    let server = Server::start();
+    let (holder, waiter) = (builder(&server).build().unwrap(), builder(&server).build().unwrap());
+    for contended in [false, true] {
+        let watch = if contended { Some(waiter.watch(&key()).await.unwrap()) } else { None };
+        let claim = claim("a");
+        granted(&holder, &claim).await;
+        let released = holder.release(&claim).await.unwrap();
+        assert_eq!(released, lock_core::Released::Freed { contended });
+        drop(watch);
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_watchers_are_told_and_hear_again() {
+    let server = Server::start();
+    for (protocol, kind) in
+        [(Protocol::Resp3, "normal"), (Protocol::Resp2, "normal"), (Protocol::Resp2, "pubsub")]
+    {
+        let backend = builder(&server).protocol(protocol).build().unwrap();
+        let mut watches = Vec::new();
+        for _ in 0..3 {
+            watches.push(backend.watch(&key()).await.unwrap());
+        }
+        let mut raw = server.client();
+        // Of a connection that subscribes in RESP3 the server says that it is of this type too.
+        let kind = if protocol == Protocol::Resp3 { "pubsub" } else { kind };
+        let killed = raw.command::<u64>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+        assert!(killed > 0, "{protocol:?} {kind}");
+        for watch in &mut watches {
+            assert_eq!(next(watch).await, Some(Hint::Resync), "{protocol:?} {kind}");
+        }
+        assert_eq!(subscribers(&mut raw, RELEASED), 1);
+        raw.command::<()>(&["PUBLISH", RELEASED, ""]);
+        for watch in &mut watches {
+            assert_eq!(next(watch).await, Some(Hint::Released));
+        }
+    }
+}
+
+#[tokio::test]
+async fn watchers_outlive_a_restart_of_the_server() {
+    let mut server = Server::start();
+    for protocol in PROTOCOLS {
+        let backend = builder(&server).protocol(protocol).build().unwrap();
+        let mut watch = backend.watch(&key()).await.unwrap();
+        server.restart();
+        assert_eq!(next(&mut watch).await, Some(Hint::Resync));
+        server.client().command::<()>(&["PUBLISH", RELEASED, ""]);
+        assert_eq!(next(&mut watch).await, Some(Hint::Released));
+    }
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_the_server_comes_back_with_other_sources() {
+    let server = Server::with(&["--notify-keyspace-events", "AK"]);
+    let backend = builder(&server).release_messages(false).build().unwrap();
+    let mut watch = backend.watch(&key()).await.unwrap();
+    let mut raw = server.client();
+    raw.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+    raw.command::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(next(&mut watch).await, None);
+    assert_eq!(backend.watch(&key()).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn channels_of_another_database_are_other_channels() {
+    let server = Server::start();
+    let zero = builder(&server).build().unwrap();
+    let one = RedisBackend::open(format!("{}/1", server.url())).unwrap();
+    let mut watch = zero.watch(&key()).await.unwrap();
+    for backend in [&one, &zero] {
+        let claim = claim("a");
+        granted(backend, &claim).await;
+        let released = backend.release(&claim).await.unwrap();
+        let contended = std::ptr::eq(backend, &zero);
+        assert_eq!(released, lock_core::Released::Freed { contended });
+    }
+    assert_eq!(next(&mut watch).await, Some(Hint::Released));
+}
+
+#[tokio::test]
+async fn odd_keys_are_watched_too() {
+    let server = Server::with(&["--notify-keyspace-events", "AK"]);
+    for protocol in PROTOCOLS {
+        let builder = builder(&server).protocol(protocol).release_messages(false);
+        let backend = builder.build().unwrap();
+        for key in [Key::new(b"\0\r\n\xff{}"), Key::new(""), Key::as_is(b"\0}\r\n\xff{")] {
+            let claim = claim_of(key.unwrap());
+            let mut watch = backend.watch(&claim.key).await.unwrap();
+            granted(&backend, &claim).await;
+            backend.release(&claim).await.unwrap();
+            assert_eq!(next(&mut watch).await, Some(Hint::Released), "{claim:?}");
+        }
+    }
+}
