@@ -89,8 +89,12 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
     match version(&output) {
         Some(version) if version >= OLDEST => Ok(()),
         Some((major, minor)) => Err(format!("{shown} is version {major}.{minor}, too old")),
-        None => Err(format!("{shown} is no redis-server: it says {:?}", output.trim())),
+        None => Err(format!("{shown} is no redis-server: it says {:?}", first_line(&output))),
     }
+}
+
+fn first_line(output: &str) -> &str {
+    output.trim().lines().next().unwrap_or_default()
 }
 
 /// Reads "Redis server v=7.0.15 sha=..." and its like.

@@ -66,7 +66,21 @@ impl RedisServerBuilder {
     /// # Panics
     ///
     /// If there is no `redis-server` and none could be had, or it does not start.
+    #[track_caller]
     pub fn start(self) -> RedisServer {
+        self.try_start().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same for a program that can do without a server of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not start: its log.
+    ///
+    /// # Panics
+    ///
+    /// If no [`program`](Self::program) is named, there is none, and none could be had.
+    pub fn try_start(self) -> Result<RedisServer, String> {
         RedisServer::launch(self)
     }
 

@@ -61,11 +61,11 @@ impl RedisServer {
         RedisServerBuilder::default()
     }
 
-    fn launch(options: RedisServerBuilder) -> Self {
+    fn launch(options: RedisServerBuilder) -> Result<Self, String> {
         let mut taken = Vec::new();
         loop {
             let folder = TempDir::with_prefix("redis-")
-                .unwrap_or_else(|error| panic!("no temporary folder for the server: {error}"));
+                .map_err(|error| format!("no temporary folder for the server: {error}"))?;
             let name = folder.path().display().to_string();
             let server = Self {
                 port: Port::reserve(),
@@ -76,10 +76,10 @@ impl RedisServer {
                 client: Mutex::new(None),
             };
             match server.run() {
-                Ok(()) => return server,
+                Ok(()) => return Ok(server),
                 // Somebody who reserves nothing was faster.
                 Err(log) if address_in_use(&log) && taken.len() < 8 => taken.push(server.port),
-                Err(log) => panic!("the redis-server did not start; its log:\n{log}"),
+                Err(log) => return Err(format!("the redis-server did not start; its log:\n{log}")),
             }
         }
     }
