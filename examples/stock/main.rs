@@ -1,2 +1,107 @@
-//! Placeholder.
-fn main() {}
+//! Buying from a limited stock: first several tasks, then several processes.
+//!
+//! A purchase reads how much is left, waits for the customer to pay, and writes back one less. That
+//! is not atomic, so buyers must take turns. With the lock nothing is oversold; with `--no-lock`
+//! one sees what happens otherwise. The store also turns away whoever shows a fencing token
+//! lower than the highest it has seen, which protects it from a buyer who has lost the lock without
+//! knowing it.
+//!
+//! ```text
+//! cargo run --example stock
+//! cargo run --example stock -- --no-lock
+//! cargo run --example stock -- --redis redis://127.0.0.1:6379
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod buyer;
+mod processes;
+mod redis_store;
+mod report;
+mod store;
+mod tasks;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::args::{Args, Command};
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// The locked run has oversold, or its fencing tokens did not increase.
+const WENT_WRONG: u8 = 1;
+const BAD_USAGE: u8 = 2;
+/// The example could not be run to its end, so it has shown nothing.
+const FAILED: u8 = 3;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let command = match args::parse(std::env::args().skip(1)) {
+        Ok(command) => command,
+        Err(problem) => {
+            eprintln!("{problem}\n\n{}", args::HELP);
+            return ExitCode::from(BAD_USAGE);
+        }
+    };
+    let result = match command {
+        Command::Help => {
+            println!("{}", args::HELP);
+            Ok(true)
+        }
+        Command::Child => processes::child().await.map(|()| true),
+        Command::Run(args) => run(&args).await,
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(WENT_WRONG),
+        Err(error) => {
+            eprintln!("error: {}", chain(&*error));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Runs both parts; whether they went as they should.
+async fn run(args: &Args) -> Result<bool, AnyError> {
+    println!("1. {} tasks of one process, over the embedded memory backend", args.tasks);
+    let report = tasks::run(args).await?;
+    print!("{report}");
+    let mut good = report.is_good();
+
+    println!("\n2. {} processes, over a Redis server", args.processes);
+    match processes::server(args) {
+        Ok(server) => {
+            println!("   {}", server.description());
+            let report = processes::run(args, server.url()).await?;
+            print!("{report}");
+            good &= report.is_good();
+        }
+        Err(why) => println!("   skipped: {why}"),
+    }
+    println!("\n{}", verdict(args, good));
+    Ok(good)
+}
+
+fn verdict(args: &Args, good: bool) -> &'static str {
+    match (args.lock, good) {
+        (true, true) => "Nothing was oversold. Run it with --no-lock to see it go wrong.",
+        (true, false) => "This should not have happened: see above.",
+        (false, _) => "That was without the lock. Run it without --no-lock to see it go right.",
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Some errors say what their cause says.
+        let words = error.to_string();
+        if !text.ends_with(&words) {
+            text += &format!(": {words}");
+        }
+        cause = error.source();
+    }
+    text
+}

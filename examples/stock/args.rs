@@ -1,0 +1,120 @@
+//! The command line.
+
+pub(crate) const HELP: &str = "\
+Several tasks, and then several processes, buy from a limited stock.
+
+Usage: stock [OPTIONS]
+
+Options:
+  --no-lock        buy without the lock, to see it go wrong
+  --redis URL      use this Redis or Valkey server for the processes; without it, one
+                   is started if it is found: $REDIS_SERVER, or redis-server on the PATH
+  --stock N        how much there is to buy (default 20)
+  --tasks N        how many tasks buy (default 8)
+  --processes N    how many processes buy (default 4); 0 leaves them out
+  --help           print this
+
+Exit code: 0 if all went well, or without the lock; 1 if the locked run has oversold;
+2 for a bad command line; 3 if something else failed.";
+
+/// The first argument of the processes that the example starts.
+pub(crate) const CHILD: &str = "buy-as-a-child";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Run(Args),
+    /// Not for people: buy as a process that the example has started.
+    Child,
+    Help,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) lock: bool,
+    pub(crate) redis: Option<String>,
+    pub(crate) stock: u32,
+    pub(crate) tasks: u32,
+    pub(crate) processes: u32,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { lock: true, redis: None, stock: 20, tasks: 8, processes: 4 }
+    }
+}
+
+impl Args {
+    /// How many each of so many buyers would like: together twice of what there is.
+    pub(crate) fn wanted_by_each(&self, buyers: u32) -> u32 {
+        (self.stock * 2).div_ceil(buyers)
+    }
+}
+
+/// What the command line asks for, or what is wrong with it.
+pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    let mut args = args.into_iter();
+    let mut parsed = Args::default();
+    while let Some(name) = args.next() {
+        match name.as_str() {
+            CHILD => return Ok(Command::Child),
+            "--help" | "-h" => return Ok(Command::Help),
+            "--no-lock" => parsed.lock = false,
+            "--redis" => parsed.redis = Some(args.next().ok_or("--redis needs a URL")?),
+            "--stock" => parsed.stock = number(&name, args.next(), 1)?,
+            "--tasks" => parsed.tasks = number(&name, args.next(), 1)?,
+            "--processes" => parsed.processes = number(&name, args.next(), 0)?,
+            _ => return Err(format!("unknown option {name}")),
+        }
+    }
+    Ok(Command::Run(parsed))
+}
+
+fn number(name: &str, value: Option<String>, least: u32) -> Result<u32, String> {
+    const MOST: u32 = 10_000;
+    let value = value.ok_or_else(|| format!("{name} needs a number"))?;
+    match value.parse() {
+        Ok(number) if (least..=MOST).contains(&number) => Ok(number),
+        _ => Err(format!("{name} needs a number from {least} to {MOST}, not {value:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_understood() {
+        assert_eq!(parse_line(""), Ok(Command::Run(Args::default())));
+        let expected = Args {
+            lock: false,
+            redis: Some("redis://[::1]".to_owned()),
+            stock: 5,
+            tasks: 2,
+            processes: 0,
+        };
+        let line = "--no-lock --redis redis://[::1] --stock 5 --tasks 2 --processes 0";
+        assert_eq!(parse_line(line), Ok(Command::Run(expected)));
+        assert_eq!(parse_line("--stock 5 --help"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in
+            ["--stock", "--stock 0", "--tasks -1", "--processes x", "--redis", "stock", "-x"]
+        {
+            assert!(parse_line(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn more_is_wanted_than_there_is() {
+        for buyers in 1..50 {
+            let args = Args::default();
+            assert!(args.wanted_by_each(buyers) * buyers >= args.stock * 2);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! One of the processes.
+
+use std::env;
+
+use lock_redis::RedisBackend;
+use lock_sync::Locks;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+use super::wire;
+use crate::redis_store::RedisStore;
+use crate::store::Store;
+use crate::{AnyError, buyer};
+
+/// What a child is to do. It travels in the environment, where a password in the URL does not show
+/// up in the list of processes.
+pub(super) struct Orders {
+    pub(super) url: String,
+    pub(super) run: String,
+    pub(super) buyer: String,
+    pub(super) wanted: u32,
+    pub(super) lock: bool,
+}
+
+impl Orders {
+    pub(super) fn give(&self, command: &mut Command) {
+        command
+            .env("STOCK_URL", &self.url)
+            .env("STOCK_RUN", &self.run)
+            .env("STOCK_BUYER", &self.buyer)
+            .env("STOCK_WANTED", self.wanted.to_string())
+            .env("STOCK_LOCK", self.lock.to_string());
+    }
+
+    fn receive() -> Result<Self, AnyError> {
+        Ok(Self {
+            url: var("STOCK_URL")?,
+            run: var("STOCK_RUN")?,
+            buyer: var("STOCK_BUYER")?,
+            wanted: var("STOCK_WANTED")?.parse()?,
+            lock: var("STOCK_LOCK")?.parse()?,
+        })
+    }
+}
+
+fn var(name: &str) -> Result<String, AnyError> {
+    env::var(name).map_err(|error| format!("{name}: {error}; this is not for people to run").into())
+}
+
+/// Buys as a child of the process that gave the orders.
+pub(crate) async fn buy() -> Result<(), AnyError> {
+    let orders = Orders::receive()?;
+    let store = Store::Redis(RedisStore::connect(&orders.url, &orders.run).await?);
+    let locks = Locks::new(RedisBackend::open(orders.url.as_str())?);
+    let mutex = orders.lock.then(|| locks.mutex(orders.run.as_str(), ())).transpose()?;
+
+    println!("ready");
+    let mut stdin = BufReader::new(tokio::io::stdin()).lines();
+    if stdin.next_line().await?.as_deref() != Some("go") {
+        return Err("this is not for people to run".into());
+    }
+    let visits = buyer::shop(&orders.buyer, orders.wanted, &store, mutex.as_ref()).await?;
+    // The last guard was released by being dropped: see that this has been sent.
+    locks.shutdown().await;
+    visits.iter().for_each(|visit| println!("{}", wire::line(visit)));
+    Ok(())
+}
