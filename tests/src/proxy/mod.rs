@@ -157,7 +157,8 @@ impl Proxy {
         self.counters.open()
     }
 
-    /// How many bytes have been delivered in one direction.
+    /// How many bytes have been delivered in one direction. Whoever has received them may see it a
+    /// moment before they are counted.
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.counters.bytes(direction)
     }
