@@ -9,7 +9,7 @@ use lock_core::{
     Watch,
 };
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Listening};
 use crate::keys::Layout;
 use crate::link::Link;
 use crate::scripts::{ACQUIRE, RELEASE, RENEW};
@@ -19,7 +19,18 @@ use crate::{Builder, verbs};
 ///
 /// A handle: cheap to clone, and its clones share the connection. It connects when it is used first,
 /// and again by itself whenever the connection breaks. The connection lives on the tokio runtime in
-/// whose context it was opened; when that runtime is gone, the next request opens another one.
+/// whose context it was opened, which needs its I/O and its time enabled; when that runtime is gone,
+/// the next request opens another one.
+///
+/// A request takes at most twice the command timeout: once to wait for a connection if there is
+/// none, and once for its answer. None is sent twice behind the caller's back, unless the server
+/// said that it did not run it.
+///
+/// # If the lease is lost
+///
+/// Renewal says [`Renewal::Lost`] when the key is gone or has another holder, whoever saw to that.
+/// While the server cannot be reached it says [`Renewal::Unknown`], and the deadline that was given
+/// last still stands.
 ///
 /// # Differences from other libraries on the same key
 ///
@@ -59,6 +70,14 @@ impl RedisBackend {
     pub(crate) fn new(layout: Layout, link: Link, hub: Hub) -> Self {
         Self(Arc::new(Inner { layout, link, hub }))
     }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.0.link
+    }
+
+    pub(crate) fn listening(&self) -> Listening {
+        self.0.hub.listening()
+    }
 }
 
 #[async_trait]
@@ -82,7 +101,7 @@ impl Backend for RedisBackend {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         exclusive(claim)?;
         let names = self.0.layout.names(&claim.key);
-        let command = verbs::release(&names, claim, self.0.hub.listening().release_messages);
+        let command = verbs::release(&names, claim, self.listening().release_messages);
         verbs::released(self.0.link.run(&RELEASE, &command).await)
     }
 

@@ -42,7 +42,8 @@
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
-//! waiters rely on time. `+config|get` and `+config|set` serve [`Notifications`] alone. On Redis 7.2
+//! waiters rely on time. [`RedisBackend::check`] says what is missing. `+config|get` and `+config|set` serve [`Notifications`] alone, and
+//! `+info` the check. On Redis 7.2
 //! and later `+client|setinfo` lets the connection say its name.
 
 #![forbid(unsafe_code)]
@@ -50,6 +51,7 @@
 
 mod backend;
 mod builder;
+mod check;
 mod hub;
 mod keys;
 mod link;
@@ -60,3 +62,4 @@ mod wire;
 
 pub use backend::RedisBackend;
 pub use builder::{Builder, Notifications, Protocol};
+pub use check::Report;

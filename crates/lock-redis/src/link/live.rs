@@ -72,7 +72,13 @@ impl Live {
                 self.answered();
                 Ok(Answer { sent, reply })
             }
-            Ok(Err(failure)) => Err(failure),
+            Ok(Err(failure)) => {
+                self.answered();
+                if matches!(failure, Failure::Demoted(_)) {
+                    self.leave();
+                }
+                Err(failure)
+            }
             Err(Elapsed) => Err(self.unanswered().into()),
         }
     }
@@ -89,8 +95,13 @@ impl Live {
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let outcome = self.pulse.within(CLOCK, CLOCK.now(), request).await;
-        outcome.unwrap_or_else(|Elapsed| Err(self.unanswered()))
+        match self.pulse.within(CLOCK, CLOCK.now(), request).await {
+            Ok(outcome) => {
+                self.answered();
+                outcome
+            }
+            Err(Elapsed) => Err(self.unanswered()),
+        }
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -106,11 +117,19 @@ impl Live {
         self.end.reached().await;
     }
 
-    /// Whether the server closed the connection, and that soon after it was opened.
-    pub(super) fn was_unwelcome(&self) -> bool {
+    /// Whether the connection was of no use: the server ended it, or turned out to be the wrong one,
+    /// soon after it was opened.
+    pub(super) fn was_useless(&self) -> bool {
         const SOON: Duration = Duration::from_secs(1);
         let age = CLOCK.now().saturating_duration_since(self.born);
-        self.end.hung_up.load(Ordering::Relaxed) && age < SOON
+        self.end.refused.load(Ordering::Relaxed) && age < SOON
+    }
+
+    /// Gives up a connection to a server that takes no writes. Behind a name or a virtual address
+    /// the next one may lead to the server that does.
+    fn leave(&self) {
+        self.end.refused.store(true, Ordering::Relaxed);
+        self.driver.abort();
     }
 
     fn answered(&self) {
@@ -151,7 +170,7 @@ pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
     let task = tokio::spawn(async move {
         let ending = ending;
         driver.await;
-        ending.0.hung_up.store(true, Ordering::Relaxed);
+        ending.0.refused.store(true, Ordering::Relaxed);
     });
     (end, task.abort_handle())
 }
@@ -160,8 +179,8 @@ pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
 #[derive(Debug, Default)]
 pub(crate) struct End {
     reached: AtomicBool,
-    /// It was the other side that ended it.
-    hung_up: AtomicBool,
+    /// It was the other side that ended it, or gave reason to.
+    refused: AtomicBool,
     told: Notify,
 }
 

@@ -200,7 +200,7 @@ impl State {
     fn bury(&mut self, endpoint: &Endpoint) {
         let Some(live) = self.live.take() else { return };
         tracing::info!(server = %endpoint, "the connection has ended");
-        if live.was_unwelcome() {
+        if live.was_useless() {
             self.backoff.relapsed();
         } else {
             self.backoff.reset();

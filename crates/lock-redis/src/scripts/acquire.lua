@@ -52,7 +52,7 @@ local keep = ARGV[2] + 3600000 + math.max(0, math.ceil((to - now) / 1000))
 
 -- The fence comes first: where there is no memory, or no right, this is the write that fails, and
 -- nobody holds a lock that was half granted.
-redis.call('SET', KEYS[2], range, 'PX', string.format('%.0f', keep))
+redis.call('SET', KEYS[2], range, 'PX', keep)
 if holder then
   return range .. ' ' .. redis.call('PTTL', KEYS[1])
 end

@@ -12,6 +12,8 @@ use super::Address;
 pub(crate) enum Failure {
     /// The server has not loaded the script.
     NoScript(Error),
+    /// The server is a replica, or has become one. Another connection may lead to its master.
+    Demoted(Error),
     /// The server, or what stands before it, did not take the greeting of RESP3.
     NoResp3(Error),
     /// Everything else.
@@ -22,7 +24,10 @@ impl Failure {
     /// The failure as callers see it, when nothing can be done about it here.
     pub(crate) fn into_error(self) -> Error {
         match self {
-            Self::NoScript(error) | Self::NoResp3(error) | Self::Error(error) => error,
+            Self::NoScript(error)
+            | Self::Demoted(error)
+            | Self::NoResp3(error)
+            | Self::Error(error) => error,
         }
     }
 }
@@ -36,8 +41,12 @@ impl From<Error> for Failure {
 /// A server said no.
 pub(super) fn refused(address: &Address, error: &ServerError) -> Failure {
     let error = Refusal { code: error.code(), text: error.details().unwrap_or_default() };
-    let failure = error.convert(address);
-    if error.code == "NOSCRIPT" { Failure::NoScript(failure) } else { Failure::Error(failure) }
+    let converted = error.convert(address);
+    match error.code {
+        "NOSCRIPT" => Failure::NoScript(converted),
+        "READONLY" => Failure::Demoted(converted),
+        _ => Failure::Error(converted),
+    }
 }
 
 /// The way to a server is broken, or its bytes make no sense.

@@ -260,9 +260,47 @@ async fn a_replica_and_a_master_without_replicas_are_not_ready() {
     raw.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = attempt(&backend, &claim("b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
-    assert_eq!(unknown(backend.renew(&held, long()).await).kind(), ErrorKind::NotReady);
+    assert!(unknown(backend.renew(&held, long()).await).is_retryable());
     raw.command::<()>(&["REPLICAOF", "NO", "ONE"]);
-    assert!(matches!(backend.renew(&held, long()).await, Renewal::Renewed { .. }));
+    assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
+}
+
+#[tokio::test]
+async fn a_connection_to_a_replica_is_given_up_but_not_without_end() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port());
+    let backend = RedisBackend::open(proxy.url()).unwrap();
+    server.client().command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    for _ in 0..300 {
+        assert!(attempt(&backend, &claim("a")).await.unwrap_err().is_retryable());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Another server may stand behind the address by now; but whoever looks waits in between.
+    assert!((2..60).contains(&proxy.accepted()), "{}", proxy.accepted());
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_is_not_ready() {
+    let server = Server::start();
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let held = claim("a");
+    granted(&backend, &held).await;
+    // A folder where the file should be.
+    std::fs::create_dir(server.folder().join("dump.rdb")).unwrap();
+    let mut raw = server.client();
+    raw.command::<()>(&["CONFIG", "SET", "save", "3600 1"]);
+    raw.command::<()>(&["BGSAVE"]);
+    soon(async {
+        while !raw.command::<String>(&["INFO", "persistence"]).contains("bgsave_status:err") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let error = attempt(&backend, &claim("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
+    assert_eq!(unknown(backend.renew(&held, long()).await).kind(), ErrorKind::NotReady);
+    raw.command::<()>(&["CONFIG", "SET", "save", ""]);
+    granted(&backend, &claim("b")).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
 pub(crate) use self::proxy::Proxy;
-pub(crate) use self::server::{Client, Server, free_port};
+#[cfg(feature = "tls")]
+pub(crate) use self::server::free_port;
+pub(crate) use self::server::{Client, Server};
 
 /// A lease that outlasts any test.
 pub(crate) fn long() -> Ttl {

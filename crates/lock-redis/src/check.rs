@@ -1,0 +1,143 @@
+//! A look at the server, for people.
+
+use std::fmt;
+
+use lock_core::{Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
+use lock_core::{Renewal, Ttl};
+use tokio::time;
+
+use crate::hub::notifications;
+use crate::link::Live;
+use crate::wire::{Command, Failure, Reply};
+use crate::{Notifications, RedisBackend};
+
+/// What [`RedisBackend::check`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// The version of the server, if it says it.
+    pub version: Option<String>,
+    /// What it does when memory runs out, if it says it. Locks need `noeviction`.
+    pub eviction_policy: Option<String>,
+    /// Its setting of `notify-keyspace-events`, if it lets us ask.
+    pub notifications: Option<String>,
+    /// What does not hinder locks, but makes them less safe or slower to wait for. A sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl RedisBackend {
+    /// Looks whether the server is fit for locks: takes, renews and releases one under the name
+    /// `lock-redis/check`, and watches it meanwhile.
+    ///
+    /// For the start of an app, or for a person with a question. Locks do not depend on it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever hinders locks; [`ErrorKind::Unsupported`] if keyspace notifications are
+    /// [required](Notifications::Require) and not there.
+    ///
+    /// # Cancel safety
+    ///
+    /// The lock may stay for ten seconds.
+    pub async fn check(&self) -> Result<Report, Error> {
+        let live = self.link().connected().await?;
+        let mut report = Report {
+            version: info(&live, "server", &["valkey_version", "redis_version"]).await?,
+            eviction_policy: info(&live, "memory", &["maxmemory_policy"]).await?,
+            notifications: optional(notifications::flags(&live).await)?,
+            warnings: Vec::new(),
+        };
+        match report.eviction_policy.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => report.warnings.push(format!(
+                "the server evicts locks when memory runs out: its policy is {policy}, not noeviction"
+            )),
+            None => report.warnings.push("it is unknown whether the server evicts locks".into()),
+        }
+        if self.listening().notifications != Notifications::Off {
+            let missing = report.notifications.as_deref().map(notifications::missing);
+            if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+                report.warnings.push(format!(
+                    "releases by other libraries wake nobody: notify-keyspace-events lacks {missing}"
+                ));
+            }
+        }
+        self.rehearse(&mut report).await?;
+        Ok(report)
+    }
+
+    /// Does once what locks do.
+    async fn rehearse(&self, report: &mut Report) -> Result<(), Error> {
+        let key = Key::new("lock-redis/check")?;
+        let watch = match self.watch(&key).await {
+            Ok(watch) => Some(watch),
+            Err(error) if self.listening().notifications == Notifications::Require => {
+                return Err(error);
+            }
+            Err(error) => {
+                report.warnings.push(format!("waiters rely on time alone: {error}"));
+                None
+            }
+        };
+        let claim = Claim::exclusive(key, OwnerToken::generate()?);
+        let ttl = Ttl::new(time::Duration::from_secs(10))?;
+        if !matches!(
+            self.try_acquire(&Acquire::new(claim.clone(), ttl)).await?,
+            Attempt::Granted(_)
+        ) {
+            // Somebody else is checking, so that it works.
+            return Ok(());
+        }
+        if let Renewal::Unknown(error) = self.renew(&claim, ttl).await {
+            return Err(error);
+        }
+        self.release(&claim).await?;
+        let Some(mut watch) = watch else { return Ok(()) };
+        let limit = self.link().settings().command_timeout;
+        let heard = async { while !matches!(watch.next().await, None | Some(Hint::Released)) {} };
+        if time::timeout(limit, heard).await.is_err() {
+            report.warnings.push(format!(
+                "waiters rely on time alone: nothing was heard of a release within {limit:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// One line each.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_unknown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".into());
+        writeln!(f, "version: {}", or_unknown(&self.version))?;
+        writeln!(f, "eviction policy: {}", or_unknown(&self.eviction_policy))?;
+        write!(f, "notify-keyspace-events: {}", or_unknown(&self.notifications))?;
+        for warning in &self.warnings {
+            write!(f, "\nwarning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The first of these fields that a section of INFO has.
+async fn info(live: &Live, section: &str, fields: &[&str]) -> Result<Option<String>, Error> {
+    let answer = live.call(&Command::words(&["INFO", section])).await;
+    let reply = optional(answer.map(|answer| answer.reply).map_err(Failure::into_error))?;
+    let Some(Reply::Text(text)) = reply else { return Ok(None) };
+    let text = String::from_utf8_lossy(&text);
+    let find = |field: &&str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
+    };
+    Ok(fields.iter().find_map(find))
+}
+
+/// What a server need not tell.
+fn optional<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

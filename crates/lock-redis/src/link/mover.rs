@@ -1,0 +1,146 @@
+//! Moving the bytes of a connection on whichever thread has a reason to.
+//!
+//! A connection's future, polled by a task of its own, costs each request two changes of thread: one
+//! to have the request written, one to have the reply read. On an idle connection the second thread
+//! has nothing else to do. So a request that finds the connection idle writes itself: it polls the
+//! future once on its own thread. Requests that find others under way leave it to the task, which
+//! then writes many of them at once.
+//!
+//! Measured as a pair of scripts on an otherwise idle server, against a future on a task of the same
+//! runtime: two thirds of the time from the body of a multi-thread runtime, the same from a task.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures::task::AtomicWaker;
+use tokio::task::coop::unconstrained;
+
+use crate::wire::Driver;
+
+/// The future of a connection, which its task and the requests poll in turn.
+pub(super) struct Mover {
+    /// `None` once the connection has ended.
+    driver: Mutex<Option<Driver>>,
+    /// The task that polls it when the socket has something to say.
+    task: AtomicWaker,
+    state: AtomicU8,
+    /// How many requests are under way.
+    requests: AtomicUsize,
+}
+
+/// A request polls the future: waking the task can wait until it is done.
+const INLINE: u8 = 1;
+/// The future was woken since it was last polled.
+const WOKEN: u8 = 2;
+
+impl Mover {
+    pub(super) fn new(driver: Driver) -> Arc<Self> {
+        Arc::new(Self {
+            driver: Mutex::new(Some(driver)),
+            task: AtomicWaker::new(),
+            state: AtomicU8::new(0),
+            requests: AtomicUsize::new(0),
+        })
+    }
+
+    /// Polls the connection until it ends: the task.
+    pub(super) async fn run(self: Arc<Self>) {
+        std::future::poll_fn(|context| {
+            self.task.register(context.waker());
+            self.state.fetch_and(!WOKEN, Ordering::AcqRel);
+            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+            self.poll(&mut driver)
+        })
+        .await;
+    }
+
+    /// Runs a request, and writes it at once if the connection is idle.
+    pub(super) async fn carry<F: Future>(self: &Arc<Self>, request: F) -> F::Output {
+        let mut request = std::pin::pin!(request);
+        let under_way = UnderWay::begin(&self.requests);
+        let mut fresh = under_way.alone;
+        std::future::poll_fn(|context| {
+            if std::mem::take(&mut fresh)
+                && let Some(driver) = self.try_driver()
+            {
+                return self.write(driver, request.as_mut(), context);
+            }
+            request.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Polls the request, which puts its command into the connection's queue, and then the
+    /// connection, which writes it.
+    fn write<F: Future>(
+        self: &Arc<Self>,
+        mut driver: MutexGuard<'_, Option<Driver>>,
+        request: Pin<&mut F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        self.state.fetch_or(INLINE, Ordering::AcqRel);
+        let outcome = request.poll(context);
+        // Whatever has woken the connection by now is seen by the poll that follows.
+        self.state.fetch_and(!WOKEN, Ordering::AcqRel);
+        let ended = self.poll(&mut driver).is_ready();
+        let before = self.state.fetch_and(!INLINE, Ordering::AcqRel);
+        drop(driver);
+        if ended || before & WOKEN != 0 {
+            self.task.wake();
+        }
+        outcome
+    }
+
+    fn poll(self: &Arc<Self>, driver: &mut Option<Driver>) -> Poll<()> {
+        let Some(running) = driver else { return Poll::Ready(()) };
+        let waker = Waker::from(Arc::clone(self));
+        // The budget of the polling task is not the connection's.
+        let mut running = std::pin::pin!(unconstrained(running.as_mut()));
+        let poll = running.as_mut().poll(&mut Context::from_waker(&waker));
+        if poll.is_ready() {
+            *driver = None;
+        }
+        poll
+    }
+
+    fn try_driver(&self) -> Option<MutexGuard<'_, Option<Driver>>> {
+        match self.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(driver)) => Some(driver.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// What the connection's future is polled with, so that it does not matter who polls it.
+impl Wake for Mover {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) & INLINE == 0 {
+            self.task.wake();
+        }
+    }
+}
+
+/// Counts one request for as long as it lives.
+struct UnderWay<'a> {
+    requests: &'a AtomicUsize,
+    alone: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(requests: &'a AtomicUsize) -> Self {
+        Self { requests, alone: requests.fetch_add(1, Ordering::AcqRel) == 0 }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,69 @@
+//! What the check says about servers.
+
+use lock_core::ErrorKind;
+use lock_redis::{Notifications, Protocol, RedisBackend};
+
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_fit_server_gives_no_cause_for_warnings() {
+    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let report = backend.check().await.unwrap();
+        assert_eq!(report.warnings, Vec::<String>::new());
+        assert_eq!(report.eviction_policy.as_deref(), Some("noeviction"));
+        assert!(report.version.as_ref().is_some_and(|version| version.contains('.')));
+        assert!(report.to_string().contains("notify-keyspace-events: "), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn what_makes_locks_worse_is_warned_of() {
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let backend = RedisBackend::open(server.url()).unwrap();
+    let warnings = backend.check().await.unwrap().warnings;
+    assert!(warnings.len() == 2 && warnings[0].contains("allkeys-lru"), "{warnings:?}");
+    assert!(warnings[1].contains("lacks Kgxe"), "{warnings:?}");
+
+    let mute = RedisBackend::builder(server.url())
+        .release_messages(false)
+        .notifications(Notifications::Off)
+        .build()
+        .unwrap();
+    let warnings = mute.check().await.unwrap().warnings;
+    assert!(warnings.len() == 2 && warnings[1].contains("time alone"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn what_hinders_locks_is_an_error() {
+    let server = Server::start();
+    let strict = RedisBackend::builder(server.url()).notifications(Notifications::Require);
+    assert_eq!(strict.build().unwrap().check().await.unwrap_err().kind(), ErrorKind::Unsupported);
+
+    let mut raw = server.client();
+    raw.command::<()>(&["ACL", "SETUSER", "poor", "on", "nopass", "~lock:*", "-@all", "+get"]);
+    let url = format!("redis://poor:x@127.0.0.1:{}", server.port());
+    let error = RedisBackend::open(url).unwrap().check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+
+    raw.command::<()>(&["SET", "lock:{lock-redis/check}:fence", "x"]);
+    let error = RedisBackend::open(server.url()).unwrap().check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ForeignKey);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_sent_is_noticed() {
+    let server = Server::start();
+    let mut raw = server.client();
+    let rules = ["ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-publish"];
+    raw.command::<()>(&rules);
+    let url = format!("redis://mute:x@127.0.0.1:{}", server.port());
+    let backend = RedisBackend::builder(url)
+        .notifications(Notifications::Off)
+        .command_timeout(std::time::Duration::from_millis(160))
+        .build()
+        .unwrap();
+    let warnings = backend.check().await.unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("nothing was heard"), "{warnings:?}");
+}
