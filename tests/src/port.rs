@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::{Shutdown, shutdown};
 
 /// Below the range from which Linux takes the ports of outgoing connections. A port in there may
 /// go to somebody's connection while the server that owns it is being restarted.
@@ -20,7 +22,7 @@ const RANGE: Range<u16> = 10_000..32_000;
 pub struct Port {
     number: u16,
     /// The system lets go of the lock when the process ends, however it ends.
-    _lock: File,
+    lock: File,
 }
 
 impl Port {
@@ -42,8 +44,8 @@ impl Port {
     fn claim(number: u16, path: PathBuf) -> Option<Self> {
         let lock = File::create(path).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self { number, _lock: lock })
+        close(TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?);
+        Some(Self { number, lock })
     }
 
     /// The number of the port.
@@ -55,6 +57,22 @@ impl Port {
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
+}
+
+impl Drop for Port {
+    /// Lets go at once, for the reason that [`close`] gives.
+    fn drop(&mut self) {
+        _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+/// Ends a listener at once.
+///
+/// Closing its descriptor is not enough: a process that another thread has just forked holds a copy
+/// until it becomes another program, and the port goes on accepting connections meanwhile.
+pub(crate) fn close(listener: impl AsFd) {
+    // An error means that the system does not do this to listeners, or that it is closed already.
+    _ = shutdown(listener, Shutdown::Both);
 }
 
 fn folder() -> PathBuf {

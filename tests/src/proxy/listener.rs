@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::connection::Connection;
 use super::switches::{Counters, Switches};
 use super::{Change, Order};
+use crate::port;
 
 pub(super) struct Listener {
     addr: SocketAddr,
@@ -46,7 +47,7 @@ impl Listener {
                 biased;
                 order = inbox.recv() => match order {
                     Some(Order { change, done }) => _ = done.send(self.apply(change).await),
-                    None => return,
+                    None => return self.close(),
                 },
                 Some(_) = self.connections.join_next() => {}
                 stream = accept(self.socket.as_ref()) => self.connect(stream),
@@ -58,13 +59,19 @@ impl Listener {
         match change {
             Change::Switches(edit) => self.switches.send_modify(edit),
             Change::Cut => self.connections.shutdown().await,
-            Change::Refuse(true) => self.socket = None,
+            Change::Refuse(true) => self.close(),
             Change::Refuse(false) if self.socket.is_none() => {
                 self.socket = Some(listen(self.addr)?)
             }
             Change::Refuse(false) => {}
         }
         Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            port::close(socket);
+        }
     }
 
     fn connect(&mut self, client: TcpStream) {

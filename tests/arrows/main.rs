@@ -1,0 +1,99 @@
+//! The crates may depend on one another in one direction only, and none has unsafe code.
+//!
+//! ```text
+//!                 lock-core
+//!                ▲    ▲    ▲
+//!      lock-redis  lock-redlock  lock-sync      never on one another
+//!                ▲    ▲    ▲
+//!    examples/   benches/   tests/    unpublished
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod workspace;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use workspace::{Package, Workspace, tree};
+
+const CORE: &str = "lock-core";
+const ABOVE_CORE: [&str; 3] = ["lock-redis", "lock-redlock", "lock-sync"];
+
+#[test]
+fn the_workspace_has_the_crates_that_the_rules_name() {
+    let workspace = Workspace::load();
+    let published: BTreeSet<&str> =
+        workspace.packages().filter(|package| package.published).map(|it| it.name.as_str()).collect();
+    let named: BTreeSet<&str> = ABOVE_CORE.into_iter().chain([CORE]).collect();
+    assert_eq!(published, named, "a crate without a rule here");
+    for package in workspace.packages() {
+        let folder = package.folder.strip_prefix(&workspace.root).unwrap();
+        assert_eq!(folder.starts_with("crates"), package.published, "{} is misplaced", package.name);
+        if package.published {
+            assert_eq!(folder.file_name().unwrap(), package.name.as_str());
+        }
+    }
+}
+
+#[test]
+fn the_core_depends_on_no_other_crate_of_the_workspace() {
+    let workspace = Workspace::load();
+    assert_eq!(within(&workspace, workspace.package(CORE)), BTreeSet::new());
+}
+
+#[test]
+fn the_crates_above_the_core_depend_on_it_alone() {
+    let workspace = Workspace::load();
+    for name in ABOVE_CORE {
+        let found = within(&workspace, workspace.package(name));
+        assert_eq!(found, BTreeSet::from([CORE]), "{name}");
+    }
+}
+
+#[test]
+fn no_published_crate_depends_on_an_unpublished_one() {
+    let workspace = Workspace::load();
+    for package in workspace.packages().filter(|package| package.published) {
+        for other in within(&workspace, package) {
+            assert!(workspace.package(other).published, "{} depends on {other}", package.name);
+        }
+    }
+}
+
+#[test]
+fn without_features_the_core_needs_no_runtime_and_no_client() {
+    let workspace = Workspace::load();
+    assert!(workspace.package(CORE).default_features.is_empty());
+    let found = tree(CORE, &["--no-default-features", "--edges", "normal"]);
+    assert!(found.contains("async-trait"), "the tree was not read: {found:?}");
+    for heavy in ["tokio", "redis", "mio", "socket2"] {
+        assert!(!found.contains(heavy), "{CORE} needs {heavy}");
+    }
+}
+
+#[test]
+fn only_the_redis_backend_knows_redis() {
+    assert!(tree("lock-redis", &["--edges", "normal"]).contains("redis"));
+    for name in [CORE, "lock-redlock", "lock-sync"] {
+        let found = tree(name, &["--all-features", "--edges", "normal,build,dev"]);
+        assert!(!found.contains("redis"), "{name} knows redis");
+    }
+}
+
+#[test]
+fn no_crate_has_unsafe_code() {
+    let workspace = Workspace::load();
+    for package in workspace.packages().filter(|package| package.published) {
+        let root = package.folder.join("src/lib.rs");
+        let text = fs::read_to_string(&root).unwrap();
+        let forbids = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+        assert!(forbids, "{} does not forbid unsafe code", root.display());
+    }
+}
+
+/// The members of the workspace on which a package depends in whatever way, its tests included.
+fn within<'w>(workspace: &'w Workspace, package: &'w Package) -> BTreeSet<&'w str> {
+    let members: BTreeSet<&str> = workspace.packages().map(|member| member.name.as_str()).collect();
+    package.dependencies.iter().map(String::as_str).filter(|name| members.contains(name)).collect()
+}
