@@ -41,6 +41,8 @@ enum Event {
     Hint(Hint),
     Foreign(bool),
     Advance(u64),
+    /// The tasks that were woken run. Until then a grant may lie there, not picked up.
+    Run,
     Close,
 }
 
@@ -186,13 +188,13 @@ impl World {
                 // The driver sleeps until the machine's deadline and not a moment longer.
                 self.machine.tick(self.now, &mut effects);
             }
+            Event::Run => self.poll_woken(),
             Event::Close => {
                 self.closed = true;
                 self.machine.close(now, &mut effects);
             }
         }
         self.carry_out(effects);
-        self.poll_woken();
         self.check();
     }
 
@@ -249,6 +251,13 @@ impl World {
             let Some(outcome) = self.machine.poll(id, |_| arrival) else { continue };
             self.waiters.remove(&arrival);
             match outcome {
+                // A task that slept for too long: its guard says so, and it lets go.
+                Ok(ticket) if ticket.lease.deadline() <= self.now => {
+                    let mut effects = Effects::new();
+                    self.machine.release(self.now, ticket.hold, &mut effects);
+                    self.last_served = arrival;
+                    self.carry_out(effects);
+                }
                 Ok(ticket) => self.served(arrival, ticket),
                 Err(Denial::WouldBlock) => assert!(matches!(limit, Limit::Try)),
                 Err(Denial::Timeout(_)) => assert!(matches!(limit, Limit::Millis(_))),
@@ -278,6 +287,15 @@ impl World {
         {
             assert!(self.machine.is_held(), "a valid holder that the machine does not know");
         }
+    }
+
+    /// Locks, when nobody is in the way.
+    fn lock(&mut self) {
+        self.event(Event::Enter(Limit::None));
+        self.event(Event::Run);
+        self.event(Event::AnswerAttempt(Answer::Truth));
+        self.event(Event::Run);
+        assert!(self.holding.is_some());
     }
 
     // ---- The store ----
@@ -350,7 +368,9 @@ impl World {
     fn come_to_rest(&mut self) {
         self.foreign = false;
         for _ in 0..10_000 {
-            if self.attempt.is_some() {
+            if !self.woken.is_empty() {
+                self.event(Event::Run);
+            } else if self.attempt.is_some() {
                 self.event(Event::AnswerAttempt(Answer::Truth));
             } else if self.releasing.is_some() || !self.forgetting.is_empty() {
                 self.event(Event::AnswerRelease(Answer::Truth));
@@ -412,6 +432,7 @@ fn event() -> impl Strategy<Value = Event> {
         ].prop_map(Event::Hint),
         2 => any::<bool>().prop_map(Event::Foreign),
         4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
+        10 => Just(Event::Run),
     ]
 }
 
@@ -462,10 +483,11 @@ fn plain() -> Policy {
 #[test]
 fn a_hand_off_needs_no_request() {
     let mut world = World::new(plain());
+    world.lock();
     world.event(Event::Enter(Limit::None));
-    world.event(Event::AnswerAttempt(Answer::Truth));
-    world.event(Event::Enter(Limit::None));
+    world.event(Event::Run);
     world.event(Event::Release);
+    world.event(Event::Run);
     assert!(world.holding.is_some(), "the second waiter has it");
     assert!(world.attempt.is_none() && !world.release_asked, "the store was not asked");
     world.come_to_rest();
@@ -474,8 +496,7 @@ fn a_hand_off_needs_no_request() {
 #[test]
 fn a_lock_given_up_a_moment_ago_is_taken_back() {
     let mut world = World::new(plain());
-    world.event(Event::Enter(Limit::None));
-    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.lock();
     world.event(Event::Release);
     world.event(Event::Enter(Limit::Try));
     assert!(world.holding.is_some(), "drop, then try_lock");
@@ -489,29 +510,78 @@ fn a_lock_given_up_a_moment_ago_is_taken_back() {
 #[test]
 fn try_lock_after_a_release_under_way_waits_for_it() {
     let mut world = World::new(plain());
-    world.event(Event::Enter(Limit::None));
-    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.lock();
     world.event(Event::Release);
     world.event(Event::TakeRelease);
     world.event(Event::Enter(Limit::Try));
+    world.event(Event::Run);
     assert_eq!(world.waiters.len(), 1);
     world.event(Event::AnswerRelease(Answer::Truth));
     world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Run);
     assert!(world.holding.is_some());
+    world.come_to_rest();
+}
+
+#[test]
+fn a_try_does_not_wait_behind_others() {
+    let mut world = World::new(plain());
+    world.event(Event::Enter(Limit::None));
+    for _ in 0..2 {
+        // Beside a request under way, and beside a refused one.
+        let entered = world.machine.enter(world.now, Patience::Try);
+        assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
+        world.foreign = true;
+        world.event(Event::AnswerAttempt(Answer::Truth));
+    }
+    world.event(Event::Cancel(0));
     world.come_to_rest();
 }
 
 #[test]
 fn the_budget_ends_the_hand_offs() {
     let mut world = World::new(Policy { handoffs: 1, ..plain() });
-    for _ in 0..3 {
+    world.lock();
+    for _ in 0..2 {
         world.event(Event::Enter(Limit::None));
     }
-    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Run);
     world.event(Event::Release);
+    world.event(Event::Run);
     assert!(world.holding.is_some(), "one hand-off is within the budget");
     world.event(Event::Release);
+    world.event(Event::Run);
     assert!(world.holding.is_none() && world.release_asked, "the second is not");
+    world.come_to_rest();
+}
+
+#[test]
+fn the_budget_has_an_end_in_time_too() {
+    let policy = Policy { handoff_time: Duration::from_millis(10), ..plain() };
+    for (millis, handed_over) in [(9, true), (10, false)] {
+        let mut world = World::new(policy.clone());
+        world.lock();
+        world.event(Event::Enter(Limit::None));
+        world.event(Event::Advance(millis));
+        world.event(Event::Release);
+        world.event(Event::Run);
+        assert_eq!(world.holding.is_some(), handed_over, "after {millis} ms");
+        world.come_to_rest();
+    }
+}
+
+#[test]
+fn a_hand_off_that_is_not_picked_up_goes_to_the_next() {
+    let mut world = World::new(plain());
+    world.lock();
+    for _ in 0..2 {
+        world.event(Event::Enter(Limit::None));
+    }
+    world.event(Event::Run);
+    world.event(Event::Release);
+    world.event(Event::Cancel(0));
+    world.event(Event::Run);
+    assert!(world.holding.is_some());
     world.come_to_rest();
 }
 
@@ -544,8 +614,7 @@ fn a_grant_that_comes_too_late_is_not_used() {
 #[test]
 fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
     let mut world = World::new(plain());
-    world.event(Event::Enter(Limit::None));
-    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.lock();
     world.event(Event::Advance(1_001));
     assert_eq!(world.renewals.len(), 1);
     // The answer arrives after the deadline: too late to be of use.
@@ -560,8 +629,7 @@ fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
 #[test]
 fn a_failed_renewal_does_not_move_the_deadline() {
     let mut world = World::new(plain());
-    world.event(Event::Enter(Limit::None));
-    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.lock();
     let lease = world.holding.as_ref().unwrap().lease.clone();
     let deadline = lease.deadline();
     world.event(Event::Advance(1_001));
