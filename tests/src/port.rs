@@ -60,7 +60,7 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// Lets go at once, for the reason that [`close`] gives.
+    /// Lets go at once, although a process that was just forked may hold a copy of the file.
     fn drop(&mut self) {
         _ = flock(&self.lock, FlockOperation::Unlock);
     }
