@@ -23,13 +23,21 @@ const ABOVE_CORE: [&str; 3] = ["lock-redis", "lock-redlock", "lock-sync"];
 #[test]
 fn the_workspace_has_the_crates_that_the_rules_name() {
     let workspace = Workspace::load();
-    let published: BTreeSet<&str> =
-        workspace.packages().filter(|package| package.published).map(|it| it.name.as_str()).collect();
+    let published: BTreeSet<&str> = workspace
+        .packages()
+        .filter(|package| package.published)
+        .map(|it| it.name.as_str())
+        .collect();
     let named: BTreeSet<&str> = ABOVE_CORE.into_iter().chain([CORE]).collect();
     assert_eq!(published, named, "a crate without a rule here");
     for package in workspace.packages() {
         let folder = package.folder.strip_prefix(&workspace.root).unwrap();
-        assert_eq!(folder.starts_with("crates"), package.published, "{} is misplaced", package.name);
+        assert_eq!(
+            folder.starts_with("crates"),
+            package.published,
+            "{} is misplaced",
+            package.name
+        );
         if package.published {
             assert_eq!(folder.file_name().unwrap(), package.name.as_str());
         }
