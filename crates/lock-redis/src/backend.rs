@@ -102,7 +102,8 @@ impl Backend for RedisBackend {
         exclusive(claim)?;
         let names = self.0.layout.names(&claim.key);
         let command = verbs::release(&names, claim, self.listening().release_messages);
-        verbs::released(self.0.link.run(&RELEASE, &command).await)
+        let answer = self.0.link.run(&RELEASE, &command).await;
+        verbs::released(answer, self.0.hub.hears_releases(&names))
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {

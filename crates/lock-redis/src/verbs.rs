@@ -73,11 +73,16 @@ pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Command {
     command
 }
 
-/// What the reply to [`release`] means.
-pub(crate) fn released(answer: Result<Answer, Error>) -> Result<Released, Error> {
+/// What the reply to [`release`] means to a client that hears of its own releases, or does not.
+pub(crate) fn released(
+    answer: Result<Answer, Error>,
+    hears_itself: bool,
+) -> Result<Released, Error> {
     match answer {
         Ok(Answer { reply: Reply::Int(-1), .. }) => Ok(Released::NotHeld),
-        Ok(Answer { reply: Reply::Int(told), .. }) => Ok(Released::Freed { contended: told > 0 }),
+        Ok(Answer { reply: Reply::Int(told), .. }) => {
+            Ok(Released::Freed { contended: told > i64::from(hears_itself) })
+        }
         Ok(_) => Err(unintelligible("release")),
         Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(Released::NotHeld),
         Err(error) => Err(error),

@@ -51,6 +51,11 @@ impl Hub {
         self.listening
     }
 
+    /// Whether this client itself is told of releases of a lock.
+    pub(crate) fn hears_releases(&self, names: &Names<'_>) -> bool {
+        self.registry.has_pieces(names.released())
+    }
+
     /// Begins to watch, and returns once no hint can be missed.
     pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Error> {
         if self.listening.notifications == Notifications::Off && !self.listening.release_messages {

@@ -84,6 +84,12 @@ impl Registry {
         self.lock().contains_key(channel)
     }
 
+    /// Whether anybody listens to the channel whose name is in two pieces.
+    pub(super) fn has_pieces(&self, channel: [&[u8]; 2]) -> bool {
+        let channels = self.lock();
+        !channels.is_empty() && channels.contains_key(channel.concat().as_slice())
+    }
+
     /// All channels that have listeners.
     pub(super) fn channels(&self) -> Vec<Channel> {
         self.lock().keys().cloned().collect()

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::STRIKES;
+use super::mover::Mover;
 use super::pulse::{Elapsed, Pulse};
 use crate::scripts::Script;
 use crate::wire::{Command, Connection, Driver, Endpoint, Failure, Reply};
@@ -22,6 +23,7 @@ pub(crate) struct Live {
     endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
+    mover: Arc<Mover>,
     end: Arc<End>,
     /// Requests in a row that were not answered in time.
     strikes: AtomicU32,
@@ -45,7 +47,8 @@ impl Live {
         limit: Duration,
     ) -> Self {
         let pulse = Arc::new(Pulse::new(limit));
-        let (end, driver) = spawn(driver);
+        let mover = Mover::new(driver);
+        let (end, driver) = spawn(Arc::clone(&mover).run());
         tokio::spawn({
             let (pulse, end) = (Arc::clone(&pulse), Arc::clone(&end));
             async move {
@@ -57,7 +60,7 @@ impl Live {
         });
         let endpoint = Arc::clone(endpoint);
         let (strikes, born) = (AtomicU32::new(0), CLOCK.now());
-        Self { connection, endpoint, limit, pulse, end, strikes, born, driver }
+        Self { connection, endpoint, limit, pulse, mover, end, strikes, born, driver }
     }
 
     /// Sends a command and waits for its reply, up to the time limit.
@@ -67,7 +70,8 @@ impl Live {
     /// Leaves open whether the command ran.
     pub(crate) async fn call(&self, command: &Command) -> Result<Answer, Failure> {
         let sent = CLOCK.now();
-        match self.pulse.within(CLOCK, sent, self.connection.call(command)).await {
+        match self.pulse.within(CLOCK, sent, self.mover.carry(self.connection.call(command))).await
+        {
             Ok(Ok(reply)) => {
                 self.answered();
                 Ok(Answer { sent, reply })
@@ -164,7 +168,7 @@ impl fmt::Debug for Live {
 /// Where the bytes of a connection are moved: on a task of the present runtime.
 ///
 /// When the runtime goes, the task goes, and the connection counts as ended.
-pub(crate) fn spawn(driver: Driver) -> (Arc<End>, AbortHandle) {
+pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) -> (Arc<End>, AbortHandle) {
     let end = Arc::new(End::default());
     let ending = Ending(Arc::clone(&end));
     let task = tokio::spawn(async move {

@@ -1,11 +1,14 @@
-//! The way to the server: one connection, replaced when it breaks.
+//! The way to the server: one connection per runtime, replaced when it breaks.
 //!
 //! There is no connection until the first request. It lives on the runtime in whose context that
-//! request was polled; when that runtime is gone, the next request opens another on its own.
+//! request was polled, and serves the requests of that runtime: a reply that is read where it is
+//! awaited wakes no other thread, which costs as much as the request itself. An app with a runtime
+//! of its own and a driver for its locks has two.
 
 mod backoff;
 mod connect;
 mod live;
+mod mover;
 mod pulse;
 mod stream;
 #[cfg(feature = "tls")]
@@ -16,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
 use tokio::time;
 
@@ -54,11 +57,12 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// A process has few runtimes, so that looking through a list is the fastest way to find one.
 #[derive(Default)]
 struct State {
-    live: Option<Arc<Live>>,
-    /// The attempt to connect that is under way, which all requests share.
-    attempt: Option<Attempt>,
+    lives: Vec<(runtime::Id, Arc<Live>)>,
+    /// The attempts to connect that are under way, each shared by all requests of its runtime.
+    attempts: Vec<(runtime::Id, Attempt)>,
     backoff: Backoff,
     /// Why the last attempt failed.
     trouble: Option<Error>,
@@ -110,8 +114,14 @@ impl Link {
         Dedicated::open(&self.0.settings, &self.0.registry).await
     }
 
+    /// The connection of the present runtime; outside any runtime, whichever there is.
     fn live(&self) -> Option<Arc<Live>> {
-        self.lock().live.as_ref().filter(|live| !live.is_closed()).cloned()
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        let state = self.lock();
+        let mut lives = state.lives.iter();
+        lives
+            .find(|(runtime, live)| here.is_none_or(|here| here == *runtime) && !live.is_closed())
+            .map(|(_, live)| Arc::clone(live))
     }
 
     /// Waits for the attempt that is under way, or makes one.
@@ -142,16 +152,15 @@ impl Link {
             let message = "a connection can be opened in the context of a tokio runtime only";
             Error::with_source(ErrorKind::InvalidConfig, message, error)
         })?;
+        let here = runtime.id();
         let mut state = self.lock();
-        if let Some(live) = &state.live {
-            if !live.is_closed() {
-                return Ok(Next::Use(Arc::clone(live)));
-            }
-            state.bury(&self.0.settings.endpoint);
+        state.bury(&self.0.settings.endpoint);
+        if let Some((_, live)) = state.lives.iter().find(|(runtime, _)| *runtime == here) {
+            return Ok(Next::Use(Arc::clone(live)));
         }
-        if let Some(attempt) =
-            state.attempt.as_ref().filter(|attempt| attempt.has_changed().is_ok())
-        {
+        // An attempt whose runtime went away under it never ends.
+        state.attempts.retain(|(_, attempt)| attempt.has_changed().is_ok());
+        if let Some((_, attempt)) = state.attempts.iter().find(|(runtime, _)| *runtime == here) {
             return Ok(Next::Await(attempt.clone()));
         }
         if !state.backoff.remaining().is_zero() {
@@ -159,20 +168,24 @@ impl Link {
             return Ok(Next::Fail(trouble.unwrap_or_else(|| self.unreachable("keeps hanging up"))));
         }
         let (over, attempt) = watch::channel(None);
-        state.attempt = Some(attempt.clone());
-        runtime.spawn(self.clone().attempt(over));
+        state.attempts.push((here, attempt.clone()));
+        runtime.spawn(self.clone().attempt(here, over));
         Ok(Next::Await(attempt))
     }
 
-    async fn attempt(self, over: watch::Sender<Option<Result<Arc<Live>, Error>>>) {
+    async fn attempt(
+        self,
+        runtime: runtime::Id,
+        over: watch::Sender<Option<Result<Arc<Live>, Error>>>,
+    ) {
         let Shared { settings, registry, .. } = &*self.0;
         let outcome = connect::connect(settings, registry).await;
         let mut state = self.lock();
-        state.attempt = None;
+        state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
             Ok(live) => {
                 tracing::debug!(server = %settings.endpoint, "connected");
-                state.live = Some(Arc::clone(live));
+                state.lives.push((runtime, Arc::clone(live)));
                 state.trouble = None;
             }
             Err(error) => {
@@ -196,14 +209,15 @@ impl Link {
 }
 
 impl State {
-    /// Forgets a connection that has ended.
+    /// Forgets the connections that have ended.
     fn bury(&mut self, endpoint: &Endpoint) {
-        let Some(live) = self.live.take() else { return };
-        tracing::info!(server = %endpoint, "the connection has ended");
-        if live.was_useless() {
-            self.backoff.relapsed();
-        } else {
-            self.backoff.reset();
+        for (_, live) in self.lives.extract_if(.., |(_, live)| live.is_closed()) {
+            tracing::info!(server = %endpoint, "a connection has ended");
+            if live.was_useless() {
+                self.backoff.relapsed();
+            } else {
+                self.backoff.reset();
+            }
         }
     }
 }

@@ -45,13 +45,14 @@ impl Mover {
         })
     }
 
-    /// Polls the connection until it ends: the task.
+    /// Polls the connection until it ends: the task. The connection ends with the task as well.
     pub(super) async fn run(self: Arc<Self>) {
+        let mover = Hangup(self);
         std::future::poll_fn(|context| {
-            self.task.register(context.waker());
-            self.state.fetch_and(!WOKEN, Ordering::AcqRel);
-            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-            self.poll(&mut driver)
+            mover.0.task.register(context.waker());
+            mover.0.state.fetch_and(!WOKEN, Ordering::AcqRel);
+            let mut driver = mover.0.driver();
+            mover.0.poll(&mut driver)
         })
         .await;
     }
@@ -105,6 +106,10 @@ impl Mover {
         poll
     }
 
+    fn driver(&self) -> MutexGuard<'_, Option<Driver>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn try_driver(&self) -> Option<MutexGuard<'_, Option<Driver>>> {
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
@@ -124,6 +129,17 @@ impl Wake for Mover {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) & INLINE == 0 {
             self.task.wake();
         }
+    }
+}
+
+/// Ends the connection together with its task, so that no request waits for a reply that nobody is
+/// going to read.
+struct Hangup(Arc<Mover>);
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        let driver = self.0.driver().take();
+        drop(driver);
     }
 }
 
