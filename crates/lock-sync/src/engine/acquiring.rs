@@ -13,6 +13,7 @@ use super::{Denial, Entry, Hold, Patience, Running};
 pub(crate) struct Acquiring {
     entry: Arc<Entry>,
     state: State,
+    on_driver: bool,
 }
 
 enum State {
@@ -33,7 +34,12 @@ pub(crate) enum Wait {
 
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, wait: Wait) -> Self {
-        Self { entry, state: State::New(wait) }
+        Self { entry, state: State::New(wait), on_driver: false }
+    }
+
+    /// See [`Running::on_driver`].
+    pub(crate) fn on_driver(&mut self) {
+        self.on_driver = true;
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
@@ -54,6 +60,8 @@ impl Acquiring {
                         Entered::Queued(id) => self.state = State::Waiting(id),
                         Entered::Attempt(id, request) => {
                             let running = Running::attempt(&self.entry, request);
+                            let running =
+                                if self.on_driver { running.on_driver() } else { running };
                             self.state = State::Asking(id, running);
                         }
                     }

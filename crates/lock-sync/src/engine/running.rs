@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Released, Renewal, Ttl};
+use tokio::runtime::Handle;
 
 use super::Entry;
 use crate::driver::{Command, Flight};
@@ -26,6 +27,8 @@ pub(crate) struct Running {
     kind: Kind,
     /// Whether the driver has it: then there is nobody left to take it over.
     adopted: bool,
+    /// Whether it belongs to the driver's runtime, whoever polls it.
+    on_driver: bool,
     _flight: Flight,
 }
 
@@ -82,8 +85,16 @@ impl Running {
             request: Some(Mutex::new(Box::pin(request))),
             kind,
             adopted: false,
+            on_driver: false,
             _flight: entry.shared.flights.begin(),
         }
+    }
+
+    /// Lets the request live on the driver's runtime, for a caller that blocks its thread: there may
+    /// be nobody else to drive the runtime that it belongs to.
+    pub(super) fn on_driver(mut self) -> Self {
+        self.on_driver = true;
+        self
     }
 
     /// Runs the request to its end. The driver's way.
@@ -101,8 +112,7 @@ impl Running {
     /// as well.
     ///
     /// Whatever the backend spawns or sleeps on belongs to the runtime of the polling task, where
-    /// the answer then arrives without waking another thread. Outside a task there may be no runtime,
-    /// or one that nobody drives: there it belongs to the driver's.
+    /// the answer then arrives without waking another thread; outside any runtime, to the driver's.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -111,8 +121,8 @@ impl Running {
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let answer = {
             let shared = &self.entry.shared;
-            let foreign = tokio::task::try_id().is_none();
-            let _runtime = shared.runtime().filter(|_| foreign).map(|runtime| runtime.enter());
+            let elsewhere = self.on_driver || Handle::try_current().is_err();
+            let _runtime = shared.runtime().filter(|_| elsewhere).map(Handle::enter);
             match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(answer)) => answer,
@@ -160,6 +170,7 @@ impl Drop for Running {
                 request: Some(request),
                 kind: self.kind.clone(),
                 adopted: false,
+                on_driver: self.on_driver,
                 _flight: self.entry.shared.flights.begin(),
             };
             self.entry.shared.send(Command::Run(heir));

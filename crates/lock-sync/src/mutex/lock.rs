@@ -10,6 +10,7 @@ use pin_project::pin_project;
 use tokio::sync::futures::OwnedNotified;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
+use crate::blocking::block_on;
 use crate::engine::{Acquiring, Denial, Entry, Hold, Wait};
 use crate::error::{LockError, TryLockError};
 
@@ -25,6 +26,12 @@ pub struct Lock<'a, T: ?Sized> {
 impl<'a, T: ?Sized> Lock<'a, T> {
     pub(super) fn new(mutex: &'a Mutex<T>, wait: Wait) -> Self {
         Self { mutex, locking: Locking::new(&mutex.entry, wait) }
+    }
+
+    /// Waits by blocking this thread.
+    pub(super) fn block(mut self) -> Result<MutexGuard<'a, T>, LockError> {
+        self.locking.acquiring.on_driver();
+        block_on(self)
     }
 }
 
@@ -58,6 +65,12 @@ pub struct LockOwned<T: ?Sized> {
 impl<T: ?Sized> LockOwned<T> {
     pub(super) fn new(mutex: Arc<Mutex<T>>, wait: Wait) -> Self {
         Self { locking: Locking::new(&mutex.entry, wait), mutex }
+    }
+
+    /// Waits by blocking this thread.
+    pub(super) fn block(mut self) -> Result<OwnedMutexGuard<T>, LockError> {
+        self.locking.acquiring.on_driver();
+        block_on(self)
     }
 }
 

@@ -16,7 +16,7 @@ pub use lock::{Lock, LockOwned};
 pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
 pub use owned::OwnedMutexGuard;
 
-use crate::blocking::{assert_may_block, block_on};
+use crate::blocking::assert_may_block;
 use crate::engine::{Entry, Wait};
 use crate::error::{LockError, TryLockError};
 use lock::Locking;
@@ -195,7 +195,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn blocking_lock(&self) -> Result<MutexGuard<'_, T>, LockError> {
         assert_may_block();
-        block_on(self.lock())
+        self.lock().block()
     }
 
     /// Locks this mutex from synchronous code, for a guard that keeps the mutex alive.
@@ -210,7 +210,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn blocking_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, LockError> {
         assert_may_block();
-        block_on(self.lock_owned())
+        self.lock_owned().block()
     }
 
     /// Locks this mutex, for a guard that keeps the mutex alive and borrows nothing.
@@ -242,6 +242,20 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock_owned(self: Arc<Self>) -> LockOwned<T> {
         let wait = self.default_wait();
         LockOwned::new(self, wait)
+    }
+
+    /// Locks this mutex, waiting for at most `limit` from the first poll on, for a guard that keeps
+    /// the mutex alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_owned_timeout(self: Arc<Self>, limit: Duration) -> LockOwned<T> {
+        LockOwned::new(self, Wait::AtMost(limit))
     }
 
     /// Locks this mutex if nobody holds it, without waiting for a holder.

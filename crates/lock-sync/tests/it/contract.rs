@@ -99,7 +99,8 @@ fn blocking_in_a_runtime_panics_at_the_caller() {
     let pair = Pair::threaded();
     let mutex = Arc::new(pair.here.mutex("it", 0).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let panics: [(&str, fn(&Arc<Mutex<i32>>)); 2] = [
+    type Blocking = fn(&Arc<Mutex<i32>>);
+    let panics: [(&str, Blocking); 2] = [
         ("blocking_lock", |mutex| drop(mutex.blocking_lock())),
         ("blocking_lock_owned", |mutex| drop(Arc::clone(mutex).blocking_lock_owned())),
     ];

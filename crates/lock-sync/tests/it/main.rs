@@ -1,5 +1,7 @@
 //! The primitives over the in-memory backend, always through two clients of one store.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 mod cancel;
 mod contract;
 mod drops;
