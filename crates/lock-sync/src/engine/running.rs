@@ -1,7 +1,7 @@
 //! A request to the store that is under way.
 
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -97,10 +97,20 @@ impl Running {
         self
     }
 
-    /// Runs the request to its end. The driver's way.
+    /// Runs the request to its end: the driver's way.
+    ///
+    /// A backend bounds its requests itself. One that does not, or cannot because the runtime that the
+    /// request began on is blocked, must not block the key for ever: after one lease there is nothing
+    /// left that the answer could be good for.
     pub(crate) async fn run(mut self) {
         self.adopted = true;
-        std::future::poll_fn(|context| self.poll(context).map(drop)).await;
+        let limit = self.entry.shared.policy.ttl.duration();
+        let answered = poll_fn(|context| self.poll(context).map(drop));
+        if tokio::time::timeout(limit, answered).await.is_err() {
+            self.request = None;
+            let why = format!("no answer within {limit:?}");
+            self.report(self.kind.failed(ErrorKind::Timeout, why));
+        }
     }
 
     /// Gives up on a request that nobody will ever poll again: its outcome stays unknown.

@@ -97,6 +97,26 @@ async fn a_release_goes_on_without_its_future() {
     assert!(there.try_lock().await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_answered_does_not_block_the_key() {
+    let ttl = Duration::from_secs(3);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, _) = pair.mutexes();
+    let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let mut first = Box::pin(here.lock());
+    let mut second = Box::pin(here.lock_timeout(ttl * 2));
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    drop(first);
+    tokio::time::sleep(ttl / 2).await;
+    // Later requests get through. The one that went to the driver stays where it is.
+    pair.ours.faults().on(Verb::Acquire).hold_requests().open();
+    let begin = tokio::time::Instant::now();
+    assert!(second.await.unwrap().is_valid());
+    assert!(begin.elapsed() <= ttl, "it was given up after one lease");
+    drop(gate);
+}
+
 /// Drops the future after its k-th poll, for every k, while another client comes and goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_after_any_poll() {
