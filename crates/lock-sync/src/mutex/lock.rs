@@ -8,6 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tokio::sync::futures::OwnedNotified;
+use tokio::task::consume_budget;
+use tokio::task::coop::poll_proceed;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
 use crate::blocking::block_on;
@@ -110,7 +112,9 @@ impl Locking {
     /// The engine's grant alone.
     pub(super) async fn hold(entry: &Arc<Entry>, wait: Wait) -> Result<Hold, Denial> {
         let mut acquiring = Acquiring::new(Arc::clone(entry), wait);
-        poll_fn(|context| acquiring.poll(context)).await
+        let hold = poll_fn(|context| acquiring.poll(context)).await?;
+        consume_budget().await;
+        Ok(hold)
     }
 
     fn poll<D>(
@@ -120,14 +124,18 @@ impl Locking {
     ) -> Poll<Result<(Hold, D), LockError>> {
         let mut this = self.project();
         loop {
-            let Some(hold) = this.hold.take() else {
+            if this.hold.is_none() {
                 *this.hold = Some(ready!(this.acquiring.poll(context)).map_err(lock_error)?);
-                continue;
-            };
-            if let Some(data) = take_data() {
+            }
+            // A task that locks in a loop yields to the others now and then, as with tokio's locks. It
+            // has its turn by then: a budget that is used up costs nobody a place in the queue.
+            let coop = ready!(poll_proceed(context));
+            if let Some(data) = take_data()
+                && let Some(hold) = this.hold.take()
+            {
+                coop.made_progress();
                 return Poll::Ready(Ok((hold, data)));
             }
-            *this.hold = Some(hold);
             match this.data_free.as_mut().as_pin_mut() {
                 // Listen first, then look again.
                 None => {

@@ -294,3 +294,23 @@ async fn any_executor_will_do() {
     drop(guard);
     tokio::task::spawn_blocking(move || waiting.join().unwrap().unwrap()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_task_that_locks_in_a_loop_lets_others_run() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.mutexes();
+    let done = Arc::new(AtomicU32::new(0));
+    let other = tokio::spawn({
+        let done = Arc::clone(&done);
+        async move { done.store(1, Ordering::SeqCst) }
+    });
+    // Uncontended and handed back at once: without a budget the loop would never yield.
+    while done.load(Ordering::SeqCst) == 0 {
+        drop(here.lock().await.unwrap());
+    }
+    other.await.unwrap();
+    let other = tokio::spawn(async move { done.store(2, Ordering::SeqCst) });
+    while !other.is_finished() {
+        drop(here.try_lock().await.unwrap());
+    }
+}
