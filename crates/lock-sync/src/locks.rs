@@ -10,7 +10,7 @@ use lock_core::{Backend, Clock, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
 use crate::driver::{Command, Driver, Flights, Timers};
-use crate::engine::{Entry, Policy, Wait};
+use crate::engine::{Entry, Policy, Wait, renewal_window};
 use crate::handoff::Handoff;
 use crate::mutex::Mutex as DistributedMutex;
 
@@ -325,7 +325,7 @@ impl Shared {
                 handoffs,
                 handoff_time,
             },
-            timers: Arc::new(Timers::new(clock)),
+            timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend: builder.backend,
             wait_limit: builder.wait_limit,

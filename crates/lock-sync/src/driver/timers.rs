@@ -16,9 +16,13 @@ use crate::engine::Entry;
 /// sleeps longer than [`SLICE`] while there is a deadline, and reads the clock of the backend when it
 /// wakes up. The slice also bounds what arming costs: a deadline further away than the driver's next
 /// look does not wake it.
+///
+/// When it does look, it also takes what is due within the *window*. Most deadlines are renewals, which
+/// may be early: those of many leases then travel together, and stay together from then on.
 #[derive(Debug)]
 pub(crate) struct Timers {
     clock: Clock,
+    window: Duration,
     deadlines: Mutex<BTreeMap<(Instant, usize), Weak<Entry>>>,
     /// When the driver is going to look next, in nanoseconds on `clock`.
     next_look: AtomicU64,
@@ -28,9 +32,10 @@ pub(crate) struct Timers {
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Timers {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, window: Duration) -> Self {
         Self {
             clock,
+            window,
             deadlines: Mutex::new(BTreeMap::new()),
             next_look: AtomicU64::new(Instant::FAR_FUTURE.as_nanos()),
             earlier: Notify::new(),
@@ -58,7 +63,7 @@ impl Timers {
         self.lock().remove(&(deadline, id));
     }
 
-    /// Waits until some deadlines have passed, and takes those.
+    /// Waits until some deadline has passed, and takes it and those within the window.
     ///
     /// # Cancel safety
     ///
@@ -68,13 +73,11 @@ impl Timers {
             let look = {
                 let mut deadlines = self.lock();
                 let now = self.clock.now();
-                let due = take_due(&mut deadlines, now);
-                if !due.is_empty() {
-                    return due;
+                let first = deadlines.first_key_value().map(|((deadline, _), _)| *deadline);
+                if first.is_some_and(|first| first <= now) {
+                    return take_until(&mut deadlines, now + self.window);
                 }
-                let look = deadlines
-                    .first_key_value()
-                    .map(|((deadline, _), _)| (*deadline).min(now + SLICE));
+                let look = first.map(|first| first.min(now + SLICE));
                 let nanos = look.unwrap_or(Instant::FAR_FUTURE).as_nanos();
                 self.next_look.store(nanos, Ordering::Relaxed);
                 look.map(|look| look.saturating_duration_since(now))
@@ -93,16 +96,16 @@ impl Timers {
     }
 }
 
-fn take_due(
+fn take_until(
     deadlines: &mut BTreeMap<(Instant, usize), Weak<Entry>>,
-    now: Instant,
+    end: Instant,
 ) -> Vec<Arc<Entry>> {
-    let mut due = Vec::new();
+    let mut taken = Vec::new();
     while let Some(first) = deadlines.first_entry() {
-        if first.key().0 > now {
+        if first.key().0 > end {
             break;
         }
-        due.extend(first.remove().upgrade());
+        taken.extend(first.remove().upgrade());
     }
-    due
+    taken
 }

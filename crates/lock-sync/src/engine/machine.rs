@@ -497,7 +497,11 @@ impl<W> Machine<W> {
             Phase::Held(held) if now >= held.hold_until => {
                 self.lose(LossReason::HeldTooLong, effects);
             }
-            Phase::Held(held) if self.policy.renew && !held.renewing && now >= held.renew_at => {
+            Phase::Held(held)
+                if self.policy.renew
+                    && !held.renewing
+                    && now + renewal_window(self.policy.ttl) >= held.renew_at =>
+            {
                 held.renewing = true;
                 effects.ops.push(Op::Renew(held.claim.clone(), self.policy.ttl));
             }
@@ -825,6 +829,11 @@ impl<W> Machine<W> {
             }
         }
     }
+}
+
+/// How much earlier than at a third of its time a lease may be renewed, in company.
+pub(crate) fn renewal_window(ttl: Ttl) -> Duration {
+    ttl.duration() / 30
 }
 
 fn doubled(base: Duration, times: u32) -> Duration {

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 pub(crate) use acquiring::{Acquiring, Wait};
 pub(crate) use hold::Hold;
 pub(crate) use lease::Lease;
-pub(crate) use machine::{Denial, Policy, Ticket};
+pub(crate) use machine::{Denial, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::Running;
 

@@ -33,6 +33,28 @@ async fn a_guard_outlives_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_renewals_of_many_leases_travel_together() {
+    const LOCKS: u64 = 20;
+    let pair = short();
+    let mut guards = Vec::new();
+    for n in 0..LOCKS {
+        let mutex = std::sync::Arc::new(pair.here.mutex(format!("{n}"), ()).unwrap());
+        guards.push(mutex.lock_owned().await.unwrap());
+        sleep(TTL / 300).await;
+    }
+    // Three periods: they are acquired over a fifteenth of the ttl, and the window is half of that.
+    let (mut bursts, mut seen) = (0, 0);
+    for _ in 0..1_000 {
+        sleep(TTL / 1_000).await;
+        let renewals = pair.ours.stats().renewals;
+        bursts += u64::from(renewals > seen);
+        seen = renewals;
+    }
+    assert!(seen >= 2 * LOCKS && guards.iter().all(|guard| guard.is_valid()));
+    assert!(bursts <= 4 * 3, "{seen} renewals in {bursts} bursts");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_renewal_a_guard_ends_with_its_ttl() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
     let (here, there) = pair.mutexes();
