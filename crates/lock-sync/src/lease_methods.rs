@@ -35,6 +35,8 @@ macro_rules! lease_methods {
         }
 
         /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
+        ///
+        /// A lease can be lost before it: see [`is_valid`](Self::is_valid).
         pub fn valid_until(&self) -> lock_core::Instant {
             self.hold.valid_until()
         }

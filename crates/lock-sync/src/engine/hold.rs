@@ -37,15 +37,19 @@ impl Hold {
     }
 
     pub(crate) fn remaining(&self) -> std::time::Duration {
+        if self.ticket.lease.has_ended() {
+            return std::time::Duration::ZERO;
+        }
         self.valid_until().saturating_duration_since(self.ticket.lease.now())
     }
 
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        if self.ticket.lease.now() < self.valid_until() {
+        let lease = &self.ticket.lease;
+        if !lease.has_ended() && lease.now() < self.valid_until() {
             return Ok(());
         }
-        Err(self.ticket.lease.loss(self.ticket.hold).unwrap_or(LeaseLost::new(
-            if self.ticket.hold_until <= self.ticket.lease.deadline() {
+        Err(lease.loss(self.ticket.hold).unwrap_or(LeaseLost::new(
+            if self.ticket.hold_until <= lease.deadline() {
                 LossReason::HeldTooLong
             } else {
                 LossReason::Expired

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lock_core::{Clock, Instant};
 use tokio::sync::Notify;
@@ -17,8 +17,10 @@ use crate::error::{LeaseLost, LossReason};
 #[derive(Debug)]
 pub(crate) struct Lease {
     clock: Clock,
-    /// The deadline in nanoseconds on `clock`; zero once the lease is lost.
+    /// The deadline in nanoseconds on `clock`.
     deadline: AtomicU64,
+    /// Whether it is lost, before its deadline or at it.
+    ended: AtomicBool,
     /// Which hold lost it, and why.
     loss: Mutex<Option<(u64, LossReason)>>,
     lost: Notify,
@@ -29,6 +31,7 @@ impl Lease {
         Self {
             clock,
             deadline: AtomicU64::new(valid_until.as_nanos()),
+            ended: AtomicBool::new(false),
             loss: Mutex::new(None),
             lost: Notify::new(),
         }
@@ -36,6 +39,11 @@ impl Lease {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether the store has said that it is over, or the machine has noticed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -51,7 +59,7 @@ impl Lease {
     /// [`announce`](Self::announce) once no engine lock is held.
     pub(super) fn end(&self, hold: u64, reason: LossReason) {
         *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = Some((hold, reason));
-        self.deadline.store(0, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
     }
 
     pub(super) fn announce(&self) {

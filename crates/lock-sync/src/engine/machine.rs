@@ -158,8 +158,8 @@ enum Phase {
     Releasing {
         held: Held,
         stage: Stage,
-        /// How often it failed.
-        failures: u32,
+        /// The store stopped answering.
+        outage: Option<Outage>,
     },
 }
 
@@ -190,6 +190,14 @@ struct Outage {
     since: Instant,
     error: Error,
     tries: u32,
+}
+
+impl Outage {
+    /// The outage so far, and one more failure.
+    fn continued(before: Option<Self>, now: Instant, error: Error) -> Self {
+        let (since, tries) = before.map_or((now, 0), |outage| (outage.since, outage.tries + 1));
+        Self { since, error, tries }
+    }
 }
 
 #[derive(Debug)]
@@ -254,7 +262,7 @@ impl<W> Machine<W> {
         }
         match &self.phase {
             Phase::Idle => {
-                return match self.begin_attempt() {
+                return match self.begin_attempt(None) {
                     Ok(request) => Entered::Attempt(self.queue.push(patience), request),
                     Err(error) => Entered::Done(Err(Denial::Failed(error))),
                 };
@@ -327,8 +335,7 @@ impl<W> Machine<W> {
         result: Result<Released, Error>,
         effects: &mut Effects<W>,
     ) {
-        let Phase::Releasing { held, stage: stage @ Stage::Sent, failures } = &mut self.phase
-        else {
+        let Phase::Releasing { held, stage: stage @ Stage::Sent, outage } = &mut self.phase else {
             return;
         };
         let contended = match result {
@@ -336,12 +343,20 @@ impl<W> Machine<W> {
             Ok(_) => false,
             // The lease ends by itself at its deadline; until then it is worth trying again.
             Err(error) if error.is_retryable() && now < held.lease.deadline() => {
-                *stage = Stage::Failed(now + backoff(*failures, &held.claim));
-                *failures += 1;
+                let trouble = Outage::continued(outage.take(), now, error.clone());
+                *stage = Stage::Failed(now + backoff(trouble.tries, &held.claim));
+                *outage = Some(trouble);
                 self.deny_tries(&Denial::Failed(error), effects);
                 return;
             }
-            Err(_) => false,
+            Err(error) => {
+                // Whoever waits has waited for the store since then.
+                let trouble =
+                    error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
+                self.used_last = held.used;
+                self.phase = Phase::Idle;
+                return self.next_attempt_after(trouble, effects);
+            }
         };
         self.used_last = held.used;
         self.phase = Phase::Idle;
@@ -524,9 +539,9 @@ impl<W> Machine<W> {
     // ---- Inside ----
 
     /// Draws an owner and asks for the lock.
-    fn begin_attempt(&mut self) -> Result<Acquire, Error> {
+    fn begin_attempt(&mut self, outage: Option<Outage>) -> Result<Acquire, Error> {
         let claim = Claim::exclusive(self.key.clone(), (self.owners)()?);
-        Ok(self.request(claim, None))
+        Ok(self.request(claim, outage))
     }
 
     fn request(&mut self, claim: Claim, outage: Option<Outage>) -> Acquire {
@@ -545,10 +560,14 @@ impl<W> Machine<W> {
     }
 
     fn next_attempt(&mut self, effects: &mut Effects<W>) {
+        self.next_attempt_after(None, effects);
+    }
+
+    fn next_attempt_after(&mut self, outage: Option<Outage>, effects: &mut Effects<W>) {
         if self.queue.is_empty() {
             return self.stop_watching(effects);
         }
-        match self.begin_attempt() {
+        match self.begin_attempt(outage) {
             Ok(request) => effects.ops.push(Op::Attempt(request)),
             Err(error) => {
                 self.deny_all(&Denial::Failed(error), effects);
@@ -611,7 +630,7 @@ impl<W> Machine<W> {
     }
 
     fn give_up(&mut self, held: Held, effects: &mut Effects<W>) {
-        self.phase = Phase::Releasing { held, stage: Stage::Queued, failures: 0 };
+        self.phase = Phase::Releasing { held, stage: Stage::Queued, outage: None };
         effects.ops.push(Op::Release);
     }
 
@@ -691,11 +710,11 @@ impl<W> Machine<W> {
         error: Error,
         effects: &mut Effects<W>,
     ) {
-        let (since, tries) = outage.map_or((now, 0), |outage| (outage.since, outage.tries + 1));
-        let lasting = now >= since + self.policy.ttl.duration();
+        let outage = Outage::continued(outage, now, error.clone());
+        let lasting = now >= outage.since + self.policy.ttl.duration();
         let curable = error.is_retryable();
-        let until = now + backoff(tries, &claim);
-        let outage = Some(Outage { since, error: error.clone(), tries });
+        let until = now + backoff(outage.tries, &claim);
+        let outage = Some(outage);
         self.phase = Phase::Waiting { claim, outage, placed: false, yielding: None, until };
         if curable {
             self.deny_tries(&Denial::Failed(error.clone()), effects);
@@ -744,10 +763,12 @@ impl<W> Machine<W> {
         let mut expired = false;
         while let Some(id) = self.queue.overdue(now) {
             let error = match &self.phase {
-                Phase::Waiting { outage, .. } | Phase::Attempting { outage, .. } => {
+                Phase::Waiting { outage, .. }
+                | Phase::Attempting { outage, .. }
+                | Phase::Releasing { outage, .. } => {
                     outage.as_ref().map(|outage| outage.error.clone())
                 }
-                _ => None,
+                Phase::Idle | Phase::Held(_) => None,
             };
             let waker = self.queue.settle(id, Err(Denial::Timeout(error)));
             effects.wake(waker);
