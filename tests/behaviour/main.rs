@@ -1,1 +1,23 @@
-fn main(){}
+//! How locks over a real server behave when things happen that should not.
+//!
+//! Each file is one theme, each test one sentence. Whatever is claimed about exclusion is seen by a
+//! second client or another process, never by the one that holds the lock.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod cancel;
+mod client_rights;
+mod drop_then_try;
+mod drops;
+mod executor;
+mod foreign_values;
+mod idle;
+mod interop;
+mod names;
+mod processes;
+mod server_faults;
+mod stub;
+mod support;
+mod unreachable;
+mod wake_sources;

@@ -1,0 +1,229 @@
+//! Futures that are dropped, at every point there is.
+//!
+//! With the default lease of half a minute, a lock that leaked would keep the other client waiting
+//! longer than any of these tests allows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lock_redis::Protocol;
+use lock_sync::{LockError, Locks, Mutex};
+use lock_tests::{Direction, Proxy, RedisServer};
+
+use crate::support::{Leftovers, Pair, PolledOut, after_polls, client, soon, spin_until};
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+fn speaking(protocol: Protocol) -> Pair {
+    Pair::with(|redis| redis.protocol(protocol), |locks| locks)
+}
+
+/// The other client gets the lock, and nothing stays behind when it is done.
+async fn assert_clean(pair: &Pair) {
+    let (_, there) = pair.mutexes();
+    soon(there.lock()).await.unwrap().release().await.unwrap();
+    pair.server.assert_all_free();
+    assert!(there.try_lock().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_free_lock_is_given_up_after_any_poll() {
+    for protocol in PROTOCOLS {
+        let pair = speaking(protocol);
+        let (here, there) = pair.mutexes();
+        let (mut dropped, mut had) = (0, 0);
+        for round in 0..1_000 {
+            for polls in 0.. {
+                // By turns from a lock that is free, and from one that is being given up.
+                if round % 2 == 0 {
+                    soon(there.lock()).await.unwrap().release().await.unwrap();
+                }
+                match soon(after_polls(here.lock(), polls)).await {
+                    Err(PolledOut) => dropped += 1,
+                    Ok(guard) => {
+                        had += 1;
+                        drop(guard.unwrap());
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(dropped >= 1_500 && had == 1_000, "{protocol:?}: {dropped} dropped, {had} had");
+        assert_clean(&pair).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_passes_between_processes_is_given_up_after_any_poll() {
+    for protocol in PROTOCOLS {
+        let pair = speaking(protocol);
+        let (dropped, had) = contend(&pair, 400).await;
+        assert!(dropped > 400 && had > 400, "{protocol:?}: {dropped} dropped, {had} had");
+        assert_clean(&pair).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_on_a_runtime_of_many_threads() {
+    let pair = Pair::new();
+    let (dropped, had) = contend(&pair, 200).await;
+    assert!(dropped > 200 && had > 200, "{dropped} dropped, {had} had");
+    assert_clean(&pair).await;
+}
+
+/// Drops the future after each number of polls, while the other client lets go at about that time.
+async fn contend(pair: &Pair, rounds: usize) -> (usize, usize) {
+    let (here, there) = pair.mutexes();
+    let (mut dropped, mut had) = (0, 0);
+    for round in 0..rounds {
+        for polls in 0..8 {
+            let held = soon(there.lock()).await.unwrap();
+            let let_go = async {
+                for _ in 0..round % 16 {
+                    tokio::task::yield_now().await;
+                }
+                drop(held);
+            };
+            match soon(async { tokio::join!(after_polls(here.lock(), polls), let_go).0 }).await {
+                Err(PolledOut) => dropped += 1,
+                Ok(guard) => {
+                    had += 1;
+                    drop(guard.unwrap());
+                }
+            }
+        }
+    }
+    (dropped, had)
+}
+
+#[tokio::test]
+async fn futures_of_every_kind_are_given_up() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    for polls in (0..4).cycle().take(400) {
+        let owned = Arc::clone(&here);
+        drop(after_polls(here.try_lock(), polls).await);
+        drop(after_polls(owned.clone().lock_owned(), polls).await);
+        drop(after_polls(owned.try_lock_owned(), polls).await);
+        drop(after_polls(here.lock_timeout(Duration::from_secs(60)), polls).await);
+        drop(soon(there.lock()).await.unwrap());
+    }
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_timeout_at_the_instant_of_the_grant_leaves_nothing() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    // A runtime counts in milliseconds, and so does the way to the server here.
+    proxy.delay(Direction::ToClient, Duration::from_millis(4));
+    let pair = Pair { here: client(proxy.url()), there: client(server.url()), server };
+    let (here, there) = pair.mutexes();
+    let usual = round_trip(&here).await;
+    let (mut had, mut late) = (0, 0);
+    for round in 0..300 {
+        let limit = usual.saturating_sub(Duration::from_millis(3));
+        let limit = limit + Duration::from_micros(100) * (round % 60);
+        match tokio::time::timeout(limit, here.lock()).await {
+            Ok(guard) => {
+                had += 1;
+                drop(guard.unwrap());
+            }
+            Err(_) => late += 1,
+        }
+        soon(there.lock()).await.unwrap().release().await.unwrap();
+    }
+    assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_select_at_the_instant_of_the_grant_leaves_nothing() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    let usual = round_trip(&here).await;
+    let (mut had, mut late) = (0, 0);
+    for round in 0..2_000 {
+        let limit = Instant::now() + usual * (round % 100) / 50;
+        tokio::select! {
+            guard = here.lock() => {
+                had += 1;
+                drop(guard.unwrap());
+            }
+            () = spin_until(limit) => late += 1,
+        }
+        soon(there.lock()).await.unwrap().release().await.unwrap();
+    }
+    assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_wait_limit_at_the_instant_of_the_release_leaves_nothing() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    let (mut had, mut late) = (0, 0);
+    for round in 0..300 {
+        let held = soon(there.lock()).await.unwrap();
+        let end = Instant::now() + Duration::from_micros(50) * (round % 100);
+        let let_go = async {
+            spin_until(end).await;
+            drop(held);
+        };
+        let limit = Duration::from_millis(2);
+        match soon(async { tokio::join!(here.lock_timeout(limit), let_go).0 }).await {
+            Ok(guard) => {
+                had += 1;
+                drop(guard);
+            }
+            Err(LockError::Timeout { source: None }) => late += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_release_that_was_begun_happens_without_its_future() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    let mut dropped = 0;
+    for polls in (0..4).cycle().take(1_000) {
+        let guard = soon(here.lock()).await.unwrap();
+        match after_polls(guard.release(), polls).await {
+            Err(PolledOut) => dropped += 1,
+            Ok(released) => released.unwrap(),
+        }
+        drop(soon(there.lock()).await.unwrap());
+    }
+    assert!(dropped >= 500, "{dropped}");
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_client_whose_every_wait_was_given_up_can_be_dropped() {
+    let pair = Pair::new();
+    let (_, there) = pair.mutexes();
+    for polls in (0..4).cycle().take(100) {
+        let short_lived: Locks = client(pair.server.url());
+        let mutex = short_lived.mutex("it", ()).unwrap();
+        drop(after_polls(mutex.lock(), polls).await);
+        drop((mutex, short_lived));
+        drop(soon(there.lock()).await.unwrap());
+    }
+    assert_clean(&pair).await;
+}
+
+/// How long it usually takes to get a lock that is free.
+async fn round_trip(mutex: &Mutex<()>) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..21 {
+        let begin = Instant::now();
+        let guard = soon(mutex.lock()).await.unwrap();
+        times.push(begin.elapsed());
+        guard.release().await.unwrap();
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}

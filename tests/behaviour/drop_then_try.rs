@@ -1,0 +1,96 @@
+//! Whoever drops a guard gets the lock again at once, although the release is on its way only.
+
+use lock_sync::Mutex;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{Leftovers, Pair};
+
+const ROUNDS: usize = 1_000;
+
+/// Takes the lock, drops the guard and takes the lock again, without waiting for anybody.
+async fn rounds(mutex: &Mutex<()>, rounds: usize) {
+    let mut last = None;
+    for round in 0..rounds {
+        let guard = mutex.lock().await.unwrap();
+        drop(guard);
+        let again = match mutex.try_lock().await {
+            Ok(guard) => guard,
+            Err(error) => panic!("round {round}: {error:?}"),
+        };
+        assert!(again.is_valid());
+        assert!(last < Some(again.fencing_token()), "round {round}");
+        last = Some(again.fencing_token());
+    }
+}
+
+fn runtimes() -> [Runtime; 2] {
+    [
+        Builder::new_current_thread().enable_all().build().unwrap(),
+        Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
+    ]
+}
+
+/// The lock is everybody's again.
+fn assert_free(pair: &Pair) {
+    let (_, there) = pair.mutexes();
+    drop(there.blocking_lock().unwrap());
+    pair.server.assert_all_free();
+}
+
+#[test]
+fn in_a_task() {
+    for runtime in runtimes() {
+        let pair = Pair::new();
+        let (here, _) = pair.mutexes();
+        runtime.block_on(runtime.spawn(async move { rounds(&here, ROUNDS).await })).unwrap();
+        assert_free(&pair);
+    }
+}
+
+#[test]
+fn in_block_on() {
+    for runtime in runtimes() {
+        let pair = Pair::new();
+        let (here, _) = pair.mutexes();
+        runtime.block_on(rounds(&here, ROUNDS));
+        assert_free(&pair);
+    }
+}
+
+#[test]
+fn between_one_block_on_and_the_next() {
+    for runtime in runtimes() {
+        let pair = Pair::new();
+        let (here, _) = pair.mutexes();
+        for round in 0..ROUNDS {
+            drop(runtime.block_on(here.lock()).unwrap());
+            let again = runtime.block_on(here.try_lock());
+            assert!(again.is_ok(), "round {round}: {again:?}");
+        }
+        assert_free(&pair);
+    }
+}
+
+#[test]
+fn on_a_plain_thread() {
+    let pair = Pair::new();
+    let (here, _) = pair.mutexes();
+    for round in 0..ROUNDS {
+        drop(here.blocking_lock().unwrap());
+        let again = futures::executor::block_on(here.try_lock());
+        assert!(again.is_ok(), "round {round}: {again:?}");
+    }
+    assert_free(&pair);
+}
+
+#[test]
+fn on_many_plain_threads_each_with_a_lock_of_its_own() {
+    let pair = Pair::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let mutex = pair.here.mutex(format!("thread {thread}"), ()).unwrap();
+            scope.spawn(move || futures::executor::block_on(rounds(&mutex, ROUNDS / 4)));
+        }
+    });
+    assert_free(&pair);
+}

@@ -1,0 +1,242 @@
+//! What is done to a server while two clients use it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lock_core::ErrorKind;
+use lock_redis::Protocol;
+use lock_sync::{Handoff, LockError, LossReason, TryLockError};
+use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
+
+use crate::support::{
+    LOCK, Leftovers, Pair, SOON, Traffic, assert_tokens_increase, client, mutex, soon, ttl_of,
+    until_heard, waiting,
+};
+
+const TASKS: usize = 3;
+
+/// Does something to the server over and over under load; nothing may hang, fail or be counted
+/// wrong.
+async fn under_load(protocol: Protocol, times: usize, act: impl Fn(&RedisServer)) {
+    let pair = Pair::with(|redis| redis.protocol(protocol), |locks| locks);
+    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    for _ in 0..times {
+        traffic.goes_on().await;
+        act(&pair.server);
+    }
+    traffic.goes_on().await;
+    let tally = traffic.stop().await;
+    assert_eq!(tally.counted, tally.turns, "{protocol:?}: updates were lost");
+    assert_tokens_increase(&tally.grants);
+    pair.server.assert_all_free();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quiet_server_counts_right() {
+    under_load(Protocol::Auto, 100, |_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_may_be_flushed_under_load() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let flush = |server: &RedisServer| drop(server.cli(&["SCRIPT", "FLUSH"]));
+        under_load(protocol, 100, flush).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_may_be_killed_under_load() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        under_load(protocol, 10, |server| {
+            eventually("there is a connection to kill", SOON, || server.client_kill_all() > 0);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_may_be_paused_under_load() {
+    for mode in ["ALL", "WRITE"] {
+        under_load(Protocol::Auto, 5, |server| {
+            assert_eq!(server.cli(&["CLIENT", "PAUSE", "200", mode]).text(), "OK");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_may_stand_still_under_load() {
+    under_load(Protocol::Auto, 5, |server| {
+        server.stop();
+        std::thread::sleep(Duration::from_millis(100));
+        server.cont();
+    })
+    .await;
+}
+
+/// Exclusion is not promised when the server forgets; the order of the tokens is.
+async fn forgetful(times: usize, act: impl Fn(&RedisServer)) {
+    // A token from the range of a lease that was forgotten may still be given to a task of the same
+    // process. It is lower than those of others since, and refused by whoever compares them. Here
+    // every guard is to be the server's own.
+    let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Never));
+    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    for _ in 0..times {
+        traffic.goes_on().await;
+        act(&pair.server);
+    }
+    traffic.goes_on().await;
+    let tally = traffic.stop().await;
+    assert_tokens_increase(&tally.grants);
+    pair.server.assert_all_free();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_increase_although_everything_is_flushed_under_load() {
+    forgetful(200, RedisServer::flushall).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_increase_although_the_server_is_restarted_empty_under_load() {
+    forgetful(5, RedisServer::restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_may_be_restarted_with_its_data_under_load() {
+    let pair = Pair::of(
+        RedisServer::builder().append_only().config("appendfsync", "always").start(),
+        |redis| redis,
+        |locks| locks,
+    );
+    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    for _ in 0..3 {
+        traffic.goes_on().await;
+        pair.server.restart();
+    }
+    traffic.goes_on().await;
+    let tally = traffic.stop().await;
+    assert_eq!(tally.counted, tally.turns, "updates were lost");
+    assert_tokens_increase(&tally.grants);
+}
+
+#[test]
+fn a_holder_that_was_forgotten_is_told_and_the_next_token_is_higher() {
+    let ways: [fn(&RedisServer); 2] = [RedisServer::flushall, RedisServer::restart];
+    for forget in ways {
+        let server = RedisServer::start();
+        let lease = Duration::from_secs(2);
+        let holder = Worker::builder(lock_worker!()).ttl(lease).spawn(&server.url());
+        let token = holder.lock("it");
+        forget(&server);
+        let next = Worker::spawn(lock_worker!(), &server.url());
+        assert!(next.lock("it") > token);
+        assert_eq!(holder.wait_for("lost it", SOON).token(), token);
+        assert!(!holder.is_valid("it"));
+        holder.send("unlock it");
+        holder.wait_for("failed it", SOON);
+        assert!(next.is_valid("it"));
+        assert_eq!(holder.try_lock("it"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    let held = soon(there.lock()).await.unwrap();
+    let token = held.fencing_token();
+    let waiting = waiting(&here);
+    until_heard(&pair.server).await;
+    // Without keyspace notifications nobody says that the key is gone but the connection's end.
+    pair.server.restart();
+    assert!(waiting.served().await.fencing_token() > token);
+}
+
+#[tokio::test]
+async fn a_paused_server_costs_a_typed_error_and_no_lease() {
+    let lease = Duration::from_secs(6);
+    let timeout = Duration::from_millis(300);
+    for mode in ["ALL", "WRITE"] {
+        let pair = Pair::with(|redis| redis.command_timeout(timeout), |locks| locks.ttl(lease));
+        let (here, there) = pair.mutexes();
+        let guard = soon(there.lock()).await.unwrap();
+        let elsewhere = Arc::new(pair.here.mutex("elsewhere", ()).unwrap());
+        let limited = pair.here.mutex("limited", ()).unwrap();
+        assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
+        let deadline = guard.valid_until();
+        pair.server.cli(&["CLIENT", "PAUSE", "3000", mode]);
+
+        let error = soon(elsewhere.try_lock()).await.unwrap_err();
+        let TryLockError::Backend(error) = error else { panic!("{mode}: {error:?}") };
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{mode}");
+        let error = soon(limited.lock_timeout(timeout * 3)).await.unwrap_err();
+        assert!(matches!(error, LockError::Timeout { source: Some(_) }), "{mode}: {error:?}");
+
+        // Whoever waits gets it when the pause is over, and the holder is renewed then.
+        drop(soon(elsewhere.lock()).await.unwrap());
+        eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
+        assert!(guard.is_valid(), "{mode}");
+        soon(guard.release()).await.unwrap();
+        drop(soon(here.lock()).await.unwrap());
+        pair.server.assert_all_free();
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders() {
+    let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
+    let pair = Pair::of(server, |redis| redis, |locks| locks.ttl(Duration::from_secs(2)));
+    let (here, there) = pair.mutexes();
+    let guard = soon(there.lock()).await.unwrap();
+    let deadline = guard.valid_until();
+    let elsewhere = pair.here.mutex("elsewhere", ()).unwrap();
+    let patient = pair.here.mutex("patient", ()).unwrap();
+    let limited = pair.here.mutex("limited", ()).unwrap();
+    pair.server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let full = |error: &lock_core::Error| error.kind() == ErrorKind::OutOfMemory;
+    let error = soon(elsewhere.try_lock()).await.unwrap_err();
+    assert!(matches!(&error, TryLockError::Backend(error) if full(error)), "{error:?}");
+    let error = soon(limited.lock_timeout(Duration::from_millis(300))).await.unwrap_err();
+    let why = |error| match error {
+        LockError::Timeout { source: Some(error) } => full(&error),
+        _ => false,
+    };
+    assert!(why(error.clone()), "{error:?}");
+    let waiting = tokio::spawn(async move {
+        patient.lock_timeout(Duration::from_secs(60)).await.map(|guard| guard.fencing_token())
+    });
+    // Whoever has no limit gives up after one lease.
+    let error = soon(elsewhere.lock()).await.unwrap_err();
+    assert!(matches!(&error, LockError::Backend(error) if full(error)), "{error:?}");
+    assert_eq!(pair.server.locks(), [LOCK], "nothing is half granted");
+
+    // Renewing and releasing need no memory.
+    eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
+    soon(guard.release()).await.unwrap();
+    assert_eq!(pair.server.locks(), Vec::<String>::new());
+
+    pair.server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    soon(waiting).await.unwrap().unwrap();
+    drop(soon(here.lock()).await.unwrap());
+    pair.server.assert_all_free();
+}
+
+#[tokio::test]
+async fn a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays() {
+    let pair = Pair::with(|redis| redis, |locks| locks.ttl(Duration::from_secs(3)));
+    let (here, there) = pair.mutexes();
+    let guard = soon(there.lock()).await.unwrap();
+    pair.server.cli(&["DEL", LOCK]);
+    let begin = Instant::now();
+    let other = mutex(&client(pair.server.url()));
+    let newer = soon(other.lock()).await.unwrap();
+    assert!(newer.fencing_token() > guard.fencing_token());
+    assert_eq!(soon(guard.lost()).await.reason(), LossReason::Revoked);
+    assert!(begin.elapsed() < SOON);
+    drop(guard);
+    // On the way that the late release took, or would have taken.
+    assert!(matches!(soon(there.try_lock()).await, Err(TryLockError::WouldBlock)));
+    assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
+    assert!(newer.is_valid() && ttl_of(&pair.server, LOCK).is_some());
+}

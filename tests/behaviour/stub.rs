@@ -1,0 +1,131 @@
+//! A lock that only looks like one: what these tests and the suite make of it.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released, Renewal,
+    TokenRange, Ttl, Watch,
+};
+use lock_redis::RedisBackend;
+use lock_sync::Locks;
+use lock_tests::RedisServer;
+
+use crate::support::Traffic;
+
+/// A backend whose remote half may be stubbed: it then grants whatever it is asked for, without
+/// asking the server.
+struct Stub {
+    real: RedisBackend,
+    stubbed: bool,
+    token: AtomicU64,
+}
+
+impl Stub {
+    fn of(server: &RedisServer, stubbed: bool) -> Result<Self, Error> {
+        let real = RedisBackend::open(server.url())?;
+        Ok(Self { real, stubbed, token: AtomicU64::new(1) })
+    }
+}
+
+#[async_trait]
+impl Backend for Stub {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        if !self.stubbed {
+            return self.real.try_acquire(request).await;
+        }
+        let token = FencingToken::new(self.token.fetch_add(1, Ordering::Relaxed));
+        let valid_until = request.ttl.valid_until(self.clock().now());
+        let tokens = TokenRange::new(token, NonZeroU32::MIN);
+        Ok(Attempt::Granted(Grant::new(tokens, valid_until)))
+    }
+
+    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+        self.real.renew(claim, ttl).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        self.real.release(claim).await
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+        self.real.watch(key).await
+    }
+
+    fn clock(&self) -> Clock {
+        self.real.clock()
+    }
+}
+
+/// A server whose clients are stubbed, or not.
+struct Stubbed {
+    server: RedisServer,
+    stubbed: bool,
+}
+
+#[async_trait]
+impl Harness for Stubbed {
+    type Client = Stub;
+
+    async fn client(&self) -> Result<Stub, Error> {
+        Stub::of(&self.server, self.stubbed)
+    }
+
+    async fn cut(&self, _client: &Stub) -> Hook {
+        Hook::NotApplicable("what connections do is not the point here")
+    }
+
+    async fn forget(&self) -> Hook {
+        self.server.flushall();
+        Hook::Done
+    }
+}
+
+/// The laws that it breaks.
+async fn broken(harness: &Stubbed, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    let mut broken = Vec::new();
+    for name in names {
+        if matches!(run(name, harness).await, Verdict::Broken(_)) {
+            broken.push(name);
+        }
+    }
+    broken
+}
+
+#[tokio::test]
+async fn the_suite_notices_a_backend_that_does_not_ask_its_server() {
+    let stubbed = Stubbed { server: RedisServer::start(), stubbed: true };
+    let caught = broken(&stubbed, laws().iter().map(|law| law.name())).await;
+    for law in [
+        "a_held_key_is_refused",
+        "contenders_get_exactly_one_grant",
+        "holders_never_overlap",
+        "a_live_lease_stays",
+        "tokens_increase_with_every_grant",
+    ] {
+        assert!(caught.contains(&law), "not caught by {law}, but by {caught:?}");
+    }
+    // It is the stub that they see: the same wrapper with its remote half keeps them all.
+    let whole = Stubbed { server: RedisServer::start(), stubbed: false };
+    assert_eq!(broken(&whole, caught.into_iter()).await, Vec::<&str>::new());
+}
+
+/// How many updates are lost when two clients count.
+async fn lost_updates(stubbed: bool) -> u64 {
+    let server = RedisServer::start();
+    let clients = [(); 2].map(|()| Locks::new(Stub::of(&server, stubbed).unwrap()));
+    let mut traffic = Traffic::start(&clients.each_ref(), 2);
+    for _ in 0..50 {
+        traffic.goes_on().await;
+    }
+    let tally = traffic.stop().await;
+    tally.turns - tally.counted
+}
+
+#[tokio::test]
+async fn a_counter_of_two_clients_notices_it_too() {
+    assert!(lost_updates(true).await > 0, "the counter would not notice a lock that is none");
+    assert_eq!(lost_updates(false).await, 0);
+}

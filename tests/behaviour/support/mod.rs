@@ -1,0 +1,94 @@
+//! What the tests share.
+
+mod keys;
+mod polls;
+mod tokens;
+mod traffic;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_redis::RedisBackend;
+use lock_sync::{Locks, Mutex};
+use lock_tests::RedisServer;
+
+pub(crate) use self::keys::{LOCK, Leftovers, ttl_of};
+pub(crate) use self::polls::{PolledOut, after_polls, spin_until};
+pub(crate) use self::tokens::{Grant, assert_tokens_increase};
+pub(crate) use self::traffic::Traffic;
+pub(crate) use self::waiting::{until_heard, until_refused, waiting};
+
+/// Longer than anything takes that works, on a loaded machine too, and far shorter than [`TTL`].
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// The default lease. What has to wait for its end comes too late for [`SOON`].
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+
+/// A client of its own, with the defaults.
+pub(crate) fn client(url: impl Into<String>) -> Locks {
+    client_with(url, |redis| redis, |locks| locks)
+}
+
+/// A client of its own, with other options.
+pub(crate) fn client_with(
+    url: impl Into<String>,
+    redis: impl FnOnce(lock_redis::Builder) -> lock_redis::Builder,
+    locks: impl FnOnce(lock_sync::Builder) -> lock_sync::Builder,
+) -> Locks {
+    let backend = redis(RedisBackend::builder(url)).build().unwrap();
+    locks(Locks::builder(backend)).build().unwrap()
+}
+
+/// The lock at [`LOCK`].
+pub(crate) fn mutex(locks: &Locks) -> Arc<Mutex<()>> {
+    Arc::new(locks.mutex("it", ()).unwrap())
+}
+
+/// Two clients of one server: two processes, as far as it can tell.
+pub(crate) struct Pair {
+    pub(crate) server: RedisServer,
+    pub(crate) here: Locks,
+    pub(crate) there: Locks,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::with(|redis| redis, |locks| locks)
+    }
+
+    /// Two clients that are set up alike.
+    pub(crate) fn with(
+        redis: impl Fn(lock_redis::Builder) -> lock_redis::Builder,
+        locks: impl Fn(lock_sync::Builder) -> lock_sync::Builder,
+    ) -> Self {
+        Self::of(RedisServer::start(), redis, locks)
+    }
+
+    pub(crate) fn of(
+        server: RedisServer,
+        redis: impl Fn(lock_redis::Builder) -> lock_redis::Builder,
+        locks: impl Fn(lock_sync::Builder) -> lock_sync::Builder,
+    ) -> Self {
+        let here = client_with(server.url(), &redis, &locks);
+        let there = client_with(server.url(), &redis, &locks);
+        Self { server, here, there }
+    }
+
+    /// The lock at [`LOCK`], on both sides.
+    pub(crate) fn mutexes(&self) -> (Arc<Mutex<()>>, Arc<Mutex<()>>) {
+        (mutex(&self.here), mutex(&self.there))
+    }
+}
+
+/// Fails the test when something takes too long.
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(SOON, what).await {
+            Ok(output) => output,
+            Err(_) => panic!("it takes longer than {SOON:?}: {caller}"),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Work that goes wrong unless a lock keeps it apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lock_core::Clock;
+use lock_sync::{Locks, Mutex, ReleaseError};
+use lock_tests::eventually_async;
+use tokio::task::JoinSet;
+
+use super::{Grant, SOON};
+
+/// Tasks of several clients that take one lock over and over, and count under it in a way that
+/// loses counts when two do it at once.
+///
+/// They never give up and take no error for an answer: each lock is granted in the end, without
+/// anybody's help.
+pub(crate) struct Traffic {
+    shared: Arc<Shared>,
+    tasks: JoinSet<Vec<Grant>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    counter: AtomicU64,
+    turns: AtomicU64,
+    over: AtomicBool,
+}
+
+/// What became of it.
+pub(crate) struct Tally {
+    /// How many counted.
+    pub(crate) turns: u64,
+    /// How far they came.
+    pub(crate) counted: u64,
+    pub(crate) grants: Vec<Grant>,
+}
+
+impl Traffic {
+    /// Starts `tasks` tasks for each client.
+    pub(crate) fn start(clients: &[&Locks], tasks: usize) -> Self {
+        let mut traffic = Self { shared: Arc::default(), tasks: JoinSet::new() };
+        for client in clients {
+            for _ in 0..tasks {
+                let mutex = client.mutex("it", ()).unwrap();
+                traffic.tasks.spawn(work(mutex, Arc::clone(&traffic.shared)));
+            }
+        }
+        traffic
+    }
+
+    /// Waits until some more turns were taken. Fails if there are none, or a task gave up.
+    pub(crate) async fn goes_on(&mut self) {
+        const MORE: u64 = 8;
+        let goal = self.shared.turns.load(Ordering::Relaxed) + MORE;
+        let taken = || self.shared.turns.load(Ordering::Relaxed) >= goal;
+        tokio::select! {
+            _ = eventually_async("the tasks go on", SOON * 3, async || taken()) => {}
+            Some(ended) = self.tasks.join_next() => panic!("a task gave up: {ended:?}"),
+        }
+    }
+
+    pub(crate) async fn stop(mut self) -> Tally {
+        self.shared.over.store(true, Ordering::Relaxed);
+        let mut grants = Vec::new();
+        while let Some(task) = self.tasks.join_next().await {
+            grants.append(&mut task.unwrap());
+        }
+        Tally {
+            turns: self.shared.turns.load(Ordering::Relaxed),
+            counted: self.shared.counter.load(Ordering::Relaxed),
+            grants,
+        }
+    }
+}
+
+async fn work(mutex: Mutex<()>, shared: Arc<Shared>) -> Vec<Grant> {
+    let clock = Clock::boot();
+    let mut grants = Vec::new();
+    while !shared.over.load(Ordering::Relaxed) {
+        let asked = clock.now();
+        let guard = mutex.lock().await.unwrap();
+        grants.push(Grant { asked, had: clock.now(), token: guard.fencing_token() });
+        shared.count().await;
+        // By turns in each of the two ways to give a lock up.
+        if grants.len() % 2 == 0 {
+            drop(guard);
+        } else if let Err(error) = guard.release().await {
+            // The lock is given up either way.
+            assert!(matches!(error, ReleaseError::Lost(_) | ReleaseError::Backend(_)));
+        }
+    }
+    grants
+}
+
+impl Shared {
+    async fn count(&self) {
+        let seen = self.counter.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        self.counter.store(seen + 1, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,254 @@
+//! A server that cannot be reached.
+
+use std::time::{Duration, Instant};
+
+use lock_core::{Clock, Error, ErrorKind};
+use lock_sync::{LockError, Locks, LossReason, TryLockError};
+use lock_tests::{Direction, Proxy, RedisServer, eventually_async};
+
+use crate::support::{
+    LOCK, Leftovers, SOON, client, client_with, mutex, soon, ttl_of, until_heard, waiting,
+};
+
+/// How the way to a server may break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// Connections are reset, and new ones are refused.
+    Refused,
+    /// Nothing passes any more, and nobody says so.
+    Silent,
+    /// Requests arrive, but no reply does.
+    Mute,
+}
+
+const BREAKS: [Break; 3] = [Break::Refused, Break::Silent, Break::Mute];
+
+/// A server, and a client that reaches it through a proxy only.
+struct Far {
+    server: RedisServer,
+    proxy: Proxy,
+    here: Locks,
+}
+
+impl Far {
+    fn with_lease(lease: Duration) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::before(&server);
+        let timeout = Duration::from_millis(400);
+        let here = client_with(
+            proxy.url(),
+            |redis| redis.command_timeout(timeout).connect_timeout(timeout),
+            |locks| locks.ttl(lease),
+        );
+        Self { server, proxy, here }
+    }
+
+    fn cut_off(&self, how: Break) {
+        match how {
+            Break::Refused => {
+                self.proxy.refuse();
+                self.proxy.cut();
+            }
+            Break::Silent => {
+                self.proxy.silence(Direction::ToServer);
+                self.proxy.silence(Direction::ToClient);
+            }
+            Break::Mute => self.proxy.silence(Direction::ToClient),
+        }
+    }
+
+    fn heal(&self) {
+        // What was under way is lost, as it is when a broken network comes back.
+        self.proxy.cut();
+        self.proxy.pass();
+    }
+}
+
+/// Whether an error says what is wrong: a connection that never answers is given up after a while,
+/// and from then on there is none.
+fn tells(how: Break, error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Unreachable => true,
+        ErrorKind::Timeout => how != Break::Refused,
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn a_guard_is_valid_until_its_deadline_and_lost_before_the_server_lets_go() {
+    // The longer the lease, the longer the time between the two: here 152 ms.
+    let lease = Duration::from_secs(15);
+    futures::future::join_all(BREAKS.map(|how| keep_until_the_deadline(how, lease))).await;
+}
+
+async fn keep_until_the_deadline(how: Break, lease: Duration) {
+    let clock = Clock::boot();
+    let far = Far::with_lease(lease);
+    let mutex = far.here.mutex("it", ()).unwrap();
+    let guard = soon(mutex.lock()).await.unwrap();
+    let lost = guard.lost();
+    far.cut_off(how);
+    let deadline = guard.valid_until();
+
+    // By the clock, whenever this task gets to look at it.
+    let asked = clock.now();
+    let left = ttl_of(&far.server, LOCK).unwrap();
+    let ends = asked + left - Duration::from_millis(1);
+    assert!(deadline < ends, "{how:?}: valid for longer than the server keeps the key");
+    assert!(guard.is_valid());
+
+    let lost = tokio::time::timeout(lease + SOON, lost).await.unwrap();
+    // By the server, at the very moment.
+    let still = ttl_of(&far.server, LOCK);
+    assert!(still.is_some_and(|left| left > Duration::ZERO), "{how:?}: the key was gone before");
+    assert_eq!(lost.reason(), LossReason::Expired);
+    assert!(!guard.is_valid());
+    assert!(clock.now() >= deadline, "{how:?}: lost before its own deadline");
+    assert!(guard.valid_until() <= deadline, "{how:?}: an unanswered renewal moved the deadline");
+}
+
+#[tokio::test]
+async fn a_guard_outlives_an_outage_that_is_shorter_than_its_lease() {
+    let lease = Duration::from_secs(6);
+    let survive = async |how| {
+        let far = Far::with_lease(lease);
+        let other = client(far.server.url()).mutex("it", ()).unwrap();
+        let mutex = far.here.mutex("it", ()).unwrap();
+        let guard = soon(mutex.lock()).await.unwrap();
+        let deadline = guard.valid_until();
+        far.cut_off(how);
+        // Half of the lease: a renewal is due at a third, and fails.
+        tokio::time::sleep(lease / 2).await;
+        assert_eq!(guard.valid_until(), deadline, "{how:?}");
+        far.heal();
+        eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
+        assert!(guard.is_valid());
+        assert!(matches!(other.try_lock().await, Err(TryLockError::WouldBlock)));
+        soon(guard.release()).await.unwrap();
+        assert!(soon(other.lock()).await.is_ok());
+    };
+    futures::future::join_all(BREAKS.map(survive)).await;
+}
+
+#[tokio::test]
+async fn waiters_without_a_limit_are_told_after_one_lease() {
+    let lease = Duration::from_secs(2);
+    let give_up = async |how| {
+        let far = Far::with_lease(lease);
+        let mutex = far.here.mutex("it", ()).unwrap();
+        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        far.cut_off(how);
+        let begin = Instant::now();
+        let error = tokio::time::timeout(lease + SOON, mutex.lock()).await.unwrap().unwrap_err();
+        assert!(begin.elapsed() >= lease, "{how:?}: {:?}", begin.elapsed());
+        assert!(
+            matches!(&error, LockError::Backend(error) if tells(how, error)),
+            "{how:?}: {error:?}"
+        );
+        far.heal();
+        drop(soon(mutex.lock()).await.unwrap());
+        far.server.assert_all_free();
+    };
+    futures::future::join_all(BREAKS.map(give_up)).await;
+}
+
+#[tokio::test]
+async fn waiters_with_a_limit_wait_until_it_and_are_told_why() {
+    let lease = Duration::from_secs(1);
+    let give_up = async |how| {
+        let far = Far::with_lease(lease);
+        let mutex = far.here.mutex("it", ()).unwrap();
+        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        far.cut_off(how);
+        let begin = Instant::now();
+        let waiting = mutex.lock_timeout(lease * 3);
+        let error = tokio::time::timeout(lease * 3 + SOON, waiting).await.unwrap().unwrap_err();
+        assert!(begin.elapsed() >= lease * 3, "{how:?}: {:?}", begin.elapsed());
+        let LockError::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
+        assert!(tells(how, &why), "{how:?}: {why:?}");
+    };
+    futures::future::join_all(BREAKS.map(give_up)).await;
+}
+
+#[tokio::test]
+async fn a_wait_behind_a_release_that_fails_is_told_why_too() {
+    let give_up = async |how| {
+        let far = Far::with_lease(Duration::from_secs(30));
+        let mutex = mutex(&far.here);
+        let held = soon(mutex.lock()).await.unwrap();
+        far.cut_off(how);
+        drop(held);
+        let error = soon(mutex.lock_timeout(Duration::from_secs(2))).await.unwrap_err();
+        let LockError::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
+        assert!(tells(how, &why), "{how:?}: {why:?}");
+    };
+    futures::future::join_all(BREAKS.map(give_up)).await;
+}
+
+#[tokio::test]
+async fn waiters_with_time_left_get_the_lock_once_the_server_is_back() {
+    let lease = Duration::from_secs(1);
+    let wait = async |how| {
+        let far = Far::with_lease(lease);
+        let mutex = far.here.mutex("it", ()).unwrap();
+        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        far.cut_off(how);
+        let patient = mutex.lock_timeout(Duration::from_secs(60));
+        let back = async {
+            // Longer than one who has no limit would wait.
+            tokio::time::sleep(lease * 3 / 2).await;
+            far.heal();
+        };
+        let (guard, ()) = tokio::join!(soon(patient), back);
+        assert!(guard.unwrap().is_valid(), "{how:?}");
+    };
+    futures::future::join_all(BREAKS.map(wait)).await;
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid() {
+    let wait = async |how| {
+        let far = Far::with_lease(Duration::from_secs(30));
+        let there = client(far.server.url()).mutex("it", ()).unwrap();
+        let held = soon(there.lock()).await.unwrap();
+        let waiting = waiting(&mutex(&far.here));
+        until_heard(&far.server).await;
+        far.cut_off(how);
+        held.release().await.unwrap();
+        assert!(!waiting.is_over(), "{how:?}");
+        far.heal();
+        // Well before the end of the lease that it was told of.
+        assert!(waiting.served().await.is_valid(), "{how:?}");
+    };
+    futures::future::join_all(BREAKS.map(wait)).await;
+}
+
+#[tokio::test]
+async fn a_try_is_answered_with_what_is_wrong() {
+    let ask = async |how| {
+        let far = Far::with_lease(Duration::from_secs(30));
+        let mutex = far.here.mutex("it", ()).unwrap();
+        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        far.cut_off(how);
+        let error = soon(mutex.try_lock()).await.unwrap_err();
+        assert!(
+            matches!(&error, TryLockError::Backend(error) if tells(how, error)),
+            "{how:?}: {error:?}"
+        );
+        far.heal();
+        // What the try may have left behind goes too.
+        far.server.assert_all_free();
+    };
+    futures::future::join_all(BREAKS.map(ask)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_there_is_an_error_at_the_first_lock() {
+    let nobody = Proxy::start(lock_tests::Port::reserve().addr());
+    nobody.refuse();
+    let locks = client_with(nobody.url(), |redis| redis, |locks| locks.ttl(Duration::from_secs(1)));
+    let mutex = locks.mutex("it", ()).unwrap();
+    assert!(matches!(soon(mutex.try_lock()).await, Err(TryLockError::Backend(_))));
+    assert!(matches!(soon(mutex.lock()).await, Err(LockError::Backend(_))));
+    soon(locks.shutdown()).await;
+}

@@ -1,0 +1,117 @@
+//! What wakes a waiter, each source alone.
+
+use std::time::Duration;
+
+use lock_redis::{Notifications, Protocol};
+use lock_tests::RedisServer;
+
+use crate::support::{LOCK, Pair, SOON, TTL, soon, ttl_of, until_heard, until_refused, waiting};
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+/// Scripts that a waiter runs over one wait, whatever its length: asking, asking again once it
+/// listens, and once it was told. The holder's release is one more.
+const AT_MOST: u64 = 5;
+
+/// Requests that a waiter sends in the time of one test, if it polls.
+const POLLING: u64 = 50;
+
+#[derive(Clone, Copy)]
+struct Sources {
+    notifications: Notifications,
+    messages: bool,
+}
+
+fn pair(server: RedisServer, protocol: Protocol, sources: Sources, lease: Duration) -> Pair {
+    Pair::of(
+        server,
+        |redis| {
+            redis
+                .protocol(protocol)
+                .notifications(sources.notifications)
+                .release_messages(sources.messages)
+        },
+        |locks| locks.ttl(lease),
+    )
+}
+
+/// The waiter gets in although the lease is far from its end, and has asked a few times only.
+async fn assert_woken(pair: &Pair) {
+    let (here, there) = pair.mutexes();
+    let held = soon(there.lock()).await.unwrap();
+    let before = pair.server.commandstats();
+    let waiting = waiting(&here);
+    until_heard(&pair.server).await;
+    // Time enough to poll, for whoever would.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_over());
+    held.release().await.unwrap();
+    let guard = waiting.served().await;
+    let scripts = pair.server.commandstats().since(&before).calls("evalsha");
+    assert!(scripts <= AT_MOST, "{scripts} scripts for one wait");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn keyspace_notifications_alone() {
+    for protocol in PROTOCOLS {
+        for (notifications, flags) in [
+            (Notifications::Require, "Kgxe"),
+            (Notifications::IfPresent, "Kgxe"),
+            (Notifications::Enable, "\"\""),
+        ] {
+            let server = RedisServer::builder().config("notify-keyspace-events", flags).start();
+            let sources = Sources { notifications, messages: false };
+            let pair = pair(server, protocol, sources, TTL);
+            assert_woken(&pair).await;
+            assert_eq!(pair.server.commandstats().calls("publish"), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_message_of_the_release_alone() {
+    for protocol in PROTOCOLS {
+        let server = RedisServer::builder().config("notify-keyspace-events", "Kgxe").start();
+        let sources = Sources { notifications: Notifications::Off, messages: true };
+        let pair = pair(server, protocol, sources, TTL);
+        assert_woken(&pair).await;
+        assert_eq!(pair.server.cli(&["PUBSUB", "CHANNELS", "__keyspace*"]).array(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_timer_alone() {
+    let lease = Duration::from_secs(2);
+    for protocol in PROTOCOLS {
+        let server = RedisServer::builder().config("notify-keyspace-events", "Kgxe").start();
+        let sources = Sources { notifications: Notifications::Off, messages: false };
+        let pair = pair(server, protocol, sources, lease);
+        let (here, there) = pair.mutexes();
+        let before = pair.server.commandstats();
+        // One that is released early, and one that runs out.
+        let held = soon(there.lock()).await.unwrap();
+        let waiting = waiting(&here);
+        until_refused(&pair.server, &before).await;
+        held.release().await.unwrap();
+        waiting.served().await.release().await.unwrap();
+
+        pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "1500"]);
+        let left = ttl_of(&pair.server, LOCK).unwrap();
+        drop(tokio::time::timeout(left + SOON, here.lock()).await.unwrap().unwrap());
+        let sent = pair.server.commandstats().since(&before);
+        assert!(sent.calls("evalsha") < POLLING, "{sent:?}");
+        assert_eq!((sent.calls("subscribe"), sent.calls("publish")), (0, 0), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_timer_sees_the_end_of_a_lease_that_no_other_source_tells_of() {
+    // Deletions are told, by every source there is, and expiry by none.
+    let server = RedisServer::builder().config("notify-keyspace-events", "Kg").start();
+    let sources = Sources { notifications: Notifications::IfPresent, messages: true };
+    let pair = pair(server, Protocol::Auto, sources, TTL);
+    let (here, _) = pair.mutexes();
+    pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "1500"]);
+    assert!(soon(here.lock()).await.is_ok());
+}
