@@ -1,0 +1,53 @@
+//! The crate `rslock`.
+
+use std::time::Duration;
+
+use rslock::LockManager;
+
+use super::LEASE;
+use crate::{Contestant, Failure};
+
+/// `rslock` over one server: no renewal, tries after up to 200 ms, and a release that is awaited,
+/// because a guard that is dropped does not release.
+#[derive(Debug)]
+pub struct Rslock {
+    manager: LockManager,
+}
+
+impl Rslock {
+    /// Connects when it is used first.
+    ///
+    /// # Errors
+    ///
+    /// If the URL makes no sense.
+    pub fn connect(url: &str) -> Result<Self, Failure> {
+        Ok(Self { manager: LockManager::from_clients(vec![redis::Client::open(url)?]) })
+    }
+
+    /// Tries again after a random delay of less than 1 ms, which it rounds down to none.
+    #[must_use]
+    pub fn impatient(mut self) -> Self {
+        self.manager.set_retry(u32::MAX, Duration::from_millis(1));
+        self
+    }
+}
+
+impl Contestant for Rslock {
+    type Key = Vec<u8>;
+
+    const INNER: &'static [&'static str] = &["get", "del"];
+
+    fn key(&self, name: &str) -> Result<Self::Key, Failure> {
+        Ok(format!("rslock:{name}").into_bytes())
+    }
+
+    async fn locked<S>(&self, key: &Self::Key, section: S) -> Result<(), Failure>
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let guard = self.manager.acquire(key, LEASE).await?;
+        section.await;
+        guard.release().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! How long to measure.
+
+use std::time::Duration;
+
+/// How much time a benchmark takes, from the command line.
+///
+/// | started by | effort |
+/// | --- | --- |
+/// | `cargo bench` | full |
+/// | `cargo bench -- --quick` | about a third of the time |
+/// | `cargo test`, or with `--test` | each measurement once and very short, to see that it works |
+///
+/// Options that it does not know are criterion's, and passed over.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Effort {
+    /// How often each contestant has its turn.
+    pub rounds: usize,
+    /// How long a turn takes that measures one pass after another.
+    pub sample: Duration,
+    /// How long a turn takes in which many tasks run at once.
+    pub window: Duration,
+    /// The same where a contestant makes only some dozens of passes a second.
+    pub slow_window: Duration,
+    /// How many of the sizes of a benchmark are measured.
+    pub sizes: usize,
+}
+
+impl Effort {
+    /// The effort that the command line asks for; `None` if it asks for no measurement at all.
+    pub fn from_args() -> Option<Self> {
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        let has = |option: &str| args.iter().any(|arg| arg == option);
+        if has("--list") {
+            return None;
+        }
+        Some(if has("--test") || !has("--bench") {
+            Self::smoke()
+        } else if has("--quick") {
+            Self::quick()
+        } else {
+            Self::full()
+        })
+    }
+
+    fn full() -> Self {
+        Self {
+            rounds: 9,
+            sample: Duration::from_millis(50),
+            window: Duration::from_millis(300),
+            slow_window: Duration::from_millis(600),
+            sizes: usize::MAX,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            rounds: 5,
+            sample: Duration::from_millis(25),
+            window: Duration::from_millis(150),
+            slow_window: Duration::from_millis(250),
+            sizes: usize::MAX,
+        }
+    }
+
+    fn smoke() -> Self {
+        Self {
+            rounds: 1,
+            sample: Duration::from_millis(1),
+            window: Duration::from_millis(20),
+            slow_window: Duration::from_millis(20),
+            sizes: 1,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A contestant made ready.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use lock_tests::CommandStats;
+
+use crate::measure::{self, Crowd, PingPong, Window};
+use crate::{Contestant, Failure};
+
+/// A contestant with its clients, under the name of its row.
+///
+/// A handle: clones share the clients.
+#[derive(Clone)]
+pub struct Entrant {
+    name: String,
+    /// What makes its keys differ from everybody else's.
+    number: u64,
+    inner_commands: &'static [&'static str],
+    clients: Arc<dyn Clients>,
+}
+
+impl Entrant {
+    /// These clients of one library. Tasks are spread over them.
+    pub fn new<C: Contestant>(
+        name: impl Into<String>,
+        clients: impl IntoIterator<Item = C>,
+    ) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let clients: Vec<Arc<C>> = clients.into_iter().map(Arc::new).collect();
+        Self {
+            name: name.into(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            inner_commands: C::INNER,
+            clients: Arc::new(clients),
+        }
+    }
+
+    /// The name of its row.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of keys that nobody else uses. The same ones every time.
+    pub fn keys(&self, count: usize) -> Vec<String> {
+        (0..count).map(|key| format!("bench:{:03}:{key:03}", self.number)).collect()
+    }
+
+    /// Names of keys that nobody has used before. Of those that a crowd used some may still be held:
+    /// not every library releases what an aborted task had locked.
+    pub fn fresh_keys(&self, count: usize) -> Vec<String> {
+        static TIMES: AtomicU64 = AtomicU64::new(0);
+        let time = TIMES.fetch_add(1, Ordering::Relaxed);
+        (0..count).map(|key| format!("bench:{:03}:{time:04}:{key:03}", self.number)).collect()
+    }
+
+    /// How many commands came over the network, of those that the server counted.
+    pub fn sent(&self, stats: &CommandStats) -> u64 {
+        let sent = stats.iter().filter(|(name, _)| !self.inner_commands.contains(name));
+        sent.map(|(_, calls)| calls).sum()
+    }
+
+    /// Locks and unlocks keys in turn, `count` times; how long that took.
+    ///
+    /// # Errors
+    ///
+    /// Those of the contestant.
+    pub fn pairs(
+        &self,
+        keys: &[String],
+        count: u64,
+    ) -> BoxFuture<'static, Result<Duration, Failure>> {
+        Arc::clone(&self.clients).pairs(keys.to_vec(), count)
+    }
+
+    /// Lets many tasks loose.
+    ///
+    /// # Errors
+    ///
+    /// Those of the contestant.
+    pub fn crowd(&self, crowd: Crowd) -> BoxFuture<'static, Result<Window, Failure>> {
+        Arc::clone(&self.clients).crowd(crowd, self.inner_commands)
+    }
+
+    /// Hands a lock to and fro between the first two clients.
+    ///
+    /// # Errors
+    ///
+    /// Those of the contestant; and if it has but one client.
+    pub fn ping_pong(&self, game: PingPong) -> BoxFuture<'static, Result<Vec<Duration>, Failure>> {
+        Arc::clone(&self.clients).ping_pong(game)
+    }
+}
+
+impl fmt::Debug for Entrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entrant").field(&self.name).finish()
+    }
+}
+
+/// The measurements, each compiled for the contestant that it is about.
+trait Clients: Send + Sync {
+    fn pairs(
+        self: Arc<Self>,
+        keys: Vec<String>,
+        count: u64,
+    ) -> BoxFuture<'static, Result<Duration, Failure>>;
+
+    fn crowd(
+        self: Arc<Self>,
+        crowd: Crowd,
+        inner_commands: &'static [&'static str],
+    ) -> BoxFuture<'static, Result<Window, Failure>>;
+
+    fn ping_pong(
+        self: Arc<Self>,
+        game: PingPong,
+    ) -> BoxFuture<'static, Result<Vec<Duration>, Failure>>;
+}
+
+impl<C: Contestant> Clients for Vec<Arc<C>> {
+    fn pairs(
+        self: Arc<Self>,
+        keys: Vec<String>,
+        count: u64,
+    ) -> BoxFuture<'static, Result<Duration, Failure>> {
+        async move {
+            let client = self.first().ok_or("a contestant without clients")?;
+            measure::pairs(client.as_ref(), &keys, count).await
+        }
+        .boxed()
+    }
+
+    fn crowd(
+        self: Arc<Self>,
+        crowd: Crowd,
+        inner_commands: &'static [&'static str],
+    ) -> BoxFuture<'static, Result<Window, Failure>> {
+        async move { measure::crowd(&self, crowd, inner_commands).await }.boxed()
+    }
+
+    fn ping_pong(
+        self: Arc<Self>,
+        game: PingPong,
+    ) -> BoxFuture<'static, Result<Vec<Duration>, Failure>> {
+        async move {
+            let [one, other, ..] = self.as_slice() else {
+                return Err("a hand-over takes two clients".into());
+            };
+            measure::ping_pong(one, other, &game).await
+        }
+        .boxed()
+    }
+}

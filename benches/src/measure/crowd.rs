@@ -1,0 +1,308 @@
+//! Many tasks at once.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lock_tests::RedisServer;
+use tokio::task::JoinSet;
+
+use crate::{Contestant, Failure, cpu};
+
+/// One in so many sections gives up the thread between reading and writing, so that an overlap of
+/// two holders loses an update. The others are as short as can be.
+const YIELD_EVERY: u64 = 8;
+
+/// Tasks that lock, count and unlock, again and again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Crowd {
+    /// How many tasks.
+    pub tasks: usize,
+    /// Their keys. Task after task takes the next one.
+    pub keys: Vec<String>,
+    /// For how long they are counted; they run for a quarter of it before.
+    pub window: Duration,
+    /// Whether it is measured how long each pass had to wait, which itself takes a little time.
+    pub waits: bool,
+    /// The server whose commands are counted.
+    pub server: Option<Arc<RedisServer>>,
+}
+
+impl Crowd {
+    /// A crowd whose waits and commands nobody looks at.
+    pub fn new(tasks: usize, keys: Vec<String>, window: Duration) -> Self {
+        Self { tasks, keys, window, waits: false, server: None }
+    }
+}
+
+/// What a crowd did within its window.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Window {
+    /// How long it was in the end.
+    pub elapsed: Duration,
+    /// How often each task held its lock.
+    pub passes: Vec<u64>,
+    /// How often a lock went from one task to another.
+    pub handovers: u64,
+    /// How long they waited for that. Who still waits at the end counts with what it has waited.
+    pub waits: Vec<Duration>,
+    /// What this process has computed.
+    pub cpu: Duration,
+    /// How many commands came to the server over the network.
+    pub commands: u64,
+    /// How many updates of a counter were lost from beginning to end: none if the lock locks.
+    pub lost: u64,
+}
+
+impl Window {
+    /// How often a lock was held.
+    pub fn total(&self) -> u64 {
+        self.passes.iter().sum()
+    }
+}
+
+/// What a lock protects: a counter that a single wrong overlap spoils.
+#[derive(Default)]
+struct Protected {
+    count: AtomicU64,
+    holder: AtomicUsize,
+    handovers: AtomicU64,
+}
+
+struct Worker {
+    number: usize,
+    protected: Arc<Protected>,
+    shared: Arc<Shared>,
+    passes: AtomicU64,
+    /// Since when it waits, in nanoseconds since the crowd began; 0 if it does not.
+    waiting_since: AtomicU64,
+    waits: Mutex<Vec<Duration>>,
+}
+
+struct Shared {
+    begin: Instant,
+    timed: bool,
+    counting: AtomicBool,
+    done: AtomicBool,
+}
+
+/// Runs a crowd on the present runtime, which has more than one thread.
+pub(crate) async fn crowd<C: Contestant>(
+    clients: &[Arc<C>],
+    crowd: Crowd,
+    inner_commands: &[&str],
+) -> Result<Window, Failure> {
+    let shared = Arc::new(Shared {
+        begin: Instant::now(),
+        timed: crowd.waits,
+        counting: AtomicBool::new(false),
+        done: AtomicBool::new(false),
+    });
+    let protected: Vec<Arc<Protected>> = crowd.keys.iter().map(|_| Arc::default()).collect();
+    let mut workers = Vec::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..crowd.tasks {
+        let key = number % crowd.keys.len();
+        let worker = Arc::new(Worker {
+            number: number + 1,
+            protected: Arc::clone(&protected[key]),
+            shared: Arc::clone(&shared),
+            passes: AtomicU64::new(0),
+            waiting_since: AtomicU64::new(0),
+            waits: Mutex::default(),
+        });
+        workers.push(Arc::clone(&worker));
+        let client = Arc::clone(&clients[number % clients.len()]);
+        let key = client.key(&crowd.keys[key])?;
+        tasks.spawn(work(client, key, worker));
+    }
+
+    tokio::time::sleep(crowd.window / 4).await;
+    let stats = || crowd.server.as_ref().map(|server| server.commandstats()).unwrap_or_default();
+    let before = stats();
+    shared.counting.store(true, Ordering::Relaxed);
+    let (start, cpu_before) = (Instant::now(), cpu::used());
+    let passes_before = passes(&workers);
+    let handovers_before = handovers(&protected);
+
+    tokio::time::sleep(crowd.window).await;
+    let (elapsed, cpu) = (start.elapsed(), cpu::used().saturating_sub(cpu_before));
+    let passes_after = passes(&workers);
+    let handovers = handovers(&protected) - handovers_before;
+    shared.counting.store(false, Ordering::Relaxed);
+    let waits = workers.iter().flat_map(|worker| worker.waits(start)).collect();
+    let commands = stats().since(&before);
+    shared.done.store(true, Ordering::Relaxed);
+
+    tasks.abort_all();
+    while let Some(task) = tasks.join_next().await {
+        match task {
+            Ok(outcome) => outcome?,
+            Err(error) if error.is_cancelled() => {}
+            Err(panic) => return Err(panic.into()),
+        }
+    }
+    for client in clients {
+        client.settled().await;
+    }
+    let counted: u64 = protected.iter().map(|it| it.count.load(Ordering::Acquire)).sum();
+    Ok(Window {
+        elapsed,
+        passes: passes_after
+            .iter()
+            .zip(passes_before)
+            .map(|(after, before)| after - before)
+            .collect(),
+        handovers,
+        waits,
+        cpu,
+        commands: (commands.iter())
+            .filter(|(name, _)| !inner_commands.contains(name))
+            .map(|(_, calls)| calls)
+            .sum(),
+        lost: passes(&workers).iter().sum::<u64>().saturating_sub(counted),
+    })
+}
+
+async fn work<C: Contestant>(
+    client: Arc<C>,
+    key: C::Key,
+    worker: Arc<Worker>,
+) -> Result<(), Failure> {
+    while !worker.shared.done.load(Ordering::Relaxed) {
+        worker.begin_to_wait();
+        client.locked(&key, hold(Arc::clone(&worker))).await?;
+    }
+    Ok(())
+}
+
+/// The section: a counter goes up by one, by a read and a write.
+async fn hold(worker: Arc<Worker>) {
+    worker.end_waiting();
+    let protected = &*worker.protected;
+    let passes = worker.passes.load(Ordering::Relaxed);
+    let seen = protected.count.load(Ordering::Acquire);
+    if passes.is_multiple_of(YIELD_EVERY) {
+        yield_once().await;
+    }
+    protected.count.store(seen + 1, Ordering::Release);
+    if protected.holder.load(Ordering::Relaxed) != worker.number {
+        protected.holder.store(worker.number, Ordering::Relaxed);
+        let handovers = protected.handovers.load(Ordering::Relaxed);
+        protected.handovers.store(handovers + 1, Ordering::Relaxed);
+    }
+    // No await since the write: a task that is aborted has counted both or neither.
+    worker.passes.store(passes + 1, Ordering::Release);
+}
+
+/// Goes to the end of the worker's queue.
+///
+/// Tokio's own would first have the worker look at its sockets, and that would be most of what is
+/// measured.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+fn passes(workers: &[Arc<Worker>]) -> Vec<u64> {
+    workers.iter().map(|worker| worker.passes.load(Ordering::Acquire)).collect()
+}
+
+fn handovers(protected: &[Arc<Protected>]) -> u64 {
+    protected.iter().map(|it| it.handovers.load(Ordering::Relaxed)).sum()
+}
+
+impl Worker {
+    fn begin_to_wait(&self) {
+        if self.shared.timed {
+            self.waiting_since.store(self.shared.now(), Ordering::Relaxed);
+        }
+    }
+
+    fn end_waiting(&self) {
+        if !self.shared.timed {
+            return;
+        }
+        let since = self.waiting_since.swap(0, Ordering::Relaxed);
+        if self.shared.counting.load(Ordering::Relaxed) {
+            let waited = self.shared.now().saturating_sub(since);
+            let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+            waits.push(Duration::from_nanos(waited));
+        }
+    }
+
+    /// Its waits, with the one that goes on. `start` is when the window began.
+    fn waits(&self, start: Instant) -> Vec<Duration> {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let since = self.waiting_since.load(Ordering::Relaxed);
+        if self.shared.timed && since > 0 {
+            let waited = self.shared.now().saturating_sub(since);
+            waits.push(Duration::from_nanos(waited).min(start.elapsed()));
+        }
+        waits
+    }
+}
+
+impl Shared {
+    /// Nanoseconds since the crowd began; never 0.
+    fn now(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contestants::Local;
+
+    /// A lock that lets everybody in.
+    struct Open;
+
+    impl Contestant for Open {
+        type Key = ();
+
+        const INNER: &'static [&'static str] = &[];
+
+        fn key(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        async fn locked<S>(&self, (): &(), section: S) -> Result<(), Failure>
+        where
+            S: Future<Output = ()> + Send + 'static,
+        {
+            section.await;
+            tokio::task::yield_now().await;
+            Ok(())
+        }
+    }
+
+    async fn run<C: Contestant>(client: C) -> Window {
+        let mut plan = Crowd::new(8, vec!["hot".to_owned()], Duration::from_millis(40));
+        plan.waits = true;
+        crowd(&[Arc::new(client)], plan, &[]).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lock_loses_no_update() {
+        let window = run(Local::default()).await;
+        assert_eq!(window.lost, 0);
+        assert!(window.passes.iter().all(|&passes| passes > 0), "{:?}", window.passes);
+        assert!(window.handovers > 0 && !window.waits.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_lock_loses_updates() {
+        assert!(run(Open).await.lost > 0);
+    }
+}

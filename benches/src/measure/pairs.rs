@@ -1,0 +1,42 @@
+//! One pass after another.
+
+use std::time::{Duration, Instant};
+
+use crate::{Contestant, Effort, Failure};
+
+/// Locks and unlocks keys in turn, `count` times; how long that took.
+pub(crate) async fn pairs<C: Contestant>(
+    client: &C,
+    names: &[String],
+    count: u64,
+) -> Result<Duration, Failure> {
+    let mut keys = Vec::with_capacity(names.len());
+    for name in names {
+        keys.push(client.key(name)?);
+    }
+    let start = Instant::now();
+    for (key, _) in keys.iter().cycle().zip(0..count) {
+        client.locked(key, std::future::ready(())).await?;
+    }
+    Ok(start.elapsed())
+}
+
+/// How many passes fill a sample. It runs some, which also warms everything up.
+///
+/// # Errors
+///
+/// Those of the contestant.
+pub fn calibrate(
+    effort: &Effort,
+    mut pairs: impl FnMut(u64) -> Result<Duration, Failure>,
+) -> Result<u64, Failure> {
+    let mut count = 1;
+    loop {
+        let elapsed = pairs(count)?;
+        if elapsed >= effort.sample / 2 {
+            let share = effort.sample.as_secs_f64() / elapsed.as_secs_f64();
+            return Ok(((count as f64 * share) as u64).max(1));
+        }
+        count *= 2;
+    }
+}

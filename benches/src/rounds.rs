@@ -1,0 +1,125 @@
+//! Taking turns.
+
+use std::fmt;
+
+use crate::Failure;
+
+type Turn<'a, S> = Box<dyn FnMut() -> Result<S, Failure> + 'a>;
+
+/// Those who take turns at being measured.
+///
+/// In every round each has one turn, and every round begins with another one: what slows the machine
+/// down for a while hits all alike. Who fails is out.
+pub struct Rounds<'a, S> {
+    series: Vec<Series<S>>,
+    turns: Vec<Turn<'a, S>>,
+}
+
+/// What one of them was measured to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Series<S> {
+    /// Who.
+    pub name: String,
+    /// A sample for each round.
+    pub samples: Vec<S>,
+    /// Why it is out, if it is.
+    pub failure: Option<Failure>,
+}
+
+impl<'a, S> Rounds<'a, S> {
+    /// Nobody yet.
+    pub fn new() -> Self {
+        Self { series: Vec::new(), turns: Vec::new() }
+    }
+
+    /// One more, with what it does in its turn.
+    pub fn add(&mut self, name: impl Into<String>, turn: impl FnMut() -> Result<S, Failure> + 'a) {
+        self.series.push(Series { name: name.into(), samples: Vec::new(), failure: None });
+        self.turns.push(Box::new(turn));
+    }
+
+    /// Takes the turns.
+    pub fn run(mut self, rounds: usize) -> Vec<Series<S>> {
+        let count = self.turns.len();
+        for round in 0..rounds {
+            for place in 0..count {
+                let index = (round + place) % count;
+                let series = &mut self.series[index];
+                if series.failure.is_some() {
+                    continue;
+                }
+                match (self.turns[index])() {
+                    Ok(sample) => series.samples.push(sample),
+                    Err(failure) => series.failure = Some(failure),
+                }
+            }
+        }
+        self.series
+    }
+}
+
+impl<S> Default for Rounds<'_, S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> fmt::Debug for Rounds<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.series.iter().map(|series| &series.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl<S> Series<S> {
+    /// One figure of each sample.
+    pub fn figures(&self, figure: impl Fn(&S) -> f64) -> Vec<f64> {
+        self.samples.iter().map(figure).collect()
+    }
+
+    /// This figure as a multiple of the same figure of another one, round by round.
+    ///
+    /// The median of these is steadier than the ratio of two medians: both samples of a round were
+    /// taken within a moment.
+    pub fn ratios(&self, base: &Self, figure: impl Fn(&S) -> f64) -> Vec<f64> {
+        let pairs = self.samples.iter().zip(&base.samples);
+        pairs.map(|(ours, base)| figure(ours) / figure(base)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_begins_with_another_one() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let mut rounds = Rounds::new();
+        for name in ["a", "b", "c"] {
+            let order = &order;
+            rounds.add(name, move || {
+                order.borrow_mut().push(name);
+                Ok(1.0)
+            });
+        }
+        let series = rounds.run(2);
+        assert_eq!(*order.borrow(), ["a", "b", "c", "b", "c", "a"]);
+        assert!(series.iter().all(|series| series.samples.len() == 2));
+    }
+
+    #[test]
+    fn who_fails_is_out() {
+        let mut turns = 0;
+        let mut rounds = Rounds::<f64>::new();
+        rounds.add("a", || {
+            turns += 1;
+            Err("broken".into())
+        });
+        rounds.add("b", || Ok(2.0));
+        let series = rounds.run(3);
+        assert!(series[0].failure.is_some() && series[0].samples.is_empty());
+        assert_eq!(series[1].samples.len(), 3);
+        assert_eq!(turns, 1);
+    }
+}

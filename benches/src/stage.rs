@@ -1,0 +1,80 @@
+//! Where the measured code runs.
+
+use std::fmt;
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Failure;
+
+/// Which thread polls the measured future, and which one the connection.
+///
+/// It decides about half of the cost of a round trip, since waking another thread takes as long as
+/// a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums)]
+pub enum Setting {
+    /// On the main thread, in `block_on` of a runtime with several threads. The connection lives on
+    /// one of those.
+    BlockOn,
+    /// In a task of a runtime with several threads: what most servers are made of.
+    Spawned,
+    /// On the only thread there is.
+    CurrentThread,
+}
+
+impl Setting {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::BlockOn, Self::Spawned, Self::CurrentThread];
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BlockOn => "multi-thread runtime, in block_on",
+            Self::Spawned => "multi-thread runtime, in a spawned task",
+            Self::CurrentThread => "current-thread runtime",
+        })
+    }
+}
+
+/// A runtime, and the way to run futures on it.
+#[derive(Debug)]
+pub struct Stage {
+    runtime: Runtime,
+    setting: Setting,
+}
+
+impl Stage {
+    /// A runtime for this setting, with as many threads as tokio gives it.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no threads.
+    pub fn new(setting: Setting) -> io::Result<Self> {
+        let mut builder = match setting {
+            Setting::BlockOn | Setting::Spawned => Builder::new_multi_thread(),
+            Setting::CurrentThread => Builder::new_current_thread(),
+        };
+        Ok(Self { runtime: builder.enable_all().build()?, setting })
+    }
+
+    /// Runs a future to its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the future; and if it panicked in a task.
+    pub fn run<T, F>(&self, future: F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.setting {
+            Setting::BlockOn | Setting::CurrentThread => self.runtime.block_on(future),
+            Setting::Spawned => {
+                let task = self.runtime.spawn(future);
+                self.runtime.block_on(task)?
+            }
+        }
+    }
+}
