@@ -1,0 +1,102 @@
+//! Uncontended locks as ratios in one run: everybody in turn, on one server, in three settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_benches::contestants::{self, DRIVER, Socket};
+use lock_benches::measure::calibrate;
+use lock_benches::{
+    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
+};
+use lock_tests::RedisServer;
+
+/// How many keys are locked in turn where it is not always the same one.
+const ROTATING: usize = 64;
+
+const SOCKET: &str = "blocking socket";
+
+fn main() -> Result<(), Failure> {
+    let Some(effort) = Effort::from_args() else { return Ok(()) };
+    let server = Arc::new(RedisServer::start());
+    for (setting, file) in Setting::ALL.into_iter().zip(["block_on", "spawned", "current_thread"]) {
+        table(&effort, &server, setting)?.publish(&format!("ratios-{file}"))?;
+    }
+    Ok(())
+}
+
+fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Table, Failure> {
+    let stage = Stage::new(setting)?;
+    let url = server.url();
+    let entrants = stage.run(async move { contestants::all(&url).await })?;
+    let one = run(effort, server, &stage, &entrants, 1)?;
+    let many = run(effort, server, &stage, &entrants, ROTATING)?;
+
+    let mut table = Table::new(
+        format!("Acquire and release a free lock: {setting}"),
+        &["lock", "one key, µs", "× driver", "spread", "64 keys, µs", "× driver", "commands"],
+    );
+    for (one_key, many_keys) in one.series.iter().zip(&many.series) {
+        let commands = one.commands.iter().find(|(name, _)| *name == one_key.name);
+        let mut cells = vec![one_key.name.clone()];
+        cells.extend(figures(one_key, &one.series, true));
+        cells.extend(figures(many_keys, &many.series, false));
+        cells.push(commands.map(|(_, each)| short(*each)).unwrap_or_default());
+        table.row(cells);
+        for failure in [one_key, many_keys].into_iter().filter_map(|it| it.failure.as_ref()) {
+            table.remark(format!("{}: {failure}", one_key.name));
+        }
+    }
+    table.remark(format!(
+        "Medians over {} rounds; the ratio is the median of the ratios within each round, the \
+         spread its middle half. Commands are those of the network, on one key.",
+        effort.rounds
+    ));
+    table.remark(format!("The {SOCKET} has no runtime at all: what is left is kernel and server."));
+    Ok(table)
+}
+
+struct Outcome {
+    series: Vec<Series<Duration>>,
+    commands: Vec<(String, f64)>,
+}
+
+fn run(
+    effort: &Effort,
+    server: &RedisServer,
+    stage: &Stage,
+    entrants: &[Entrant],
+    keys: usize,
+) -> Result<Outcome, Failure> {
+    let mut rounds = Rounds::new();
+    let mut commands = Vec::new();
+    for entrant in entrants {
+        let keys = entrant.keys(keys);
+        let pairs = move |count| stage.run(entrant.pairs(&keys, count));
+        let count = calibrate(effort, &pairs)?;
+        let before = server.commandstats();
+        pairs(count)?;
+        let sent = entrant.sent(&server.commandstats().since(&before));
+        commands.push((entrant.name().to_owned(), sent as f64 / count as f64));
+        rounds.add(entrant.name(), move || Ok(pairs(count)?.div_f64(count as f64)));
+    }
+    let mut socket = Socket::connect(server)?;
+    let names: Vec<String> = (0..keys).map(|key| format!("bench:socket:{key:03}")).collect();
+    let count = calibrate(effort, |count| socket.pairs(&names, count))?;
+    rounds.add(SOCKET, move || Ok(socket.pairs(&names, count)?.div_f64(count as f64)));
+    Ok(Outcome { series: rounds.run(effort.rounds), commands })
+}
+
+/// Microseconds, the ratio to the driver, and maybe the middle half of that.
+fn figures(
+    series: &Series<Duration>,
+    all: &[Series<Duration>],
+    spread: bool,
+) -> impl Iterator<Item = String> {
+    let micros = |sample: &Duration| sample.as_secs_f64() * 1e6;
+    let base = all.iter().find(|series| series.name == DRIVER).unwrap_or(series);
+    let ratios = series.ratios(base, micros);
+    let middle = [0.25, 0.75].map(|share| format!("{:.2}", quantile(&ratios, share))).join("–");
+    [short(median(&series.figures(micros))), format!("{:.2}", median(&ratios))]
+        .into_iter()
+        .chain(spread.then_some(middle))
+}
