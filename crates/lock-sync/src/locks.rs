@@ -10,7 +10,7 @@ use lock_core::{Backend, Clock, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
 use crate::driver::{Command, Driver, Flights, Timers};
-use crate::engine::{Entry, Policy, Wait, renewal_window};
+use crate::engine::{Entry, Home, Policy, Wait, renewal_window};
 use crate::handoff::Handoff;
 use crate::mutex::Mutex as DistributedMutex;
 
@@ -175,6 +175,7 @@ impl fmt::Debug for Locks {
 /// | [`handoff`](Self::handoff) | [`Handoff::default`] |
 /// | [`prefix`](Self::prefix) | empty |
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
+/// | [`requests_on_driver`](Self::requests_on_driver) | off |
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     backend: Arc<dyn Backend>,
@@ -185,6 +186,7 @@ pub struct Builder {
     handoff: Handoff,
     prefix: Vec<u8>,
     runtime: Option<Handle>,
+    home: Home,
 }
 
 impl Builder {
@@ -198,6 +200,7 @@ impl Builder {
             handoff: Handoff::default(),
             prefix: Vec::new(),
             runtime: None,
+            home: Home::Asker,
         }
     }
 
@@ -257,6 +260,18 @@ impl Builder {
         self
     }
 
+    /// Sends every request from the driver's runtime, also those for which a task waits.
+    ///
+    /// By default a task asks on its own runtime, where the answer reaches it without waking another
+    /// thread, and a backend may keep a connection there: `lock-redis` has one for each runtime that
+    /// asks. That runtime needs I/O and time, as `#[tokio::main]` gives it. Switch this on for one
+    /// connection in all, at the price of two wake-ups for each request, or if your runtime has no
+    /// I/O or time.
+    pub fn requests_on_driver(mut self, on_driver: bool) -> Self {
+        self.home = if on_driver { Home::Driver } else { Home::Asker };
+        self
+    }
+
     /// Builds the locks. Nothing is sent and nothing is started yet.
     ///
     /// # Errors
@@ -299,6 +314,8 @@ pub(crate) struct Shared {
     pub(crate) policy: Policy,
     pub(crate) timers: Arc<Timers>,
     pub(crate) flights: Arc<Flights>,
+    /// Where the requests belong for which a task waits.
+    pub(crate) home: Home,
     wait_limit: Option<Duration>,
     prefix: Vec<u8>,
     on_runtime: Option<Handle>,
@@ -328,6 +345,7 @@ impl Shared {
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend: builder.backend,
+            home: builder.home,
             wait_limit: builder.wait_limit,
             prefix: builder.prefix,
             on_runtime: builder.runtime,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use super::machine::Entered;
 use super::queue::WaiterId;
-use super::{Denial, Entry, Hold, Patience, Running};
+use super::{Denial, Entry, Hold, Home, Patience, Running};
 
 /// A wait for the lock that can be dropped at any point.
 ///
@@ -13,7 +13,7 @@ use super::{Denial, Entry, Hold, Patience, Running};
 pub(crate) struct Acquiring {
     entry: Arc<Entry>,
     state: State,
-    on_driver: bool,
+    home: Home,
 }
 
 enum State {
@@ -34,12 +34,13 @@ pub(crate) enum Wait {
 
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, wait: Wait) -> Self {
-        Self { entry, state: State::New(wait), on_driver: false }
+        let home = entry.shared.home;
+        Self { entry, state: State::New(wait), home }
     }
 
-    /// See [`Running::on_driver`].
+    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
     pub(crate) fn on_driver(&mut self) {
-        self.on_driver = true;
+        self.home = Home::Driver;
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
@@ -59,9 +60,7 @@ impl Acquiring {
                         Entered::Done(outcome) => return self.finish(outcome),
                         Entered::Queued(id) => self.state = State::Waiting(id),
                         Entered::Attempt(id, request) => {
-                            let running = Running::attempt(&self.entry, request);
-                            let running =
-                                if self.on_driver { running.on_driver() } else { running };
+                            let running = Running::attempt(&self.entry, request, self.home);
                             self.state = State::Asking(id, running);
                         }
                     }

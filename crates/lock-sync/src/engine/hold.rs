@@ -84,7 +84,7 @@ impl Hold {
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
         let Some(claim) = claim else { return Ok(()) };
-        let mut running = Running::release(&self.entry, claim);
+        let mut running = Running::release(&self.entry, claim, self.entry.shared.home);
         let answer = poll_fn(|context| running.poll(context)).await;
         match answer {
             Some(Ok(Released::NotHeld)) => {

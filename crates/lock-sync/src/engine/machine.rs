@@ -431,6 +431,18 @@ impl<W> Machine<W> {
         }
     }
 
+    /// A claim turned out to be held that may have been given up before.
+    pub(super) fn forget_unless_known(&mut self, claim: Claim, effects: &mut Effects<W>) {
+        let known = match &self.phase {
+            Phase::Idle => None,
+            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim),
+            Phase::Held(held) | Phase::Releasing { held, .. } => Some(&held.claim),
+        };
+        if known.is_none_or(|known| known.owner != claim.owner) {
+            effects.ops.push(Op::Forget(claim));
+        }
+    }
+
     // ---- Hints ----
 
     /// The watch is in place: what happened before it is unknown.

@@ -22,7 +22,7 @@ pub(crate) use hold::Hold;
 pub(crate) use lease::Lease;
 pub(crate) use machine::{Denial, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
-pub(crate) use running::Running;
+pub(crate) use running::{Home, Running};
 
 use crate::driver::Command;
 use crate::locks::Shared;
@@ -141,7 +141,7 @@ impl Entry {
             state.release_queued = false;
             state.machine.begin_release()
         };
-        claim.map(|claim| Running::release(self, claim))
+        claim.map(|claim| Running::release(self, claim, Home::Driver))
     }
 
     /// Runs the watch with this number, unless it is out of date.
@@ -170,6 +170,11 @@ impl Entry {
         self.event(|machine, now, effects| {
             machine.renew_done(now, claim, sent, renewal, effects);
         });
+    }
+
+    /// A claim turned out to be held. Unless it is the one that this process wants, it is released.
+    fn forget_unless_known(self: &Arc<Self>, claim: Claim) {
+        self.event(|machine, _, effects| machine.forget_unless_known(claim, effects));
     }
 
     fn watch_event(self: &Arc<Self>, number: u64, event: WatchEvent<'_>) {
@@ -220,7 +225,7 @@ impl Entry {
     /// which the machine asked is the order in which the driver hears.
     fn dispatch(self: &Arc<Self>, state: &mut State, op: Op) {
         let command = match op {
-            Op::Attempt(request) => Command::Run(Running::attempt(self, request)),
+            Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
             Op::Renew(claim, ttl) => Command::Run(Running::renew(self, claim, ttl)),
             Op::Forget(claim) => Command::Run(Running::forget(self, claim)),
             Op::Release if state.release_queued => return,

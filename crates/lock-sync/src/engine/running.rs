@@ -1,14 +1,18 @@
 //! A request to the store that is under way.
 
 use std::any::Any;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Released, Renewal, Ttl};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renewal, Ttl,
+};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use super::Entry;
 use crate::driver::{Command, Flight};
@@ -17,99 +21,119 @@ use crate::driver::{Command, Flight};
 ///
 /// It is what makes a dropped future harmless. The task that waits for the answer polls the request
 /// on its own thread, which spares two wake-ups of another one. If that task goes away, the request
-/// moves to the driver, which polls it to its end: the answer is never lost, so a grant that nobody
-/// wants is released, and released after it was made.
+/// moves to the driver, which sees it to its end: a grant that nobody wants is released, and released
+/// after it was made.
 #[must_use = "a request does nothing unless polled"]
 pub(crate) struct Running {
     entry: Arc<Entry>,
+    verb: Verb,
     /// The mutex is never locked: it makes the futures that hold a request `Sync`.
-    request: Option<Mutex<BoxFuture<'static, Answer>>>,
-    kind: Kind,
+    request: Option<Mutex<Request>>,
+    home: Home,
     /// Whether the driver has it: then there is nobody left to take it over.
     adopted: bool,
-    /// Whether it belongs to the driver's runtime, whoever polls it.
-    on_driver: bool,
     _flight: Flight,
 }
 
-/// What must be reported if there never is an answer.
-#[derive(Clone)]
-enum Kind {
-    Attempt,
-    Renew(Claim, Instant),
-    Release,
-    Forget,
+/// The runtime to which everything belongs that the backend spawns or sleeps on for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// That of the task that asks, where the answer arrives without waking another thread. The
+    /// driver's, if that task has none.
+    Asker,
+    Driver,
 }
 
 #[derive(Clone)]
+enum Verb {
+    Attempt(Acquire),
+    Renew(Claim, Ttl, Instant),
+    Release(Claim),
+    /// A release whose outcome changes nothing.
+    Forget(Claim),
+}
+
 enum Answer {
     Attempt(Result<Attempt, Error>),
     Renew(Renewal),
     Release(Result<Released, Error>),
 }
 
+type Request = BoxFuture<'static, Answer>;
+
+/// How long the driver waits for the answer to a request that it took over from a task. If the task's
+/// runtime is alive it takes no longer than the task would have waited.
+const GRACE: Duration = Duration::from_millis(5);
+
 impl Running {
-    pub(super) fn attempt(entry: &Arc<Entry>, request: Acquire) -> Self {
-        let backend = Arc::clone(&entry.shared.backend);
-        Self::new(entry, Kind::Attempt, async move {
-            Answer::Attempt(backend.try_acquire(&request).await)
-        })
+    pub(super) fn attempt(entry: &Arc<Entry>, request: Acquire, home: Home) -> Self {
+        Self::new(entry, Verb::Attempt(request), home)
     }
 
     pub(super) fn renew(entry: &Arc<Entry>, claim: Claim, ttl: Ttl) -> Self {
-        let backend = Arc::clone(&entry.shared.backend);
-        let kind = Kind::Renew(claim.clone(), entry.shared.clock.now());
-        Self::new(entry, kind, async move { Answer::Renew(backend.renew(&claim, ttl).await) })
+        let sent = entry.shared.clock.now();
+        Self::new(entry, Verb::Renew(claim, ttl, sent), Home::Driver)
     }
 
-    pub(super) fn release(entry: &Arc<Entry>, claim: Claim) -> Self {
-        Self::giving_up(entry, Kind::Release, claim)
+    pub(super) fn release(entry: &Arc<Entry>, claim: Claim, home: Home) -> Self {
+        Self::new(entry, Verb::Release(claim), home)
     }
 
     pub(super) fn forget(entry: &Arc<Entry>, claim: Claim) -> Self {
-        Self::giving_up(entry, Kind::Forget, claim)
+        Self::new(entry, Verb::Forget(claim), Home::Driver)
     }
 
-    fn giving_up(entry: &Arc<Entry>, kind: Kind, claim: Claim) -> Self {
-        let backend = Arc::clone(&entry.shared.backend);
-        Self::new(entry, kind, async move { Answer::Release(backend.release(&claim).await) })
-    }
-
-    fn new(
-        entry: &Arc<Entry>,
-        kind: Kind,
-        request: impl Future<Output = Answer> + Send + 'static,
-    ) -> Self {
+    fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {
         Self {
+            request: Some(Mutex::new(verb.send(Arc::clone(&entry.shared.backend)))),
             entry: Arc::clone(entry),
-            request: Some(Mutex::new(Box::pin(request))),
-            kind,
+            verb,
+            home,
             adopted: false,
-            on_driver: false,
             _flight: entry.shared.flights.begin(),
         }
     }
 
-    /// Lets the request live on the driver's runtime, for a caller that blocks its thread: there may
-    /// be nobody else to drive the runtime that it belongs to.
-    pub(super) fn on_driver(mut self) -> Self {
-        self.on_driver = true;
-        self
+    /// Polls the request. Once it is ready the entry knows the answer; that to a release is returned
+    /// as well.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Released, Error>>> {
+        let Some(request) = &mut self.request else { return Poll::Ready(None) };
+        let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
+        let answer = {
+            let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
+            let runtime = self.entry.shared.runtime().filter(|_| elsewhere);
+            let _entered = runtime.map(Handle::enter);
+            match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(answer)) => answer,
+                // A backend that panics must not take the lock with it.
+                Err(panic) => self.verb.failed(ErrorKind::Other, panic_message(&*panic)),
+            }
+        };
+        self.request = None;
+        Poll::Ready(self.report(answer))
     }
 
     /// Runs the request to its end: the driver's way.
     ///
-    /// A backend bounds its requests itself. One that does not, or cannot because the runtime that the
-    /// request began on is blocked, must not block the key for ever: after one lease there is nothing
-    /// left that the answer could be good for.
+    /// A backend bounds its requests itself. One that does not must not block the key for ever: after
+    /// one lease there is nothing left that the answer could be good for.
     pub(crate) async fn run(mut self) {
         self.adopted = true;
-        let limit = self.entry.shared.policy.ttl.duration();
-        let answered = poll_fn(|context| self.poll(context).map(drop));
-        if tokio::time::timeout(limit, answered).await.is_err() {
+        if self.home == Home::Asker {
+            if timeout(GRACE, self.answered()).await.is_ok() {
+                return;
+            }
+            self.ask_again();
+        }
+        let limit = self.limit();
+        if timeout(limit, self.answered()).await.is_err() {
             self.request = None;
             let why = format!("no answer within {limit:?}");
-            self.report(self.kind.failed(ErrorKind::Timeout, why));
+            self.report(self.verb.failed(ErrorKind::Timeout, why));
         }
     }
 
@@ -118,39 +142,37 @@ impl Running {
         self.adopted = true;
     }
 
-    /// Polls the request. Once it is ready the entry knows the answer; that to a release is returned
-    /// as well.
+    async fn answered(&mut self) {
+        poll_fn(|context| self.poll(context).map(drop)).await;
+    }
+
+    /// Asks once more, from the driver's runtime.
     ///
-    /// Whatever the backend spawns or sleeps on belongs to the runtime of the polling task, where
-    /// the answer then arrives without waking another thread; outside any runtime, to the driver's.
-    pub(super) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Released, Error>>> {
-        let Some(request) = &mut self.request else { return Poll::Ready(None) };
-        let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
-        let answer = {
-            let shared = &self.entry.shared;
-            let elsewhere = self.on_driver || Handle::try_current().is_err();
-            let _runtime = shared.runtime().filter(|_| elsewhere).map(Handle::enter);
-            match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
-                Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(answer)) => answer,
-                // A backend that panics must not take the lock with it.
-                Err(panic) => self.kind.failed(ErrorKind::Other, panic_message(&*panic)),
-            }
-        };
-        self.request = None;
-        Poll::Ready(self.report(answer))
+    /// The runtime that the request began on may be blocked, or driven by nobody since its task went
+    /// away; then the answer is there but nobody reads it. Requests are idempotent by owner, so the
+    /// second answer is as good as the first. That one may still come: see [`undo_late_grant`].
+    fn ask_again(&mut self) {
+        let again = self.verb.send(Arc::clone(&self.entry.shared.backend));
+        self.home = Home::Driver;
+        let first = self.request.replace(Mutex::new(again));
+        if let (Some(first), Verb::Attempt(request)) = (first, &self.verb) {
+            let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let (entry, claim) = (Arc::clone(&self.entry), request.claim.clone());
+            tokio::spawn(undo_late_grant(entry, claim, first, self.limit()));
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.entry.shared.policy.ttl.duration()
     }
 
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
-        match (answer, &self.kind) {
+        match (answer, &self.verb) {
             (Answer::Attempt(result), _) => self.entry.attempt_done(result),
-            (Answer::Renew(renewal), Kind::Renew(claim, sent)) => {
+            (Answer::Renew(renewal), Verb::Renew(claim, _, sent)) => {
                 self.entry.renew_done(claim, *sent, renewal);
             }
-            (Answer::Release(result), Kind::Release) => {
+            (Answer::Release(result), Verb::Release(_)) => {
                 self.entry.release_done(result.clone());
                 return Some(result);
             }
@@ -160,13 +182,28 @@ impl Running {
     }
 }
 
-impl Kind {
+impl Verb {
+    fn send(&self, backend: Arc<dyn Backend>) -> Request {
+        match self.clone() {
+            Self::Attempt(request) => {
+                Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
+            }
+            Self::Renew(claim, ttl, _) => {
+                Box::pin(async move { Answer::Renew(backend.renew(&claim, ttl).await) })
+            }
+            Self::Release(claim) | Self::Forget(claim) => {
+                Box::pin(async move { Answer::Release(backend.release(&claim).await) })
+            }
+        }
+    }
+
+    /// What is reported if there never is an answer.
     fn failed(&self, kind: ErrorKind, why: String) -> Answer {
         let error = Error::new(kind, why);
         match self {
-            Self::Attempt => Answer::Attempt(Err(error)),
+            Self::Attempt(_) => Answer::Attempt(Err(error)),
             Self::Renew(..) => Answer::Renew(Renewal::Unknown(error)),
-            Self::Release | Self::Forget => Answer::Release(Err(error)),
+            Self::Release(_) | Self::Forget(_) => Answer::Release(Err(error)),
         }
     }
 }
@@ -177,10 +214,10 @@ impl Drop for Running {
         if !self.adopted {
             let heir = Self {
                 entry: Arc::clone(&self.entry),
+                verb: self.verb.clone(),
                 request: Some(request),
-                kind: self.kind.clone(),
+                home: self.home,
                 adopted: false,
-                on_driver: self.on_driver,
                 _flight: self.entry.shared.flights.begin(),
             };
             self.entry.shared.send(Command::Run(heir));
@@ -188,8 +225,16 @@ impl Drop for Running {
             // The driver's runtime is gone: the lease ends by itself.
             drop(request);
             let why = "the runtime of the driver has stopped".into();
-            self.report(self.kind.failed(ErrorKind::ShuttingDown, why));
+            self.report(self.verb.failed(ErrorKind::ShuttingDown, why));
         }
+    }
+}
+
+/// Waits for the answer to a request that was asked again meanwhile. If it is a grant, it may have
+/// been made after the second one was released.
+async fn undo_late_grant(entry: Arc<Entry>, claim: Claim, first: Request, limit: Duration) {
+    if let Ok(Answer::Attempt(Ok(Attempt::Granted(_)))) = timeout(limit, first).await {
+        entry.forget_unless_known(claim);
     }
 }
 
