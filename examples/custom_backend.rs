@@ -12,6 +12,9 @@
 //! version          fencing token    owner, "-" if none               end of the lease
 //! ```
 //!
+//! Only an acquisition makes that folder. The other verbs leave nothing behind: a key without a
+//! folder is free. Once made, a folder stays, so this store suits keys that are used again.
+//!
 //! To change the state is to rename the file. Of all processes that try to rename the same old name
 //! one succeeds, because afterwards that name no longer exists: a compare-and-swap, made of one
 //! system call. Every step below is "read, decide, swap, start over if somebody was faster", so
@@ -78,8 +81,11 @@ impl Backend for FolderBackend {
         if claim.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "this store has one holder per key"));
         }
-        let lock = self.lock_folder(&claim.key)?;
+        let lock = self.lock_folder(&claim.key);
         loop {
+            if !lock.is_dir() {
+                create(&lock).map_err(failed)?;
+            }
             // The lease counts from before the work is done: read the clock first.
             let now = self.clock().now();
             let state = State::read(&lock)?;
@@ -126,7 +132,7 @@ impl Backend for FolderBackend {
     /// A folder tells nobody that it has changed, so the watch looks every few milliseconds. A
     /// store without hints may as well answer `ErrorKind::Unsupported` here.
     async fn watch(&self, key: &Key) -> Result<Watch> {
-        let lock = self.lock_folder(key)?;
+        let lock = self.lock_folder(key);
         // The first look is now: what happens after this method has returned must not be missed.
         let first = State::read(&lock)?;
         Ok(Watch::new(stream::unfold((lock, first), |(lock, mut seen)| async move {
@@ -149,7 +155,7 @@ impl Backend for FolderBackend {
 impl FolderBackend {
     /// Applies an edit to the lease of `claim`; whether there was one.
     fn change(&self, claim: &Claim, edit: impl Fn(&mut State)) -> Result<bool> {
-        let lock = self.lock_folder(&claim.key)?;
+        let lock = self.lock_folder(&claim.key);
         loop {
             let state = State::read(&lock)?;
             if !state.is_held_by(claim, self.clock().now()) {
@@ -163,11 +169,11 @@ impl FolderBackend {
         }
     }
 
-    /// The folder of a key, which is made if it does not exist.
+    /// The folder of a key, whether or not it exists.
     ///
     /// A key is any bytes, so it is spelled in hexadecimal digits, and it may be longer than a
     /// name, so it is cut into a path. Only the last part ends in `.lock`.
-    fn lock_folder(&self, key: &Key) -> Result<PathBuf> {
+    fn lock_folder(&self, key: &Key) -> PathBuf {
         let kind = if key.is_as_is() { "x" } else { "n" };
         let digits = key.as_bytes().iter().map(|byte| format!("{byte:02x}"));
         let spelled = kind.chars().chain(digits.flat_map(|pair| pair.chars().collect::<Vec<_>>()));
@@ -175,10 +181,7 @@ impl FolderBackend {
         let mut lock = self.folder.clone();
         lock.extend(parts.chunks(200).map(String::from_iter));
         lock.as_mut_os_string().push(".lock");
-        if !lock.is_dir() {
-            create(&lock).map_err(failed)?;
-        }
-        Ok(lock)
+        lock
     }
 }
 
@@ -197,11 +200,15 @@ fn create(lock: &Path) -> io::Result<()> {
 impl State {
     const FREE: Self = Self { version: 0, token: 0, owner: None, ends: Instant::from_nanos(0) };
 
-    /// Reads the state of a lock.
+    /// Reads the state of a lock, which is free if it has no folder.
     fn read(lock: &Path) -> Result<Self> {
         // While another process renames the file, a listing may show neither name, or both.
         for _ in 0..1000 {
-            let names = fs::read_dir(lock).map_err(failed)?;
+            let names = match fs::read_dir(lock) {
+                Ok(names) => names,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::FREE),
+                Err(error) => return Err(failed(error)),
+            };
             let states = names.filter_map(|entry| Self::parse(entry.ok()?.file_name().to_str()?));
             if let Some(newest) = states.max_by_key(|state| state.version) {
                 return Ok(newest);
@@ -315,11 +322,32 @@ impl Drop for TempFolder {
 
 #[cfg(test)]
 mod tests {
-    use super::TempFolder;
+    use super::*;
 
     lock_core::conformance_tests!(
         TempFolder::new().unwrap(),
         flavor = "multi_thread",
         worker_threads = 4
     );
+
+    #[tokio::test]
+    async fn asking_about_a_key_leaves_nothing_behind() {
+        let store = TempFolder::new().unwrap();
+        fs::create_dir(&store.0).unwrap();
+        let backend = store.client().await.unwrap();
+        let key = Key::new("stock").unwrap();
+        let claim = Claim::exclusive(key.clone(), OwnerToken::generate().unwrap());
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+
+        assert!(matches!(backend.renew(&claim, ttl).await, Renewal::Lost));
+        assert_eq!(backend.release(&claim).await.unwrap(), Released::NotHeld);
+        let mut watch = backend.watch(&key).await.unwrap();
+        assert_eq!(fs::read_dir(&store.0).unwrap().count(), 0);
+
+        // Such a watch sees what happens to the key from then on.
+        let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Granted(_)));
+        assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed { contended: false });
+        assert_eq!(watch.next().await, Some(Hint::Released));
+    }
 }
