@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line, and the one variable of the environment that goes with it.
 
 pub(crate) const HELP: &str = "\
 Several tasks, and then several processes, buy from a limited stock.
@@ -7,15 +7,23 @@ Usage: stock [OPTIONS]
 
 Options:
   --no-lock        buy without the lock, to see it go wrong
-  --redis URL      use this Redis or Valkey server for the processes; without it, one
-                   is started if it is found: $REDIS_SERVER, or redis-server on the PATH
+  --redis URL      use this server instead of the one in REDIS_URL; other users of the
+                   machine can read it in the list of processes, so not with a password
   --stock N        how much there is to buy (default 20)
   --tasks N        how many tasks buy (default 8)
   --processes N    how many processes buy (default 4); 0 leaves them out
   --help           print this
 
+Environment:
+  REDIS_URL        the Redis or Valkey server for the processes; without one, one is
+                   started if it is found
+  REDIS_SERVER     the program to start; without it, redis-server on the PATH
+
 Exit code: 0 if all went well, or without the lock; 1 if the locked run has oversold;
 2 for a bad command line; 3 if something else failed.";
+
+/// The variable that names the server. Unlike an argument, only its owner (and root) can read it.
+pub(crate) const REDIS_URL: &str = "REDIS_URL";
 
 /// The first argument of the processes that the example starts.
 pub(crate) const CHILD: &str = "buy-as-a-child";
@@ -50,10 +58,14 @@ impl Args {
     }
 }
 
-/// What the command line asks for, or what is wrong with it.
-pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
+/// What the command line asks for, or what is wrong with it. `redis` is the server to use unless it
+/// names another.
+pub(crate) fn parse(
+    args: impl IntoIterator<Item = String>,
+    redis: Option<String>,
+) -> Result<Command, String> {
     let mut args = args.into_iter();
-    let mut parsed = Args::default();
+    let mut parsed = Args { redis: redis.filter(|url| !url.is_empty()), ..Args::default() };
     while let Some(name) = args.next() {
         match name.as_str() {
             CHILD => return Ok(Command::Child),
@@ -83,7 +95,11 @@ mod tests {
     use super::*;
 
     fn parse_line(line: &str) -> Result<Command, String> {
-        parse(line.split_whitespace().map(str::to_owned))
+        parse_with(line, None)
+    }
+
+    fn parse_with(line: &str, redis: Option<&str>) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned), redis.map(str::to_owned))
     }
 
     #[test]
@@ -99,6 +115,20 @@ mod tests {
         let line = "--no-lock --redis redis://[::1] --stock 5 --tasks 2 --processes 0";
         assert_eq!(parse_line(line), Ok(Command::Run(expected)));
         assert_eq!(parse_line("--stock 5 --help"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn the_server_comes_from_the_environment_unless_the_command_line_names_one() {
+        let server = |line, redis| match parse_with(line, redis) {
+            Ok(Command::Run(args)) => args.redis,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(server("", Some("redis://one")).as_deref(), Some("redis://one"));
+        assert_eq!(
+            server("--redis redis://two", Some("redis://one")).as_deref(),
+            Some("redis://two")
+        );
+        assert_eq!(server("", Some("")), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! ```text
 //! cargo run --example stock
 //! cargo run --example stock -- --no-lock
-//! cargo run --example stock -- --redis redis://127.0.0.1:6379
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run --example stock
 //! ```
 
 #![forbid(unsafe_code)]
@@ -22,10 +22,11 @@ mod report;
 mod store;
 mod tasks;
 
+use std::env;
 use std::error::Error;
 use std::process::ExitCode;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, REDIS_URL};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
@@ -37,7 +38,8 @@ const FAILED: u8 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let command = match args::parse(std::env::args().skip(1)) {
+    let redis = env::var_os(REDIS_URL).map(|url| url.to_string_lossy().into_owned());
+    let command = match args::parse(env::args().skip(1), redis) {
         Ok(command) => command,
         Err(problem) => {
             eprintln!("{problem}\n\n{}", args::HELP);

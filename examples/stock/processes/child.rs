@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::wire;
+use crate::args::REDIS_URL;
 use crate::redis_store::RedisStore;
 use crate::store::Store;
 use crate::{AnyError, buyer};
@@ -25,7 +26,7 @@ pub(super) struct Orders {
 impl Orders {
     pub(super) fn give(&self, command: &mut Command) {
         command
-            .env("STOCK_URL", &self.url)
+            .env(REDIS_URL, &self.url)
             .env("STOCK_RUN", &self.run)
             .env("STOCK_BUYER", &self.buyer)
             .env("STOCK_WANTED", self.wanted.to_string())
@@ -34,7 +35,7 @@ impl Orders {
 
     fn receive() -> Result<Self, AnyError> {
         Ok(Self {
-            url: var("STOCK_URL")?,
+            url: var(REDIS_URL)?,
             run: var("STOCK_RUN")?,
             buyer: var("STOCK_BUYER")?,
             wanted: var("STOCK_WANTED")?.parse()?,

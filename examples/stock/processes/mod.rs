@@ -8,15 +8,15 @@ mod wire;
 
 pub(crate) use child::buy as child;
 
-use std::env;
 use std::process::Stdio;
+use std::{env, io};
 
 use lock_core::Clock;
 use lock_tests::{RedisServer, find_redis_server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::args::{Args, CHILD};
+use crate::args::{Args, CHILD, REDIS_URL};
 use crate::processes::child::Orders;
 use crate::redis_store::RedisStore;
 use crate::report::{Report, Visit};
@@ -40,7 +40,7 @@ impl Server {
     /// Without the URL that was given, which may hold a password.
     pub(crate) fn description(&self) -> String {
         match self {
-            Self::Given(_) => "the one given with --redis".to_owned(),
+            Self::Given(_) => format!("the one given in {REDIS_URL} or with --redis"),
             Self::Own(server) => format!("one that was started for this, on {}", server.addr()),
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn server(args: &Args) -> Result<Server, String> {
         return Ok(Server::Given(url.clone()));
     }
     let program = find_redis_server()
-        .map_err(|missing| format!("{missing}. Name a running one with --redis URL"))?;
+        .map_err(|missing| format!("{missing}. Name a running one in {REDIS_URL}"))?;
     RedisServer::builder().program(program).try_start().map(|server| Server::Own(Box::new(server)))
 }
 
@@ -108,10 +108,7 @@ struct Buyer {
 
 impl Buyer {
     fn start(orders: &Orders) -> Result<Self, AnyError> {
-        let mut command = Command::new(env::current_exe()?);
-        orders.give(&mut command);
-        let mut child = command
-            .arg(CHILD)
+        let mut child = command(orders)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -144,5 +141,37 @@ impl Buyer {
             return Err(format!("{} failed: {status}", self.name).into());
         }
         Ok(visits)
+    }
+}
+
+/// Starts this program as a child. Its arguments are for everybody to read, so they say nothing.
+fn command(orders: &Orders) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    orders.give(&mut command);
+    command.arg(CHILD);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn a_child_gets_the_url_in_its_environment_alone() {
+        let url = "redis://:secret@127.0.0.1:6379";
+        let orders = Orders {
+            url: url.to_owned(),
+            run: "run".to_owned(),
+            buyer: "process 1".to_owned(),
+            wanted: 1,
+            lock: true,
+        };
+        let command = command(&orders).unwrap();
+        let command = command.as_std();
+        assert_eq!(command.get_args().collect::<Vec<_>>(), [CHILD]);
+        let expected = (OsStr::new(REDIS_URL), Some(OsStr::new(url)));
+        assert!(command.get_envs().any(|pair| pair == expected));
     }
 }
