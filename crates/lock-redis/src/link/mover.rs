@@ -66,30 +66,33 @@ impl Mover {
             if std::mem::take(&mut fresh)
                 && let Some(driver) = self.try_driver()
             {
-                return self.write(driver, request.as_mut(), context);
+                // The reply may come before this poll is over. Nobody needs to be woken for it: a task
+                // that is woken while it is polled loses its turn, and another thread looks for work.
+                let mut nobody = Context::from_waker(Waker::noop());
+                let outcome = self.write(driver, || request.as_mut().poll(&mut nobody));
+                if outcome.is_ready() {
+                    return outcome;
+                }
             }
             request.as_mut().poll(context)
         })
         .await
     }
 
-    /// Polls the request, which puts its command into the connection's queue, and then the
-    /// connection, which writes it.
-    fn write<F: Future>(
+    /// Has a request put its command into the connection's queue, and polls the connection, which
+    /// writes it.
+    fn write<T>(
         self: &Arc<Self>,
         mut driver: MutexGuard<'_, Option<Driver>>,
-        request: Pin<&mut F>,
-        context: &mut Context<'_>,
-    ) -> Poll<F::Output> {
-        self.state.fetch_or(INLINE, Ordering::AcqRel);
-        let outcome = request.poll(context);
+        enqueue: impl FnOnce() -> T,
+    ) -> T {
+        let _inline = Inline::begin(self);
+        let outcome = enqueue();
         // Whatever has woken the connection by now is seen by the poll that follows.
         self.state.fetch_and(!WOKEN, Ordering::AcqRel);
-        let ended = self.poll(&mut driver).is_ready();
-        let before = self.state.fetch_and(!INLINE, Ordering::AcqRel);
-        drop(driver);
-        if ended || before & WOKEN != 0 {
-            self.task.wake();
+        if self.poll(&mut driver).is_ready() {
+            // The task has to see that, too.
+            self.state.fetch_or(WOKEN, Ordering::AcqRel);
         }
         outcome
     }
@@ -128,6 +131,24 @@ impl Wake for Mover {
     fn wake_by_ref(self: &Arc<Self>) {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) & INLINE == 0 {
             self.task.wake();
+        }
+    }
+}
+
+/// While it lives, waking the connection waits: the thread that has it is about to poll it.
+struct Inline<'a>(&'a Mover);
+
+impl<'a> Inline<'a> {
+    fn begin(mover: &'a Mover) -> Self {
+        mover.state.fetch_or(INLINE, Ordering::AcqRel);
+        Self(mover)
+    }
+}
+
+impl Drop for Inline<'_> {
+    fn drop(&mut self) {
+        if self.0.state.fetch_and(!INLINE, Ordering::AcqRel) & WOKEN != 0 {
+            self.0.task.wake();
         }
     }
 }
