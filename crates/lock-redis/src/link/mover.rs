@@ -9,7 +9,6 @@
 //! Measured as a pair of scripts on an otherwise idle server, against a future on a task of the same
 //! runtime: two thirds of the time from the body of a multi-thread runtime, the same from a task.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
