@@ -38,7 +38,7 @@ async fn a_free_lock_is_given_up_after_any_poll() {
                 if round % 2 == 0 {
                     soon(there.lock()).await.unwrap().release().await.unwrap();
                 }
-                match soon(after_polls(here.lock(), polls)).await {
+                match after_polls(here.lock(), polls).await {
                     Err(PolledOut) => dropped += 1,
                     Ok(guard) => {
                         had += 1;
@@ -156,6 +156,51 @@ async fn a_select_at_the_instant_of_the_grant_leaves_nothing() {
     }
     assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
     assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_select_at_the_instant_when_another_process_hands_over_leaves_nothing() {
+    let pair = Pair::new();
+    let (here, there) = pair.mutexes();
+    let usual = round_trip(&here).await;
+    let (mut had, mut late) = (0, 0);
+    for round in 0..1_000 {
+        let held = soon(there.lock()).await.unwrap();
+        let mut waiting = Box::pin(here.lock());
+        // It waits for a hint by then, most of the time.
+        let asked = spin_until(Instant::now() + usual * 4);
+        tokio::select! {
+            _ = waiting.as_mut() => panic!("two holders"),
+            () = asked => {}
+        }
+        drop(held);
+        let limit = Instant::now() + usual * (round % 100) / 16;
+        tokio::select! {
+            // When both have come the lock is dropped unseen, which is the point.
+            biased;
+            () = spin_until(limit) => late += 1,
+            guard = waiting.as_mut() => {
+                had += 1;
+                drop(guard.unwrap());
+            }
+        }
+    }
+    assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
+    assert_clean(&pair).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_was_handed_to_a_future_goes_on_when_that_is_dropped_unseen() {
+    let pair = Pair::new();
+    let (here, _) = pair.mutexes();
+    for _ in 0..100 {
+        let guard = soon(here.lock()).await.unwrap();
+        let mut waiting = Box::pin(here.lock());
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(guard);
+        drop(waiting);
+        assert_clean(&pair).await;
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use lock_sync::{Locks, Mutex, ReleaseError};
 use lock_tests::eventually_async;
 use tokio::task::JoinSet;
 
-use super::{Grant, SOON};
+use super::{Grant, SOON, soon};
 
 /// Tasks of several clients that take one lock over and over, and count under it in a way that
 /// loses counts when two do it at once.
@@ -63,7 +63,7 @@ impl Traffic {
     pub(crate) async fn stop(mut self) -> Tally {
         self.shared.over.store(true, Ordering::Relaxed);
         let mut grants = Vec::new();
-        while let Some(task) = self.tasks.join_next().await {
+        while let Some(task) = soon(self.tasks.join_next()).await {
             grants.append(&mut task.unwrap());
         }
         Tally {
