@@ -67,6 +67,8 @@ impl Acquiring {
                 }
                 State::Asking(id, running) => {
                     let id = *id;
+                    // The answer would wake this very task while it is polled, and cost it its turn.
+                    self.entry.unpark(id);
                     match running.poll(context) {
                         Poll::Ready(_) => self.state = State::Waiting(id),
                         Poll::Pending => {

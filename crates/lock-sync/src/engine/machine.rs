@@ -289,6 +289,11 @@ impl<W> Machine<W> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
     }
 
+    /// Takes back the waker that a waiter has left.
+    pub(super) fn unpark(&mut self, id: WaiterId) -> Option<W> {
+        self.queue.unpark(id)
+    }
+
     /// A waiter leaves, whatever its state.
     pub(super) fn cancel(&mut self, now: Instant, id: WaiterId, effects: &mut Effects<W>) {
         match self.queue.remove(id) {

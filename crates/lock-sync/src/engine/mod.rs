@@ -102,6 +102,12 @@ impl Entry {
         self.lock().machine.poll(id, park).map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// Takes back the waker that [`poll`](Self::poll) has left.
+    fn unpark(&self, id: WaiterId) {
+        let parked = self.lock().machine.unpark(id);
+        drop(parked);
+    }
+
     fn cancel(self: &Arc<Self>, id: WaiterId) {
         self.event(|machine, now, effects| machine.cancel(now, id, effects));
     }

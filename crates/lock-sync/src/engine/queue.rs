@@ -147,6 +147,14 @@ impl<W, O> Queue<W, O> {
         }
     }
 
+    /// Takes back the waker that was left.
+    pub(super) fn unpark(&mut self, id: WaiterId) -> Option<W> {
+        match &mut self.slots[id.0 as usize] {
+            Slot::Waiting { waker, .. } => waker.take(),
+            Slot::Free(_) | Slot::Settled(_) => None,
+        }
+    }
+
     /// Picks up the outcome and gives the slot back; `None` while there is none.
     pub(super) fn take(&mut self, id: WaiterId) -> Option<O> {
         match self.slots[id.0 as usize] {
