@@ -11,10 +11,10 @@ use lock_core::Error;
 pub enum LockError {
     /// The wait limit was reached.
     ///
-    /// If the store could not be reached at the end of it, `source` says why; otherwise somebody
-    /// else held the lock all the time.
+    /// If the store had failed or not answered at the end of it, `source` says so; otherwise it was
+    /// somebody else who held the lock.
     Timeout {
-        /// The last failure of the backend.
+        /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
@@ -82,7 +82,8 @@ impl StdError for TryLockError {
 pub enum ReleaseError {
     /// The lease had ended before: somebody else may have held the lock meanwhile.
     Lost(LeaseLost),
-    /// The backend did not confirm. The driver goes on trying until the lease ends by itself.
+    /// The backend did not confirm. If the error is [retryable](Error::is_retryable), the driver goes on
+    /// trying until the lease has ended by itself.
     Backend(Error),
 }
 
@@ -128,6 +129,7 @@ impl fmt::Display for LeaseLost {
             LossReason::Expired => "the lease ran out before it could be renewed",
             LossReason::Revoked => "the store no longer knows the lease",
             LossReason::HeldTooLong => "the lock was held for longer than permitted",
+            LossReason::DriverStopped => "the driver of the locks has stopped",
         })
     }
 }
@@ -145,6 +147,9 @@ pub enum LossReason {
     Revoked,
     /// The [maximum hold](crate::Builder::max_hold) was reached.
     HeldTooLong,
+    /// The runtime that the driver was [put on](crate::Builder::on_runtime) has shut down: nobody renews
+    /// the lease any more.
+    DriverStopped,
 }
 
 const CLOSED: &str = "the locks are shutting down";

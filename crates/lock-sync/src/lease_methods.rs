@@ -90,7 +90,7 @@ macro_rules! lease_methods {
         ///
         /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
         /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
-        ///   driver goes on trying until the lease has ended by itself.
+        ///   driver goes on trying where that can help, until the lease has ended by itself.
         pub async fn release(self) -> Result<(), crate::ReleaseError> {
             let Self { data, hold, .. } = self;
             // The data first: whoever gets the lock next finds it free.

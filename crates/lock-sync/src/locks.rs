@@ -126,24 +126,15 @@ impl Locks {
         for entry in self.shared.close() {
             entry.close();
         }
-        if self.shared.driver.get().is_none() {
+        if !self.shared.driver.get().is_some_and(Driver::is_running) {
             return;
         }
-        let landed = self.shared.flights.all_landed();
-        let limit = self.shared.policy.ttl.duration();
-        match self.shared.runtime() {
-            // The timer lives on the driver's runtime: the caller may have none.
-            Some(runtime) => {
-                let limit = {
-                    let _runtime = runtime.enter();
-                    tokio::time::sleep(limit)
-                };
-                tokio::select! {
-                    () = landed => {}
-                    () = limit => {}
-                }
-            }
-            None => landed.await,
+        // The driver's clock serves callers without a runtime, too; a driver that goes away rings.
+        let (ring, alarm) = tokio::sync::oneshot::channel();
+        self.shared.send(Command::Alarm(self.shared.policy.ttl.duration(), ring));
+        tokio::select! {
+            () = self.shared.flights.all_landed() => {}
+            _ = alarm => {}
         }
     }
 
@@ -253,8 +244,8 @@ impl Builder {
     /// Runs the driver on this runtime instead of a thread of its own.
     ///
     /// Saves the thread, and makes tests under tokio's paused time possible. In exchange leases are
-    /// renewed only while that runtime is not blocked, and guards dropped during or after its
-    /// shutdown are released only by the end of their lease.
+    /// renewed only while that runtime is not blocked. When it shuts down, every guard is lost, whoever
+    /// waits gets an error, and what was not released by then ends with its lease. It needs a timer.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -320,6 +311,8 @@ pub(crate) struct Shared {
     prefix: Vec<u8>,
     on_runtime: Option<Handle>,
     driver: OnceLock<Driver>,
+    /// Held while the driver is started.
+    starting: Mutex<()>,
     registry: Mutex<Registry>,
 }
 
@@ -350,6 +343,7 @@ impl Shared {
             prefix: builder.prefix,
             on_runtime: builder.runtime,
             driver: OnceLock::new(),
+            starting: Mutex::new(()),
             registry: Mutex::default(),
         }
     }
@@ -360,21 +354,25 @@ impl Shared {
     }
 
     /// Starts the driver if there is none yet.
-    pub(crate) fn start(&self) -> Result<(), Error> {
-        if self.driver.get().is_some() {
-            return Ok(());
-        }
-        // The registry's lock serves here as well: starting happens once.
-        let _starting = self.registry();
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         if self.driver.get().is_none() {
-            let driver = Driver::start(
-                self.on_runtime.clone(),
-                Arc::clone(&self.timers),
-                Arc::clone(&self.flights),
-            )?;
-            let _ = self.driver.set(driver);
+            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.driver.get().is_none() {
+                let driver = Driver::start(self.on_runtime.clone(), self)?;
+                let _ = self.driver.set(driver);
+            }
         }
-        Ok(())
+        match self.driver.get() {
+            Some(driver) if driver.is_running() => Ok(()),
+            _ => Err(stopped()),
+        }
+    }
+
+    /// The driver has gone.
+    pub(crate) fn stop(&self) {
+        for entry in self.entries() {
+            entry.stop(&stopped());
+        }
     }
 
     pub(crate) fn runtime(&self) -> Option<&Handle> {
@@ -423,12 +421,22 @@ impl Shared {
     }
 
     fn close(&self) -> Vec<Arc<Entry>> {
-        let mut registry = self.registry();
-        registry.closed = true;
-        registry.entries.values().filter_map(Weak::upgrade).collect()
+        self.registry().closed = true;
+        self.entries()
+    }
+
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.registry().entries.values().filter_map(Weak::upgrade).collect()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn stopped() -> Error {
+    Error::new(
+        ErrorKind::ShuttingDown,
+        "the driver of the locks has stopped: its runtime was shut down, or has no timer",
+    )
 }

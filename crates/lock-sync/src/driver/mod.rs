@@ -5,18 +5,23 @@
 //! a runtime that shuts down does not keep a lock.
 
 mod flights;
+mod forget;
 mod timers;
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Claim, Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use timers::Timers;
 
 use crate::engine::{Entry, Running};
+use crate::locks::Shared;
 
 /// Something for the driver to do. Sending it never blocks and never fails loudly: `Drop` does it.
 pub(crate) enum Command {
@@ -24,8 +29,12 @@ pub(crate) enum Command {
     Run(Running),
     /// Release what the entry has given up, unless it has been taken back since.
     Release(Arc<Entry>, Flight),
+    /// Release a claim that no entry has in hand any more.
+    Forget(Arc<Shared>, Claim, Flight),
     /// Listen for hints.
     Watch(Arc<Entry>, u64),
+    /// Say so after this time.
+    Alarm(Duration, oneshot::Sender<()>),
 }
 
 /// The way to the driver.
@@ -36,52 +45,95 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Starts a driver on this runtime, or on a thread of its own.
-    pub(crate) fn start(
-        runtime: Option<Handle>,
-        timers: Arc<Timers>,
-        flights: Arc<Flights>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(runtime: Option<Handle>, shared: &Arc<Shared>) -> Result<Self, Error> {
         let (sender, commands) = unbounded_channel();
-        if let Some(runtime) = runtime {
-            runtime.spawn(run(commands, timers, flights));
-            return Ok(Self { runtime, commands: sender });
-        }
-        let failed = |error| {
-            Error::with_source(ErrorKind::Other, "could not start the driver of the locks", error)
+        let driver = run(
+            commands,
+            Arc::clone(&shared.timers),
+            Arc::clone(&shared.flights),
+            Obituary(Arc::downgrade(shared)),
+        );
+        let runtime = match runtime {
+            Some(runtime) => {
+                runtime.spawn(driver);
+                runtime
+            }
+            None => start_thread(driver).map_err(|error| {
+                let message = "could not start the driver of the locks";
+                Error::with_source(ErrorKind::Other, message, error)
+            })?,
         };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let handle = runtime.handle().clone();
-        std::thread::Builder::new()
-            .name("lock-driver".into())
-            .spawn(move || runtime.block_on(run(commands, timers, flights)))
-            .map_err(failed)?;
-        Ok(Self { runtime: handle, commands: sender })
+        Ok(Self { runtime, commands: sender })
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
+    /// Whether there is still somebody who listens.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.commands.is_closed()
+    }
+
+    /// Nobody may hold the lock of an entry while calling it: a driver that is gone answers at once.
     pub(crate) fn send(&self, command: Command) {
-        if let Err(refused) = self.commands.send(command) {
-            // The runtime of the driver has shut down. What it leaves behind ends with its lease.
-            if let Command::Run(running) = refused.0 {
-                running.abandon();
+        let Err(refused) = self.commands.send(command) else { return };
+        match refused.0 {
+            Command::Run(running) => running.abandon(),
+            Command::Release(entry, _flight) => {
+                if let Some(running) = entry.begin_release() {
+                    running.abandon();
+                }
             }
+            // What is left behind ends with its lease.
+            Command::Forget(..) | Command::Watch(..) | Command::Alarm(..) => {}
+        }
+    }
+}
+
+fn start_thread(driver: impl Future<Output = ()> + Send + 'static) -> std::io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    // If there is no thread for it, the runtime must not be dropped here, which may be inside another.
+    let slot = Arc::new(Mutex::new(Some(runtime)));
+    let take = |slot: &Mutex<Option<tokio::runtime::Runtime>>| {
+        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    let spawned = std::thread::Builder::new().name("lock-driver".into()).spawn({
+        let slot = Arc::clone(&slot);
+        move || {
+            if let Some(runtime) = take(&slot) {
+                runtime.block_on(driver);
+            }
+        }
+    });
+    match spawned {
+        Ok(_) => Ok(handle),
+        Err(error) => {
+            if let Some(runtime) = take(&slot) {
+                runtime.shutdown_background();
+            }
+            Err(error)
         }
     }
 }
 
 /// Works until every handle is gone, and then until nothing is under way.
-async fn run(mut commands: UnboundedReceiver<Command>, timers: Arc<Timers>, flights: Arc<Flights>) {
+async fn run(
+    mut commands: UnboundedReceiver<Command>,
+    timers: Arc<Timers>,
+    flights: Arc<Flights>,
+    _obituary: Obituary,
+) {
     loop {
         tokio::select! {
             command = commands.recv() => match command {
-                Some(command) => execute(command),
+                Some(command) => survive(|| execute(command)),
                 None => break,
             },
-            due = timers.due() => due.into_iter().for_each(|entry| entry.tick()),
+            due = timers.due() => {
+                due.into_iter().for_each(|entry| survive(|| entry.tick()));
+            }
         }
     }
     flights.all_landed().await;
@@ -95,6 +147,31 @@ fn execute(command: Command) {
                 tokio::spawn(running.run());
             }
         }
+        Command::Forget(shared, claim, flight) => {
+            tokio::spawn(forget::forget(shared, claim, flight));
+        }
         Command::Watch(entry, number) => entry.begin_watch(number),
+        Command::Alarm(after, ring) => {
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                let _ = ring.send(());
+            });
+        }
+    }
+}
+
+/// Wakers and subscribers are other people's code. One that panics must not stop the driver.
+fn survive(work: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(work));
+}
+
+/// Tells everybody who depends on the driver that it has gone, in whatever way it did.
+struct Obituary(Weak<Shared>);
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.stop();
+        }
     }
 }

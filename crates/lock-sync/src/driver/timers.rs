@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::{Clock, Instant};
 use tokio::sync::Notify;
 
-use crate::engine::Entry;
+use crate::engine::{Deadline, Entry};
 
 /// The deadlines of all keys, at most one for each that matters.
 ///
@@ -17,13 +17,13 @@ use crate::engine::Entry;
 /// wakes up. The slice also bounds what arming costs: a deadline further away than the driver's next
 /// look does not wake it.
 ///
-/// When it does look, it also takes what is due within the *window*. Most deadlines are renewals, which
-/// may be early: those of many leases then travel together, and stay together from then on.
+/// When it does look, it also takes the renewals that are due within the *window*. They may be early:
+/// those of many leases then travel together, and stay together from then on.
 #[derive(Debug)]
 pub(crate) struct Timers {
     clock: Clock,
     window: Duration,
-    deadlines: Mutex<BTreeMap<(Instant, usize), Weak<Entry>>>,
+    deadlines: Mutex<Deadlines>,
     /// When the driver is going to look next, in nanoseconds on `clock`.
     next_look: AtomicU64,
     earlier: Notify,
@@ -36,22 +36,22 @@ impl Timers {
         Self {
             clock,
             window,
-            deadlines: Mutex::new(BTreeMap::new()),
+            deadlines: Mutex::default(),
             next_look: AtomicU64::new(Instant::FAR_FUTURE.as_nanos()),
             earlier: Notify::new(),
         }
     }
 
     /// Sets the deadline of an entry, in place of its former one.
-    pub(crate) fn arm(&self, entry: &Arc<Entry>, former: Option<Instant>, deadline: Instant) {
+    pub(crate) fn arm(&self, entry: &Arc<Entry>, former: Option<Deadline>, deadline: Deadline) {
         let id = Arc::as_ptr(entry).addr();
         let mut deadlines = self.lock();
         if let Some(former) = former {
-            deadlines.remove(&(former, id));
+            deadlines.of(former.flexible).remove(&(former.at, id));
         }
-        deadlines.insert((deadline, id), Arc::downgrade(entry));
+        deadlines.of(deadline.flexible).insert((deadline.at, id), Arc::downgrade(entry));
         // Under the lock, so that it cannot fall between the driver's look and its sleep.
-        let wake = deadline.as_nanos() < self.next_look.load(Ordering::Relaxed);
+        let wake = deadline.at.as_nanos() < self.next_look.load(Ordering::Relaxed);
         drop(deadlines);
         if wake {
             self.earlier.notify_one();
@@ -59,8 +59,8 @@ impl Timers {
     }
 
     /// Forgets the deadline of an entry that is going away.
-    pub(crate) fn disarm(&self, id: usize, deadline: Instant) {
-        self.lock().remove(&(deadline, id));
+    pub(crate) fn disarm(&self, id: usize, deadline: Deadline) {
+        self.lock().of(deadline.flexible).remove(&(deadline.at, id));
     }
 
     /// Waits until some deadline has passed, and takes it and those within the window.
@@ -73,9 +73,11 @@ impl Timers {
             let look = {
                 let mut deadlines = self.lock();
                 let now = self.clock.now();
-                let first = deadlines.first_key_value().map(|((deadline, _), _)| *deadline);
+                let first = deadlines.first();
                 if first.is_some_and(|first| first <= now) {
-                    return take_until(&mut deadlines, now + self.window);
+                    let mut due = take_until(&mut deadlines.exact, now);
+                    due.extend(take_until(&mut deadlines.flexible, now + self.window));
+                    return due;
                 }
                 let look = first.map(|first| first.min(now + SLICE));
                 let nanos = look.unwrap_or(Instant::FAR_FUTURE).as_nanos();
@@ -91,17 +93,34 @@ impl Timers {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Instant, usize), Weak<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, Deadlines> {
         self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn take_until(
-    deadlines: &mut BTreeMap<(Instant, usize), Weak<Entry>>,
-    end: Instant,
-) -> Vec<Arc<Entry>> {
+/// Entries by instant, and by address to tell them apart.
+type Line = BTreeMap<(Instant, usize), Weak<Entry>>;
+
+#[derive(Debug, Default)]
+struct Deadlines {
+    exact: Line,
+    flexible: Line,
+}
+
+impl Deadlines {
+    fn of(&mut self, flexible: bool) -> &mut Line {
+        if flexible { &mut self.flexible } else { &mut self.exact }
+    }
+
+    fn first(&self) -> Option<Instant> {
+        let firsts = [&self.exact, &self.flexible].map(Line::first_key_value);
+        firsts.into_iter().flatten().map(|((deadline, _), _)| *deadline).min()
+    }
+}
+
+fn take_until(line: &mut Line, end: Instant) -> Vec<Arc<Entry>> {
     let mut taken = Vec::new();
-    while let Some(first) = deadlines.first_entry() {
+    while let Some(first) = line.first_entry() {
         if first.key().0 > end {
             break;
         }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use super::machine::Entered;
 use super::queue::WaiterId;
-use super::{Denial, Entry, Hold, Home, Patience, Running};
+use super::{Denial, Entry, Hold, Home, Patience, Running, Ticket};
 
 /// A wait for the lock that can be dropped at any point.
 ///
@@ -13,11 +13,14 @@ use super::{Denial, Entry, Hold, Home, Patience, Running};
 pub(crate) struct Acquiring {
     entry: Arc<Entry>,
     state: State,
+    patience: Patience,
     home: Home,
 }
 
 enum State {
     New(Wait),
+    /// It had a turn, but came too late for it.
+    Again(Patience),
     /// First in line at a free lock: this task asks the store itself.
     Asking(WaiterId, Running),
     Waiting(WaiterId),
@@ -35,16 +38,12 @@ pub(crate) enum Wait {
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, wait: Wait) -> Self {
         let home = entry.shared.home;
-        Self { entry, state: State::New(wait), home }
+        Self { entry, state: State::New(wait), patience: Patience::Try, home }
     }
 
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
     pub(crate) fn on_driver(&mut self) {
         self.home = Home::Driver;
-    }
-
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
@@ -56,15 +55,21 @@ impl Acquiring {
                     if let Err(error) = self.entry.shared.start() {
                         return Poll::Ready(Err(Denial::Failed(error)));
                     }
-                    match self.entry.enter(self.patience(wait)) {
-                        Entered::Done(outcome) => return self.finish(outcome),
-                        Entered::Queued(id) => self.state = State::Waiting(id),
-                        Entered::Attempt(id, request) => {
-                            let running = Running::attempt(&self.entry, request, self.home);
-                            self.state = State::Asking(id, running);
+                    self.patience = self.patience(wait);
+                    self.state = State::Again(self.patience);
+                }
+                State::Again(patience) => match self.entry.enter(*patience) {
+                    Entered::Done(outcome) => {
+                        if let Some(result) = self.finish(outcome) {
+                            return Poll::Ready(result);
                         }
                     }
-                }
+                    Entered::Queued(id) => self.state = State::Waiting(id),
+                    Entered::Attempt(id, request) => {
+                        let running = Running::attempt(&self.entry, request, self.home);
+                        self.state = State::Asking(id, running);
+                    }
+                },
                 State::Asking(id, running) => {
                     let id = *id;
                     // The answer would wake this very task while it is polled, and cost it its turn.
@@ -74,15 +79,17 @@ impl Acquiring {
                         Poll::Pending => {
                             // The limit may be reached before the store answers.
                             let outcome = ready!(self.entry.poll(id, context));
-                            self.state = State::Done;
-                            return self.finish(outcome);
+                            if let Some(result) = self.finish(outcome) {
+                                return Poll::Ready(result);
+                            }
                         }
                     }
                 }
                 State::Waiting(id) => {
                     let outcome = ready!(self.entry.poll(*id, context));
-                    self.state = State::Done;
-                    return self.finish(outcome);
+                    if let Some(result) = self.finish(outcome) {
+                        return Poll::Ready(result);
+                    }
                 }
                 State::Done => panic!("a lock future was polled after it had completed"),
             }
@@ -97,8 +104,19 @@ impl Acquiring {
         }
     }
 
-    fn finish(&self, outcome: Result<super::Ticket, Denial>) -> Poll<Result<Hold, Denial>> {
-        Poll::Ready(outcome.map(|ticket| Hold::new(Arc::clone(&self.entry), ticket)))
+    /// Turns the outcome into a result, unless the turn is over before it was used: then the way
+    /// begins anew.
+    fn finish(&mut self, outcome: Result<Ticket, Denial>) -> Option<Result<Hold, Denial>> {
+        self.state = State::Done;
+        let hold = match outcome {
+            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket),
+            Err(denial) => return Some(Err(denial)),
+        };
+        if hold.check().is_ok() {
+            return Some(Ok(hold));
+        }
+        self.state = State::Again(self.patience);
+        None
     }
 }
 

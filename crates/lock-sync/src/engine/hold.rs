@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use lock_core::{FencingToken, Instant, Key, Released};
 
@@ -36,40 +37,44 @@ impl Hold {
         self.ticket.lease.deadline().min(self.ticket.hold_until)
     }
 
-    pub(crate) fn remaining(&self) -> std::time::Duration {
-        if self.ticket.lease.has_ended() {
-            return std::time::Duration::ZERO;
+    pub(crate) fn remaining(&self) -> Duration {
+        let now = self.ticket.lease.now();
+        if !self.ticket.lease.is_valid(now) {
+            return Duration::ZERO;
         }
-        self.valid_until().saturating_duration_since(self.ticket.lease.now())
+        self.valid_until().saturating_duration_since(now)
     }
 
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        let lease = &self.ticket.lease;
-        if !lease.has_ended() && lease.now() < self.valid_until() {
+        let Ticket { lease, hold, hold_until, .. } = &self.ticket;
+        let now = lease.now();
+        if lease.is_valid(now) && now < *hold_until {
             return Ok(());
         }
-        Err(lease.loss(self.ticket.hold).unwrap_or(LeaseLost::new(
-            if self.ticket.hold_until <= lease.deadline() {
-                LossReason::HeldTooLong
-            } else {
-                LossReason::Expired
-            },
-        )))
+        // The machine may not have noticed yet.
+        let unnoticed = if *hold_until <= lease.deadline() {
+            LossReason::HeldTooLong
+        } else {
+            LossReason::Expired
+        };
+        Err(lease.loss(*hold).unwrap_or(LeaseLost::new(unnoticed)))
     }
 
     pub(crate) fn lost(&self) -> Lost {
         Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold)
     }
 
+    /// Looks at the clock before and after every step of the work: the driver may be late.
     pub(crate) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        self.check()?;
         let mut work = std::pin::pin!(work);
         let mut lost = std::pin::pin!(self.lost());
         poll_fn(|context| {
             if let Poll::Ready(lost) = lost.as_mut().poll(context) {
                 return Poll::Ready(Err(lost));
             }
-            work.as_mut().poll(context).map(Ok)
+            self.check()?;
+            let output = std::task::ready!(work.as_mut().poll(context));
+            Poll::Ready(self.check().map(|()| output))
         })
         .await
     }
@@ -79,7 +84,6 @@ impl Hold {
         self.live = false;
         let lost = self.check().err();
         let Some(claim) = self.entry.release_here(self.ticket.hold) else {
-            self.entry.data_free.notify_waiters();
             let lost = lost.or_else(|| self.check().err());
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
@@ -98,9 +102,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.live && !self.entry.release(self.ticket.hold) {
-            // Somebody may have the lock since, and wait for the data that went just before.
-            self.entry.data_free.notify_waiters();
+        if self.live {
+            self.entry.release(self.ticket.hold);
         }
     }
 }

@@ -41,9 +41,17 @@ impl Lease {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Whether the store has said that it is over, or the machine has noticed.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// Whether it is held at this instant. Once it was not, it never is again: whoever sees that the
+    /// deadline has passed makes it final, so that a renewal that comes too late moves nothing back.
+    pub(crate) fn is_valid(&self, now: Instant) -> bool {
+        if self.ended.load(Ordering::Acquire) {
+            return false;
+        }
+        let valid = now < self.deadline();
+        if !valid {
+            self.ended.store(true, Ordering::Release);
+        }
+        valid
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -23,7 +23,7 @@ use lock_core::{
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
-use crate::error::LossReason;
+use crate::error::{LeaseLost, LossReason};
 
 /// How the locks of one [`Locks`](crate::Locks) behave.
 #[derive(Clone, Debug)]
@@ -82,12 +82,20 @@ pub(super) enum Op {
     Unwatch,
 }
 
+/// When a machine wants to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    /// A renewal: it may come earlier by the [window](renewal_window).
+    pub(crate) flexible: bool,
+}
+
 /// What an event asks for, to be done after the machine was unlocked.
 #[derive(Debug)]
 pub(super) struct Effects<W> {
     wake: Option<W>,
     more: Vec<W>,
-    lost: Option<Arc<Lease>>,
+    lost: Option<(Arc<Lease>, LeaseLost)>,
     pub(super) ops: Vec<Op>,
 }
 
@@ -104,10 +112,11 @@ impl<W> Effects<W> {
         }
     }
 
-    /// Announces losses, then wakes waiters.
-    pub(super) fn wake_all(&mut self, wake: impl Fn(W)) {
-        if let Some(lease) = self.lost.take() {
+    /// Announces a loss, then wakes waiters.
+    pub(super) fn wake_all(&mut self, wake: impl Fn(W), announced: impl Fn(LeaseLost)) {
+        if let Some((lease, loss)) = self.lost.take() {
             lease.announce();
+            announced(loss);
         }
         self.wake.take().into_iter().chain(self.more.drain(..)).for_each(wake);
     }
@@ -137,6 +146,8 @@ enum Phase {
     /// A request is under way.
     Attempting {
         claim: Claim,
+        /// No earlier request for it was answered.
+        fresh: bool,
         /// The store stopped answering: the claim may be held.
         outage: Option<Outage>,
         /// A hint came meanwhile: a refusal may be out of date.
@@ -154,6 +165,9 @@ enum Phase {
     },
     /// Held by the current hold.
     Held(Held),
+    /// The lease is lost, but the guard of this hold lives, and with it a way to the data. Those who
+    /// wait here wait for its end; the lock is others' meanwhile.
+    Lost { hold: u64 },
     /// Given up by the last holder, not yet by the store.
     Releasing {
         held: Held,
@@ -174,6 +188,8 @@ struct Held {
     hold_until: Instant,
     renew_at: Instant,
     renewing: bool,
+    /// There is nothing here to hand over.
+    spent: bool,
 }
 
 #[derive(Debug)]
@@ -248,6 +264,22 @@ impl<W> Machine<W> {
         matches!(self.phase, Phase::Idle) && self.queue.is_empty()
     }
 
+    /// Whose claim it is that is held, wanted or given up.
+    #[cfg(test)]
+    pub(super) fn owner(&self) -> Option<OwnerToken> {
+        match &self.phase {
+            Phase::Idle | Phase::Lost { .. } => None,
+            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim.owner),
+            Phase::Held(held) | Phase::Releasing { held, .. } => Some(held.claim.owner),
+        }
+    }
+
+    /// Whether a renewal of the current lease is under way.
+    #[cfg(test)]
+    pub(super) fn is_renewing(&self) -> bool {
+        matches!(&self.phase, Phase::Held(held) if held.renewing)
+    }
+
     /// Whether a hold is current.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.phase, Phase::Held(_))
@@ -262,9 +294,13 @@ impl<W> Machine<W> {
         }
         match &self.phase {
             Phase::Idle => {
+                let id = self.queue.push(patience);
                 return match self.begin_attempt(None) {
-                    Ok(request) => Entered::Attempt(self.queue.push(patience), request),
-                    Err(error) => Entered::Done(Err(Denial::Failed(error))),
+                    Ok(request) => Entered::Attempt(id, request),
+                    Err(error) => {
+                        self.queue.remove(id);
+                        Entered::Done(Err(Denial::Failed(error)))
+                    }
                 };
             }
             Phase::Releasing { stage: Stage::Queued, .. } if self.queue.is_empty() => {
@@ -311,9 +347,13 @@ impl<W> Machine<W> {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Held(held) if held.hold == hold => {
                 // A deadline that has passed unnoticed: the holder must hear of it.
-                let valid = now < held.lease.deadline().min(held.hold_until);
+                let valid = held.lease.is_valid(now) && now < held.hold_until;
                 self.pass_on(now, held, effects);
                 valid
+            }
+            Phase::Lost { hold: lost } if lost == hold => {
+                self.next_attempt(effects);
+                false
             }
             other => {
                 self.phase = other;
@@ -381,11 +421,13 @@ impl<W> Machine<W> {
         result: Result<Attempt, Error>,
         effects: &mut Effects<W>,
     ) {
-        let Phase::Attempting { claim, outage, again } =
-            std::mem::replace(&mut self.phase, Phase::Idle)
-        else {
-            debug_assert!(false, "an answer without a request");
-            return;
+        let (claim, outage, again) = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Attempting { claim, outage, again, .. } => (claim, outage, again),
+            other => {
+                debug_assert!(false, "an answer without a request: {other:?}");
+                self.phase = other;
+                return;
+            }
         };
         match result {
             Ok(Attempt::Granted(grant)) => self.granted(now, claim, grant, effects),
@@ -415,33 +457,48 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) {
         let ttl = self.policy.ttl.duration();
-        let Phase::Held(held) = &mut self.phase else { return };
+        let (held, current) = match &mut self.phase {
+            Phase::Held(held) => (held, true),
+            // Given up meanwhile, but somebody may take it back.
+            Phase::Releasing { held, .. } => (held, false),
+            _ => return,
+        };
         if held.claim.owner != claim.owner {
             return;
         }
         held.renewing = false;
-        // Once its deadline has passed a lease is lost for good: a guard that has reported so must
-        // not become valid again.
-        if now >= held.lease.deadline() {
-            return self.lose(LossReason::Expired, effects);
-        }
-        match renewal {
+        let loss = match renewal {
+            // Once its deadline has passed a lease is lost for good: a guard that has reported so must
+            // not become valid again.
+            _ if !held.lease.is_valid(now) => LossReason::Expired,
+            Renewal::Lost => LossReason::Revoked,
             Renewal::Renewed { valid_until } => {
                 held.lease.extend(valid_until);
                 held.renew_at = sent + ttl / 3;
+                return;
             }
-            Renewal::Lost => self.lose(LossReason::Revoked, effects),
             // The deadline stands. Ask again while there is time.
-            _ => held.renew_at = now + ttl / 10,
+            _ => {
+                held.renew_at = now + ttl / 10;
+                return;
+            }
+        };
+        if current {
+            self.lose(loss, effects);
+        } else {
+            held.spent = true;
         }
     }
 
     /// A claim turned out to be held that may have been given up before.
     pub(super) fn forget_unless_known(&mut self, claim: Claim, effects: &mut Effects<W>) {
         let known = match &self.phase {
-            Phase::Idle => None,
             Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim),
-            Phase::Held(held) | Phase::Releasing { held, .. } => Some(&held.claim),
+            Phase::Held(held) | Phase::Releasing { held, stage: Stage::Queued, .. } => {
+                Some(&held.claim)
+            }
+            // Its release may have been served before.
+            Phase::Idle | Phase::Releasing { .. } | Phase::Lost { .. } => None,
         };
         if known.is_none_or(|known| known.owner != claim.owner) {
             effects.ops.push(Op::Forget(claim));
@@ -499,22 +556,32 @@ impl<W> Machine<W> {
     // ---- Time ----
 
     /// When [`tick`](Self::tick) has something to do, if nothing else happens.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Deadline> {
         let phase = match &self.phase {
-            Phase::Idle | Phase::Attempting { .. } => None,
+            Phase::Idle | Phase::Attempting { .. } | Phase::Lost { .. } => None,
             Phase::Waiting { until, .. } => Some(match self.watch {
                 Watching::Failed { retry, .. } => (*until).min(retry),
                 _ => *until,
             }),
-            Phase::Held(held) => {
-                let end = held.lease.deadline().min(held.hold_until);
-                let renewal = self.policy.renew && !held.renewing;
-                Some(if renewal { end.min(held.renew_at) } else { end })
-            }
+            Phase::Held(held) => Some(held.lease.deadline().min(held.hold_until)),
             Phase::Releasing { stage: Stage::Failed(retry), .. } => Some(*retry),
             Phase::Releasing { .. } => None,
         };
-        [phase, self.queue.first_limit()].into_iter().flatten().min()
+        let exact = [phase, self.queue.first_limit()].into_iter().flatten().min();
+        let renewal = match &self.phase {
+            Phase::Held(held) if self.policy.renew && !held.renewing => Some(held.renew_at),
+            _ => None,
+        };
+        match (exact, renewal) {
+            (Some(at), Some(renewal)) if at <= renewal => Some(Deadline { at, flexible: false }),
+            (_, Some(at)) => Some(Deadline { at, flexible: true }),
+            (exact, None) => exact.map(|at| Deadline { at, flexible: false }),
+        }
+    }
+
+    /// Whether the claim that is given up waits for another try.
+    pub(super) fn is_retrying(&self) -> bool {
+        matches!(self.phase, Phase::Releasing { stage: Stage::Failed(_), .. })
     }
 
     /// Time has passed.
@@ -523,7 +590,7 @@ impl<W> Machine<W> {
         match &mut self.phase {
             Phase::Waiting { until, .. } if now >= *until => self.ask_again(now, effects),
             Phase::Waiting { .. } => self.watch_again(now, effects),
-            Phase::Held(held) if now >= held.lease.deadline() => {
+            Phase::Held(held) if !held.lease.is_valid(now) => {
                 self.lose(LossReason::Expired, effects);
             }
             Phase::Held(held) if now >= held.hold_until => {
@@ -562,10 +629,13 @@ impl<W> Machine<W> {
     }
 
     fn request(&mut self, claim: Claim, outage: Option<Outage>) -> Acquire {
-        let request =
-            Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve()).queued();
-        self.phase = Phase::Attempting { claim, outage, again: false };
-        request
+        let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
+        self.phase = Phase::Attempting { claim, fresh: true, outage, again: false };
+        match self.queue.first() {
+            // Who does not wait needs no place in the store's queue.
+            Some((_, Patience::Try)) => request,
+            _ => request.queued(),
+        }
     }
 
     /// How many fencing tokens to reserve: twice the demand, so that a rising one is met, and no
@@ -598,7 +668,11 @@ impl<W> Machine<W> {
         if let Phase::Waiting { claim, outage, .. } =
             std::mem::replace(&mut self.phase, Phase::Idle)
         {
+            let answered = outage.is_none();
             let request = self.request(claim, outage);
+            if let Phase::Attempting { fresh, .. } = &mut self.phase {
+                *fresh = !answered;
+            }
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
@@ -621,6 +695,7 @@ impl<W> Machine<W> {
             renew_at: grant.valid_until - self.policy.ttl.duration() * 2 / 3
                 + self.policy.ttl.drift(),
             renewing: false,
+            spent: false,
         };
         self.pass_on(now, held, effects);
     }
@@ -669,12 +744,14 @@ impl<W> Machine<W> {
     }
 
     fn may_hand_over(&self, now: Instant, held: &Held) -> bool {
-        let fresh = held.used == 0;
-        let within_budget = fresh || now < held.granted + self.policy.handoff_time;
-        within_budget
-            && held.tokens.nth(held.used).is_some()
-            && now + MIN_SLICE < held.lease.deadline()
-            || fresh && now < held.lease.deadline()
+        if held.spent || !held.lease.is_valid(now) {
+            return false;
+        }
+        let first = held.used == 0;
+        first
+            || now < held.granted + self.policy.handoff_time
+                && held.tokens.nth(held.used).is_some()
+                && now + MIN_SLICE < held.lease.deadline()
     }
 
     fn ticket(&mut self, now: Instant, held: &mut Held) -> Ticket {
@@ -760,20 +837,38 @@ impl<W> Machine<W> {
                 };
                 self.watch_again(now, effects);
             }
-            Err(error) => self.deny_all(&Denial::Failed(error), effects),
+            Err(error) => {
+                self.deny_all(&Denial::Failed(error), effects);
+                self.stop_watching(effects);
+            }
         }
     }
 
     fn lose(&mut self, reason: LossReason, effects: &mut Effects<W>) {
-        let Phase::Held(held) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let held = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Held(held) => held,
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
         held.lease.end(held.hold, reason);
-        effects.lost = Some(held.lease);
+        effects.lost = Some((held.lease, LeaseLost::new(reason)));
         self.used_last = held.used;
         if reason != LossReason::Revoked {
             // The store may still have it for a moment; there is no reason to make others wait.
             effects.ops.push(Op::Forget(held.claim));
         }
-        self.next_attempt(effects);
+        self.stop_watching(effects);
+        self.phase = Phase::Lost { hold: held.hold };
+    }
+
+    /// There is no driver any more: nobody renews, releases or listens.
+    pub(super) fn stop(&mut self, now: Instant, error: &Error, effects: &mut Effects<W>) {
+        self.closed = true;
+        self.deny_all(&Denial::Failed(error.clone()), effects);
+        self.lose(LossReason::DriverStopped, effects);
+        self.settle_empty(now, effects);
     }
 
     fn expire_waiters(&mut self, now: Instant, effects: &mut Effects<W>) {
@@ -781,11 +876,14 @@ impl<W> Machine<W> {
         while let Some(id) = self.queue.overdue(now) {
             let error = match &self.phase {
                 Phase::Waiting { outage, .. }
-                | Phase::Attempting { outage, .. }
+                | Phase::Attempting { outage: outage @ Some(_), .. }
                 | Phase::Releasing { outage, .. } => {
                     outage.as_ref().map(|outage| outage.error.clone())
                 }
-                Phase::Idle | Phase::Held(_) => None,
+                Phase::Attempting { fresh: true, .. } => {
+                    Some(Error::new(ErrorKind::Timeout, "the backend has not answered yet"))
+                }
+                _ => None,
             };
             let waker = self.queue.settle(id, Err(Denial::Timeout(error)));
             effects.wake(waker);
@@ -810,13 +908,13 @@ impl<W> Machine<W> {
                     claim,
                     lease: Arc::new(Lease::new(self.clock, end)),
                     tokens: TokenRange::single(lock_core::FencingToken::new(0)),
-                    // Used up: there is nothing here to hand over.
-                    used: 1,
+                    used: 0,
                     granted: now,
                     hold: 0,
                     hold_until: Instant::FAR_FUTURE,
                     renew_at: Instant::FAR_FUTURE,
                     renewing: false,
+                    spent: true,
                 };
                 self.give_up(held, effects);
             }

@@ -14,17 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 pub(crate) use acquiring::{Acquiring, Wait};
 pub(crate) use hold::Hold;
 pub(crate) use lease::Lease;
-pub(crate) use machine::{Denial, Policy, Ticket, renewal_window};
+pub(crate) use machine::{Deadline, Denial, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
 
-use crate::driver::Command;
+use crate::driver::{Command, Flight};
 use crate::locks::Shared;
 use machine::{Effects, Entered, Machine, Op};
 use queue::WaiterId;
@@ -34,16 +33,16 @@ pub(crate) struct Entry {
     shared: Arc<Shared>,
     key: Key,
     state: Mutex<State>,
-    /// Told whenever the guard of a lost lease has let go of its data at last.
-    data_free: Arc<Notify>,
 }
 
 struct State {
     machine: Machine<Waker>,
     /// When the driver is going to call [`Entry::tick`].
-    armed: Option<Instant>,
+    armed: Option<Deadline>,
     /// Whether a release is on its way to the driver.
     release_queued: bool,
+    /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
+    retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
 }
 
@@ -65,9 +64,9 @@ impl Entry {
                 machine,
                 armed: None,
                 release_queued: false,
+                retrying: None,
                 watch: WatchTask::default(),
             }),
-            data_free: Arc::new(Notify::new()),
         }
     }
 
@@ -77,10 +76,6 @@ impl Entry {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    pub(crate) fn data_free(&self) -> &Arc<Notify> {
-        &self.data_free
     }
 
     /// Whether some guard of this process holds the lock.
@@ -112,9 +107,9 @@ impl Entry {
         self.event(|machine, now, effects| machine.cancel(now, id, effects));
     }
 
-    /// Gives a hold up; the driver releases what must be released. `false` if it was over before.
-    fn release(self: &Arc<Self>, hold: u64) -> bool {
-        self.event(|machine, now, effects| machine.release(now, hold, effects))
+    /// Gives a hold up; the driver releases what must be released.
+    fn release(self: &Arc<Self>, hold: u64) {
+        self.event(|machine, now, effects| machine.release(now, hold, effects));
     }
 
     /// Gives a hold up; what must be released is the caller's to release.
@@ -129,6 +124,11 @@ impl Entry {
 
     pub(crate) fn close(self: &Arc<Self>) {
         self.event(|machine, now, effects| machine.close(now, effects));
+    }
+
+    /// The driver has gone, with everything that it had in hand.
+    pub(crate) fn stop(self: &Arc<Self>, error: &Error) {
+        self.event(|machine, now, effects| machine.stop(now, error, effects));
     }
 
     // ---- What the driver does ----
@@ -166,6 +166,9 @@ impl Entry {
     }
 
     fn release_done(self: &Arc<Self>, result: Result<Released, Error>) {
+        if let Err(error) = &result {
+            tracing::warn!(key = %self.key, %error, retried = error.is_retryable(), "a release failed");
+        }
         self.event(|machine, now, effects| machine.release_done(now, result, effects));
     }
 
@@ -214,27 +217,43 @@ impl Entry {
         event: impl FnOnce(&mut State, Instant, &mut Effects<Waker>) -> R,
     ) -> R {
         let mut effects = Effects::new();
-        let now = self.shared.clock.now();
         let mut state = self.lock();
+        // Read under the lock, so that time does not go backwards from one event to the next.
+        let now = self.shared.clock.now();
         let result = event(&mut state, now, &mut effects);
-        for op in effects.ops.drain(..) {
-            self.dispatch(&mut state, op);
-        }
+        let commands: Vec<_> =
+            effects.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
         self.arm(&mut state);
+        let done = match (state.machine.is_retrying(), &state.retrying) {
+            (true, None) => {
+                state.retrying = Some((Arc::clone(self), self.shared.flights.begin()));
+                None
+            }
+            (false, Some(_)) => state.retrying.take(),
+            _ => None,
+        };
         drop(state);
-        // Not before: a waker may run anything.
-        effects.wake_all(Waker::wake);
+        // Not before: a waker may run anything, and a driver that is gone answers at once.
+        for command in commands {
+            self.shared.send(command);
+        }
+        effects.wake_all(Waker::wake, |loss| {
+            tracing::warn!(key = %self.key, reason = %loss, "a lease was lost");
+        });
+        drop(done);
         result
     }
 
-    /// Hands an operation to the driver. Never blocks; the state is locked so that the order in
-    /// which the machine asked is the order in which the driver hears.
-    fn dispatch(self: &Arc<Self>, state: &mut State, op: Op) {
-        let command = match op {
+    /// What the driver must be told. The order in which it hears of things does not matter: a release
+    /// and a watch are looked up again when their turn comes, and every other command stands alone.
+    fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
+        Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
             Op::Renew(claim, ttl) => Command::Run(Running::renew(self, claim, ttl)),
-            Op::Forget(claim) => Command::Run(Running::forget(self, claim)),
-            Op::Release if state.release_queued => return,
+            Op::Forget(claim) => {
+                Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
+            }
+            Op::Release if state.release_queued => return None,
             Op::Release => {
                 state.release_queued = true;
                 Command::Release(Arc::clone(self), self.shared.flights.begin())
@@ -248,17 +267,16 @@ impl Entry {
                 if let Some(task) = state.watch.task.take() {
                     task.abort();
                 }
-                return;
+                return None;
             }
-        };
-        self.shared.send(command);
+        })
     }
 
     /// Sees to it that the driver calls in time. A call too early does no harm, so a deadline that
     /// moves away costs nothing.
     fn arm(self: &Arc<Self>, state: &mut State) {
         if let Some(deadline) = state.machine.next_deadline()
-            && state.armed.is_none_or(|armed| deadline < armed)
+            && state.armed.is_none_or(|armed| deadline.at < armed.at)
         {
             self.shared.timers.arm(self, state.armed.replace(deadline), deadline);
         }

@@ -1,7 +1,7 @@
 //! A request to the store that is under way.
 
 use std::any::Any;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -49,8 +49,6 @@ enum Verb {
     Attempt(Acquire),
     Renew(Claim, Ttl, Instant),
     Release(Claim),
-    /// A release whose outcome changes nothing.
-    Forget(Claim),
 }
 
 enum Answer {
@@ -79,10 +77,6 @@ impl Running {
         Self::new(entry, Verb::Release(claim), home)
     }
 
-    pub(super) fn forget(entry: &Arc<Entry>, claim: Claim) -> Self {
-        Self::new(entry, Verb::Forget(claim), Home::Driver)
-    }
-
     fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {
         Self {
             request: Some(Mutex::new(verb.send(Arc::clone(&entry.shared.backend)))),
@@ -109,6 +103,11 @@ impl Running {
             match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(answer)) => answer,
+                // So do timers of a runtime that has shut down. The request is about to be repeated.
+                Err(_) if self.adopted && self.home == Home::Asker => {
+                    self.request = Some(Mutex::new(Box::pin(pending())));
+                    return Poll::Pending;
+                }
                 // A backend that panics must not take the lock with it.
                 Err(panic) => self.verb.failed(ErrorKind::Other, panic_message(&*panic)),
             }
@@ -120,7 +119,8 @@ impl Running {
     /// Runs the request to its end: the driver's way.
     ///
     /// A backend bounds its requests itself. One that does not must not block the key for ever: after
-    /// one lease there is nothing left that the answer could be good for.
+    /// one lease there is nothing left that the answer could be good for. A renewal is bounded more
+    /// tightly, so that one that stalls leaves time for another.
     pub(crate) async fn run(mut self) {
         self.adopted = true;
         if self.home == Home::Asker {
@@ -163,7 +163,8 @@ impl Running {
     }
 
     fn limit(&self) -> Duration {
-        self.entry.shared.policy.ttl.duration()
+        let ttl = self.entry.shared.policy.ttl.duration();
+        if matches!(self.verb, Verb::Renew(..)) { ttl / 6 } else { ttl }
     }
 
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
@@ -191,7 +192,7 @@ impl Verb {
             Self::Renew(claim, ttl, _) => {
                 Box::pin(async move { Answer::Renew(backend.renew(&claim, ttl).await) })
             }
-            Self::Release(claim) | Self::Forget(claim) => {
+            Self::Release(claim) => {
                 Box::pin(async move { Answer::Release(backend.release(&claim).await) })
             }
         }
@@ -203,7 +204,7 @@ impl Verb {
         match self {
             Self::Attempt(_) => Answer::Attempt(Err(error)),
             Self::Renew(..) => Answer::Renew(Renewal::Unknown(error)),
-            Self::Release(_) | Self::Forget(_) => Answer::Release(Err(error)),
+            Self::Release(_) => Answer::Release(Err(error)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The machine against a store that answers as it likes, in any order of events.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ enum Event {
     Hint(Hint),
     Foreign(bool),
     Advance(u64),
+    /// Time passes, and the driver has not looked yet.
+    Sleep(u64),
     /// The tasks that were woken run. Until then a grant may lie there, not picked up.
     Run,
     Close,
@@ -83,6 +85,8 @@ struct World {
     last_served: u32,
     last_token: u64,
     closed: bool,
+    /// The owners whose lease the store has said to be over.
+    revoked: HashSet<Option<OwnerToken>>,
     /// The store: who holds the key, and until when.
     stored: Option<(OwnerToken, Instant, TokenRange)>,
     foreign: bool,
@@ -109,6 +113,7 @@ impl World {
             last_served: 0,
             last_token: 0,
             closed: false,
+            revoked: HashSet::new(),
             stored: None,
             foreign: false,
             counter: 0,
@@ -159,6 +164,9 @@ impl World {
             Event::AnswerRenewal(answer) => {
                 if let Some((claim, sent)) = self.renewals.pop() {
                     let renewal = self.renew(&claim, sent, answer);
+                    if matches!(renewal, Renewal::Lost) {
+                        self.revoked.insert(Some(claim.owner));
+                    }
                     self.machine.renew_done(now, &claim, sent, renewal, &mut effects);
                 }
             }
@@ -188,6 +196,7 @@ impl World {
                 // The driver sleeps until the machine's deadline and not a moment longer.
                 self.machine.tick(self.now, &mut effects);
             }
+            Event::Sleep(millis) => self.now = self.now + Duration::from_millis(millis),
             Event::Run => self.poll_woken(),
             Event::Close => {
                 self.closed = true;
@@ -240,7 +249,7 @@ impl World {
             }
         }
         let woken = std::cell::RefCell::new(Vec::new());
-        effects.wake_all(|waker| woken.borrow_mut().push(waker));
+        effects.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
         self.woken.extend(woken.into_inner());
     }
 
@@ -252,7 +261,7 @@ impl World {
             self.waiters.remove(&arrival);
             match outcome {
                 // A task that slept for too long: its guard says so, and it lets go.
-                Ok(ticket) if ticket.lease.deadline() <= self.now => {
+                Ok(ticket) if !ticket.lease.is_valid(self.now) => {
                     let mut effects = Effects::new();
                     self.machine.release(self.now, ticket.hold, &mut effects);
                     self.last_served = arrival;
@@ -268,15 +277,13 @@ impl World {
     }
 
     fn served(&mut self, arrival: u32, ticket: Ticket) {
-        if let Some(former) = &self.holding {
-            let over = former.lease.loss(former.hold).is_some();
-            assert!(over, "a second holder beside a valid one");
-        }
+        assert!(self.holding.is_none(), "a second holder, even if the first is lost");
         assert!(arrival > self.last_served, "{arrival} was served after {}", self.last_served);
         self.last_served = arrival;
         assert!(ticket.token.get() > self.last_token, "tokens must increase");
         self.last_token = ticket.token.get();
         assert!(self.now < ticket.lease.deadline(), "a lease that is over was handed out");
+        assert!(!self.revoked.contains(&self.machine.owner()), "a lease that the store has ended");
         self.holding = Some(ticket);
     }
 
@@ -286,6 +293,11 @@ impl World {
             && self.now < ticket.lease.deadline()
         {
             assert!(self.machine.is_held(), "a valid holder that the machine does not know");
+        }
+        if self.machine.is_renewing() {
+            let under_way =
+                self.renewals.iter().any(|(claim, _)| Some(claim.owner) == self.machine.owner());
+            assert!(under_way, "a renewal that will never be answered");
         }
     }
 
@@ -381,7 +393,7 @@ impl World {
             } else if !self.renewals.is_empty() {
                 self.event(Event::AnswerRenewal(Answer::Truth));
             } else if let Some(deadline) = self.machine.next_deadline() {
-                let pause = deadline.saturating_duration_since(self.now);
+                let pause = deadline.at.saturating_duration_since(self.now);
                 self.event(Event::Advance(pause.as_millis() as u64 + 1));
             } else {
                 break;
@@ -432,6 +444,7 @@ fn event() -> impl Strategy<Value = Event> {
         ].prop_map(Event::Hint),
         2 => any::<bool>().prop_map(Event::Foreign),
         4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
+        1 => (0u64..2_000).prop_map(Event::Sleep),
         10 => Just(Event::Run),
     ]
 }
@@ -457,14 +470,14 @@ proptest! {
     fn the_machine_keeps_its_word(
         policy in policy(),
         events in proptest::collection::vec(event(), 1..120),
-        close in proptest::bool::weighted(0.2),
+        close in proptest::option::weighted(0.2, 0usize..120),
     ) {
         let mut world = World::new(policy);
-        for event in events {
+        for (n, event) in events.into_iter().enumerate() {
+            if close == Some(n) {
+                world.event(Event::Close);
+            }
             world.event(event);
-        }
-        if close {
-            world.event(Event::Close);
         }
         world.come_to_rest();
     }

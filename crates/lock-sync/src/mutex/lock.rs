@@ -1,14 +1,13 @@
 //! The futures that wait for a mutex.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
+use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tokio::sync::futures::OwnedNotified;
-use tokio::task::consume_budget;
 use tokio::task::coop::poll_proceed;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
@@ -46,6 +45,7 @@ impl<'a, T: ?Sized> Future for Lock<'a, T> {
         this.locking
             .poll(context, || mutex.data.try_lock().ok())
             .map_ok(|(hold, data)| MutexGuard::new(mutex, data, hold))
+            .map_err(lock_error)
     }
 }
 
@@ -85,6 +85,7 @@ impl<T: ?Sized> Future for LockOwned<T> {
         this.locking
             .poll(context, || Arc::clone(&mutex.data).try_lock_owned().ok())
             .map_ok(|(hold, data)| OwnedMutexGuard::new(Arc::clone(mutex), data, hold))
+            .map_err(lock_error)
     }
 }
 
@@ -99,53 +100,39 @@ impl<T: ?Sized> fmt::Debug for LockOwned<T> {
 pub(super) struct Locking {
     acquiring: Acquiring,
     hold: Option<Hold>,
-    /// The guard of a lost lease still has the data.
     #[pin]
-    data_free: Option<OwnedNotified>,
+    _pinned: PhantomPinned,
 }
 
 impl Locking {
-    fn new(entry: &Arc<Entry>, wait: Wait) -> Self {
-        Self { acquiring: Acquiring::new(Arc::clone(entry), wait), hold: None, data_free: None }
+    pub(super) fn new(entry: &Arc<Entry>, wait: Wait) -> Self {
+        let acquiring = Acquiring::new(Arc::clone(entry), wait);
+        Self { acquiring, hold: None, _pinned: PhantomPinned }
     }
 
-    /// The engine's grant alone.
-    pub(super) async fn hold(entry: &Arc<Entry>, wait: Wait) -> Result<Hold, Denial> {
-        let mut acquiring = Acquiring::new(Arc::clone(entry), wait);
-        let hold = poll_fn(|context| acquiring.poll(context)).await?;
-        consume_budget().await;
-        Ok(hold)
-    }
-
-    fn poll<D>(
+    pub(super) fn poll<D>(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<D>,
-    ) -> Poll<Result<(Hold, D), LockError>> {
-        let mut this = self.project();
-        loop {
-            if this.hold.is_none() {
-                *this.hold = Some(ready!(this.acquiring.poll(context)).map_err(lock_error)?);
-            }
-            // A task that locks in a loop yields to the others now and then, as with tokio's locks. It
-            // has its turn by then: a budget that is used up costs nobody a place in the queue.
-            let coop = ready!(poll_proceed(context));
-            if let Some(data) = take_data()
-                && let Some(hold) = this.hold.take()
-            {
+    ) -> Poll<Result<(Hold, D), Denial>> {
+        let this = self.project();
+        if this.hold.is_none() {
+            *this.hold = Some(ready!(this.acquiring.poll(context))?);
+        }
+        // A task that locks in a loop yields to the others now and then, as with tokio's locks. It has
+        // its turn by then: a budget that is used up costs nobody a place in the queue.
+        let coop = ready!(poll_proceed(context));
+        match (take_data(), this.hold.take()) {
+            (Some(data), Some(hold)) => {
                 coop.made_progress();
-                return Poll::Ready(Ok((hold, data)));
+                Poll::Ready(Ok((hold, data)))
             }
-            match this.data_free.as_mut().as_pin_mut() {
-                // Listen first, then look again.
-                None => {
-                    let data_free = Arc::clone(this.acquiring.entry().data_free());
-                    this.data_free.set(Some(data_free.notified_owned()));
-                }
-                Some(data_free) => {
-                    ready!(data_free.poll(context));
-                    this.data_free.set(None);
-                }
+            (_, hold) => {
+                // The engine grants when no guard is left. Only `Debug` can have the data, and will
+                // have looked at it in a moment.
+                *this.hold = hold;
+                context.waker().wake_by_ref();
+                Poll::Pending
             }
         }
     }

@@ -6,6 +6,8 @@ mod mapped;
 mod owned;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,16 +36,18 @@ use lock::Locking;
 /// reach, forgot the lock, or this process was stopped, the lease is lost although the guard is there.
 /// The guard tells: [`is_valid`](MutexGuard::is_valid) by the clock, without any I/O;
 /// [`lost`](MutexGuard::lost) as a future; [`scope`](MutexGuard::scope) by cancelling the work.
-/// `&mut T` stays sound even then, because a successor in this process waits until a lost guard is
-/// dropped.
+/// `&mut T` stays sound even then, because whoever is next in this process waits until the lost guard
+/// is dropped; other processes do not.
 ///
 /// A process can be stopped between the check and the write. What must survive that checks
 /// [`fencing_token`](MutexGuard::fencing_token) where it is written.
 ///
 /// # Order
 ///
-/// Tasks of one process are served in exactly the order in which they called `lock`, as tokio's are;
-/// among processes the store decides. See [`Handoff`](crate::Handoff).
+/// Tasks of one process are served in exactly the order in which they first polled, as tokio's are;
+/// among processes the store decides. See [`Handoff`](crate::Handoff). Who is first asks the store, and
+/// the others wait for the answer: a future that has begun and is then left unpolled holds them up, as
+/// one of tokio's does that was given the lock.
 ///
 /// # Differences from `tokio::sync::Mutex`
 ///
@@ -53,7 +57,8 @@ use lock::Locking;
 /// - Releasing on drop is *enqueued*: see [`MutexGuard`].
 /// - `Arc<Mutex<T>>` does not coerce to `Arc<Mutex<dyn Trait>>`; see
 ///   [`Locks::mutex_from_boxed`](crate::Locks::mutex_from_boxed).
-/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the guards' lease.
+/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the guards' lease, whose
+///   methods hide those of the same name of the data: `(*guard).key()` reaches the data's.
 ///
 /// # Examples
 ///
@@ -84,8 +89,8 @@ use lock::Locking;
 /// ```
 pub struct Mutex<T: ?Sized> {
     entry: Arc<Entry>,
-    /// Free whenever the engine grants, but for a lost guard that still lives. Shared only with
-    /// owned guards and futures, all of which keep the `Arc` of the mutex as well and drop it later.
+    /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
+    /// owned guards, which keep the `Arc` of the mutex as well and drop it later.
     data: Arc<tokio::sync::Mutex<T>>,
 }
 
@@ -137,6 +142,8 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Locks this mutex, waiting for at most `limit` from the first poll on.
+    ///
+    /// A limit shorter than a round trip to the store is a limit on the store.
     ///
     /// # Cancel safety
     ///
@@ -271,7 +278,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// - [`TryLockError::WouldBlock`] if the lock is held, or awaited by another task of this process,
-    ///   or if a guard whose lease was lost still has the data;
+    ///   or if a guard whose lease was lost is still there;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
@@ -292,8 +299,10 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        let hold = Locking::hold(&self.entry, Wait::Try).await.map_err(lock::try_lock_error)?;
-        let data = self.data.try_lock().map_err(|_| TryLockError::WouldBlock)?;
+        let mut locking = pin!(Locking::new(&self.entry, Wait::Try));
+        let take_data = || self.data.try_lock().ok();
+        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
+        let (hold, data) = locked.map_err(lock::try_lock_error)?;
         Ok(MutexGuard::new(self, data, hold))
     }
 
@@ -307,9 +316,11 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        let hold = Locking::hold(&self.entry, Wait::Try).await.map_err(lock::try_lock_error)?;
-        let data = Arc::clone(&self.data).try_lock_owned().map_err(|_| TryLockError::WouldBlock)?;
-        Ok(OwnedMutexGuard::new(self, data, hold))
+        let mut locking = pin!(Locking::new(&self.entry, Wait::Try));
+        let take_data = || Arc::clone(&self.data).try_lock_owned().ok();
+        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
+        let (hold, data) = locked.map_err(lock::try_lock_error)?;
+        Ok(OwnedMutexGuard::new(Arc::clone(&self), data, hold))
     }
 
     /// The value, without locking: no guard of this process can exist.
