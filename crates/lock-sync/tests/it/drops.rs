@@ -138,20 +138,3 @@ fn after_every_other_handle() {
         std::thread::yield_now();
     }
 }
-
-#[test]
-fn on_a_runtime_that_is_gone_the_lock_says_so() {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let handle = runtime.handle().clone();
-    let pair = Pair::build(|builder| builder.on_runtime(handle.clone()));
-    let (here, _) = pair.mutexes();
-    let guard = here.blocking_lock().unwrap();
-    drop(runtime);
-    drop(guard);
-    let plain = Builder::new_current_thread().enable_all().build().unwrap();
-    let limit = Duration::from_secs(5);
-    plain.block_on(async {
-        // There is no driver to release what was dropped, nor to answer: nothing may hang for ever.
-        let _ = tokio::time::timeout(limit, here.try_lock()).await.expect("an answer");
-    });
-}

@@ -222,7 +222,51 @@ async fn a_successor_waits_for_the_data_of_a_lost_guard() {
     drop(lost);
     let next = next.await.unwrap();
     assert_eq!(*next, 7);
-    assert!(next.is_valid(), "it was renewed meanwhile");
+    assert!(next.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_guard_holds_up_its_own_process_only() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    let lost = here.lock().await.unwrap();
+    pair.store.forget();
+    lost.lost().await;
+    // Whoever waits for it here keeps to its limit, and keeps the lock from nobody.
+    let begin = Instant::now();
+    assert!(here.lock_timeout(TTL).await.is_err());
+    assert!(begin.elapsed() < TTL * 2);
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    drop(there.lock_timeout(TTL).await.unwrap());
+    drop(lost);
+    assert!(waiting.await.unwrap().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_renewal_that_stalls_leaves_time_for_another() {
+    let pair = short();
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let stalled = pair.ours.faults().on(Verb::Renew).hold_requests();
+    sleep(TTL / 3 + Duration::from_millis(50)).await;
+    assert_eq!(pair.ours.stats().renewals, 1);
+    pair.ours.faults().on(Verb::Renew).hold_requests().open();
+    sleep(TTL).await;
+    assert!(guard.is_valid());
+    drop(stalled);
+}
+
+#[test]
+fn work_that_blocks_past_the_deadline_is_not_well_done() {
+    let pair = Pair::build(|b| b.ttl(Duration::from_millis(100)).renewal(false));
+    let mutex = pair.here.mutex("it", 0).unwrap();
+    let mut guard = mutex.blocking_lock().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let done = runtime.block_on(guard.scope(async |_| {
+        std::thread::sleep(Duration::from_millis(300));
+    }));
+    assert_eq!(done.unwrap_err().reason(), LossReason::Expired);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod contract;
+mod driver_gone;
 mod drops;
 mod lease;
 mod mutex;

@@ -227,6 +227,38 @@ async fn debug_asks_nobody() {
     assert_eq!(pair.ours.stats().total(), asked);
 }
 
+/// `Debug` looks at the data. Whoever is granted the lock meanwhile must not wait for ever.
+#[test]
+fn debug_gets_in_nobodys_way() {
+    use std::sync::mpsc;
+
+    struct Slow(mpsc::Sender<()>, std::sync::Mutex<mpsc::Receiver<()>>);
+    impl std::fmt::Debug for Slow {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.send(()).unwrap();
+            self.1.lock().unwrap().recv().unwrap();
+            f.write_str("Slow")
+        }
+    }
+
+    let pair = Pair::threaded();
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let slow = Slow(begun, std::sync::Mutex::new(may_go_on));
+    let mutex = pair.here.mutex("it", slow).unwrap();
+    std::thread::scope(|scope| {
+        let shown = scope.spawn(|| format!("{mutex:?}"));
+        has_begun.recv().unwrap();
+        let locked = scope.spawn(|| mutex.blocking_lock().map(drop));
+        while pair.store.live_leases() == 0 {
+            std::thread::yield_now();
+        }
+        go_on.send(()).unwrap();
+        assert!(shown.join().unwrap().contains("Slow"));
+        locked.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn a_plain_thread_can_lock() {
     let pair = Pair::threaded();

@@ -98,6 +98,55 @@ async fn a_release_that_failed_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_is_repeated_although_the_mutex_is_gone() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    pair.ours.faults().on(Verb::Release).fail_next(1, ErrorKind::Timeout);
+    drop(here.lock().await.unwrap());
+    drop(here);
+    let begin = Instant::now();
+    drop(there.lock().await.unwrap());
+    assert!(begin.elapsed() < TTL / 2, "by repeating, not by expiry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_a_release_that_is_repeated() {
+    let pair = short();
+    let (here, _) = pair.mutexes();
+    pair.ours.faults().on(Verb::Release).fail_next(3, ErrorKind::Timeout);
+    drop(here.lock().await.unwrap());
+    pair.here.shutdown().await;
+    assert_eq!(pair.store.live_leases(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_released_at_the_cap_of_a_hold_is_repeated_too() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).max_hold(TTL / 2));
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    pair.ours.faults().on(Verb::Release).fail_next(2, ErrorKind::Timeout);
+    guard.lost().await;
+    let begin = Instant::now();
+    drop(there.lock().await.unwrap());
+    assert!(begin.elapsed() < TTL / 3, "by repeating, not by expiry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_says_nothing_is_told_from_one_that_says_busy() {
+    let pair = short();
+    let (here, there) = pair.mutexes();
+    let _gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let error = here.lock_timeout(TTL / 10).await.unwrap_err();
+    let LockError::Timeout { source: Some(source) } = error else { panic!("{error:?}") };
+    assert_eq!(source.kind(), ErrorKind::Timeout);
+    pair.ours.faults().heal();
+    pair.all_released().await;
+    let _held = there.lock().await.unwrap();
+    let error = here.lock_timeout(TTL / 10).await.unwrap_err();
+    assert!(matches!(error, LockError::Timeout { source: None }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn hints_that_never_come_cost_time_but_nothing_else() {
     let pair = short();
     let (here, there) = pair.mutexes();
