@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The clock that dates the leases of one backend.
 ///
-/// Leases are dated on a monotonic clock that goes on counting while the machine is suspended
-/// (`CLOCK_BOOTTIME` on Linux), because the store's clock goes on too: on `std::time::Instant` a
+/// Leases are dated on a monotonic clock that, on Linux and macOS, goes on counting while the machine is
+/// suspended (`CLOCK_BOOTTIME` on Linux), because the store's clock goes on too: on `std::time::Instant` a
 /// laptop that slept for an hour would still believe in a lease of thirty seconds. No wall clock
 /// of the client ever decides who owns a lock.
 ///
@@ -62,7 +62,8 @@ impl fmt::Debug for Clock {
 fn boot_nanos() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's CLOCK_MONOTONIC counts suspend; Linux needs the clock that is named for it.
+    // Apple's CLOCK_MONOTONIC counts suspend; Linux needs the clock that is named for it. Elsewhere
+    // the monotonic clock is the best there is.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const ID: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
