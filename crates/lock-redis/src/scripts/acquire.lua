@@ -29,19 +29,15 @@ end
 
 -- The floor is the server's clock in microseconds, so that numbers grow although the fence was
 -- forgotten. Were it forgotten while a range reached beyond the clock, the next grant would begin
--- inside that range. So a range takes the microseconds that have gone by since the latest grant,
--- goes beyond the clock only when they do not suffice, and then by a second at most; and where no
--- grant is remembered, one number has to do.
+-- inside that range. So a range takes the microseconds that have gone by since the latest grant, and
+-- none beyond the present one. If there are none, or no grant is remembered, one number has to do.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local count = tonumber(ARGV[3])
-local from = now
+local from, to = now, now
 if last then
-  from = math.max(last + 1, now + 1 - math.min(count, 10000))
-else
-  count = 1
+  from = math.max(last + 1, now + 1 - math.min(ARGV[3], 10000))
+  to = math.max(from, math.min(from + ARGV[3] - 1, now))
 end
-local to = math.max(from, math.min(from + count - 1, now + 1000000))
 if to >= 9007199254740992 then
   return redis.error_reply('LOCKFENCE the token numbers have run out')
 end

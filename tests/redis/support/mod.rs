@@ -1,16 +1,13 @@
-//! Real servers, clients of another library, and a network that can fail.
+//! Servers from the kit, clients of another library, and short ways to ask.
 
-mod proxy;
 mod server;
 
 use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
-pub(crate) use self::proxy::Proxy;
-#[cfg(feature = "tls")]
-pub(crate) use self::server::free_port;
-pub(crate) use self::server::{Client, Server};
+pub(crate) use self::server::{Client, Server, free_port};
+use lock_tests::{Direction, Proxy};
 
 /// A lease that outlasts any test.
 pub(crate) fn long() -> Ttl {
@@ -53,4 +50,27 @@ pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Dur
 /// Fails the test when something takes too long.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")
+}
+
+/// A proxy before a server.
+pub(crate) fn proxy_before(server: &Server) -> Proxy {
+    Proxy::start(([127, 0, 0, 1], server.port()).into())
+}
+
+/// Holds everything back, and keeps the connections.
+pub(crate) fn silence(proxy: &Proxy) {
+    proxy.silence(Direction::ToServer);
+    proxy.silence(Direction::ToClient);
+}
+
+/// Closes the connections that are there, but not those that come.
+pub(crate) fn sever(proxy: &Proxy) {
+    proxy.cut();
+    proxy.pass();
+}
+
+/// Closes all connections, and lets no new one in.
+pub(crate) fn cut_off(proxy: &Proxy) {
+    proxy.refuse();
+    proxy.cut();
 }

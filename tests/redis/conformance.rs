@@ -8,7 +8,9 @@ use lock_core::Error;
 use lock_core::conformance::{Harness, Hook};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
-use crate::support::{Proxy, Server};
+use lock_tests::Proxy;
+
+use crate::support::{Server, cut_off, proxy_before};
 
 /// A server, and for each client a proxy of its own that can be cut.
 struct OneServer {
@@ -33,19 +35,19 @@ impl Harness for OneServer {
     type Client = RedisBackend;
 
     async fn client(&self) -> Result<RedisBackend, Error> {
-        let proxy = Proxy::before(self.server.port());
+        let proxy = proxy_before(&self.server);
         let client = (self.setup)(RedisBackend::builder(proxy.url())).build()?;
         self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
         Ok(client)
     }
 
     async fn cut(&self, client: &RedisBackend) -> Hook {
-        self.with_proxy(client, Proxy::cut);
+        self.with_proxy(client, cut_off);
         Hook::Done
     }
 
     async fn heal(&self, client: &RedisBackend) {
-        self.with_proxy(client, Proxy::heal);
+        self.with_proxy(client, Proxy::pass);
     }
 
     async fn forget(&self) -> Hook {

@@ -48,7 +48,6 @@ async fn a_host_that_does_not_exist_is_unreachable() {
     assert_eq!(watch.kind(), ErrorKind::Unreachable);
 }
 
-#[cfg(feature = "tls")]
 mod tls {
     use std::fs;
 

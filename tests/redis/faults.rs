@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Released, Renewal};
 use lock_redis::{Builder, Protocol, RedisBackend};
 
-use crate::support::{Proxy, Server, attempt, claim, granted, long, millis, refused, soon};
+use lock_tests::Direction;
+
+use crate::support::{
+    Server, attempt, claim, granted, long, millis, proxy_before, refused, sever, silence, soon,
+};
 
 fn hasty(url: String) -> Builder {
     let timeout = Duration::from_millis(160);
@@ -80,7 +84,7 @@ async fn a_killed_connection_is_replaced() {
 
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
-    let mut server = Server::start();
+    let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
     let held = claim("a");
     granted(&backend, &held).await;
@@ -104,7 +108,7 @@ async fn a_restarted_server_is_found_again() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_said_to_be_quickly() {
-    let mut server = Server::start();
+    let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
     server.kill();
     let begin = Instant::now();
@@ -121,7 +125,7 @@ async fn an_unreachable_server_is_said_to_be_quickly() {
 #[tokio::test]
 async fn many_requests_share_one_attempt_to_connect() {
     let server = Server::start();
-    let proxy = Proxy::before(server.port());
+    let proxy = proxy_before(&server);
     let backend = RedisBackend::open(proxy.url()).unwrap();
     let claims: Vec<_> = (0..100).map(|number| claim(format!("{number}"))).collect();
     for connections in 1..4 {
@@ -129,13 +133,13 @@ async fn many_requests_share_one_attempt_to_connect() {
         for answer in futures::future::join_all(requests).await {
             assert!(matches!(answer, Attempt::Granted(_)));
         }
-        assert_eq!(proxy.accepted(), connections);
-        proxy.sever();
+        assert_eq!(proxy.connections(), connections);
+        sever(&proxy);
         // The next round begins on a connection that is known to be broken.
         soon(async {
             while attempt(&backend, &claims[0]).await.is_ok() {
                 tokio::task::yield_now().await;
-                if proxy.accepted() > connections {
+                if proxy.connections() > connections {
                     break;
                 }
             }
@@ -148,12 +152,12 @@ async fn many_requests_share_one_attempt_to_connect() {
 async fn a_peer_that_falls_silent_is_given_up() {
     let server = Server::start();
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
-        let proxy = Proxy::before(server.port());
+        let proxy = proxy_before(&server);
         let backend = hasty(proxy.url()).protocol(protocol).build().unwrap();
         let held = claim(format!("{protocol:?}"));
         granted(&backend, &held).await;
 
-        proxy.silence();
+        silence(&proxy);
         let begin = Instant::now();
         for _ in 0..3 {
             let error = unknown(backend.renew(&held, long()).await);
@@ -164,27 +168,27 @@ async fn a_peer_that_falls_silent_is_given_up() {
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 
         // The old connection was closed, although nobody said that it broke.
-        proxy.sever();
+        sever(&proxy);
         soon(async {
             while !matches!(backend.renew(&held, long()).await, Renewal::Renewed { .. }) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
         .await;
-        assert!(proxy.accepted() > 1);
+        assert!(proxy.connections() > 1);
     }
 }
 
 #[tokio::test]
 async fn a_silent_peer_is_given_up_although_the_network_never_says_so() {
     let server = Server::start();
-    let proxy = Proxy::before(server.port());
+    let proxy = proxy_before(&server);
     let backend = hasty(proxy.url()).build().unwrap();
     granted(&backend, &claim("a")).await;
-    proxy.silence();
+    silence(&proxy);
     soon(async {
         // A new connection is tried while the old one is still there.
-        while proxy.accepted() == 1 {
+        while proxy.connections() == 1 {
             let error = attempt(&backend, &claim("b")).await.unwrap_err();
             assert!(error.is_retryable(), "{error:?}");
         }
@@ -195,17 +199,17 @@ async fn a_silent_peer_is_given_up_although_the_network_never_says_so() {
 #[tokio::test]
 async fn a_short_pause_of_the_server_costs_one_request_and_no_connection() {
     let server = Server::start();
-    let proxy = Proxy::before(server.port());
+    let proxy = proxy_before(&server);
     let backend = hasty(proxy.url()).build().unwrap();
     let held = claim("a");
     granted(&backend, &held).await;
-    proxy.silence();
+    silence(&proxy);
     assert_eq!(unknown(backend.renew(&held, long()).await).kind(), ErrorKind::Timeout);
-    proxy.heal();
+    proxy.pass();
     // The late reply is not taken for that of the next request.
     assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
-    assert_eq!(proxy.accepted(), 1);
+    assert_eq!(proxy.connections(), 1);
 }
 
 #[tokio::test]
@@ -268,7 +272,7 @@ async fn a_replica_and_a_master_without_replicas_are_not_ready() {
 #[tokio::test]
 async fn a_connection_to_a_replica_is_given_up_but_not_without_end() {
     let server = Server::start();
-    let proxy = Proxy::before(server.port());
+    let proxy = proxy_before(&server);
     let backend = RedisBackend::open(proxy.url()).unwrap();
     server.client().command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     for _ in 0..300 {
@@ -276,7 +280,7 @@ async fn a_connection_to_a_replica_is_given_up_but_not_without_end() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // Another server may stand behind the address by now; but whoever looks waits in between.
-    assert!((2..60).contains(&proxy.accepted()), "{}", proxy.accepted());
+    assert!((2..60).contains(&proxy.connections()), "{}", proxy.connections());
 }
 
 #[tokio::test]
@@ -344,16 +348,16 @@ async fn a_server_that_takes_no_more_connections_is_not_ready() {
 #[tokio::test]
 async fn the_owner_finds_out_what_became_of_a_request_whose_reply_was_lost() {
     let server = Server::start();
-    let proxy = Proxy::before(server.port());
+    let proxy = proxy_before(&server);
     let backend = hasty(proxy.url()).build().unwrap();
     let other = RedisBackend::open(server.url()).unwrap();
     let first = granted(&backend, &claim("first")).await;
     let mine = claim("a");
-    proxy.hold_replies();
+    proxy.silence(Direction::ToClient);
     assert!(attempt(&backend, &mine).await.unwrap_err().is_retryable());
     // It was granted all the same.
     assert!(refused(&other, &claim("a")).await.is_some());
-    proxy.sever();
+    sever(&proxy);
     let Attempt::Granted(grant) = answered(&backend, &mine).await else { panic!() };
     assert!(grant.tokens.first() > first.tokens.first());
     assert_eq!(granted(&backend, &mine).await.tokens, grant.tokens);

@@ -6,7 +6,7 @@ use lock_core::{Backend, ErrorKind, Hint, Key, Renewal, Watch};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{
-    Client, Proxy, Server, claim, claim_of, granted, long, millis, refused, soon,
+    Client, Server, claim, claim_of, granted, long, millis, proxy_before, refused, soon,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -241,7 +241,7 @@ async fn a_watch_that_is_dropped_before_it_began_leaves_nothing() {
 async fn watching_many_keys_takes_no_more_connections() {
     let server = Server::start();
     for (protocol, connections) in [(Protocol::Resp3, 1), (Protocol::Resp2, 2)] {
-        let proxy = Proxy::before(server.port());
+        let proxy = proxy_before(&server);
         let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
         let mut watches = Vec::new();
         for number in 0..300 {
@@ -253,7 +253,7 @@ async fn watching_many_keys_takes_no_more_connections() {
             backend.release(claim).await.unwrap();
             assert_eq!(next(watch).await, Some(Hint::Released));
         }
-        assert_eq!(proxy.accepted(), connections);
+        assert_eq!(proxy.connections(), connections);
     }
 }
 
@@ -300,7 +300,7 @@ async fn after_a_lost_connection_watchers_are_told_and_hear_again() {
 
 #[tokio::test]
 async fn watchers_outlive_a_restart_of_the_server() {
-    let mut server = Server::start();
+    let server = Server::start();
     for protocol in PROTOCOLS {
         let backend = builder(&server).protocol(protocol).build().unwrap();
         let mut watch = backend.watch(&key()).await.unwrap();

@@ -31,7 +31,9 @@ async fn works(backend: &RedisBackend) -> Released {
 #[tokio::test]
 async fn the_least_rights_of_the_docs_are_enough() {
     let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
-    assert!(include_str!("../../src/lib.rs").contains("-@all +evalsha +script|load"));
+    assert!(
+        include_str!("../../crates/lock-redis/src/lib.rs").contains("-@all +evalsha +script|load")
+    );
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         for release_messages in [true, false] {
             let builder = user(&server, LEAST).protocol(protocol);
