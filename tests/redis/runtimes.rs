@@ -1,6 +1,8 @@
 //! Runtimes come and go; the backend stays.
 
-use lock_core::{Attempt, Backend, ErrorKind, Hint, Key};
+use std::time::Duration;
+
+use lock_core::{Backend, ErrorKind, Hint, Key};
 use lock_redis::{Protocol, RedisBackend};
 use tokio::runtime::{Builder, Runtime};
 
@@ -51,13 +53,36 @@ fn watches_end_with_their_runtime_and_begin_on_the_next() {
 }
 
 #[test]
-fn a_request_may_be_polled_outside_the_runtime_of_its_connection() {
+fn outside_a_runtime_the_connections_of_others_are_left_alone() {
     let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
-    let background = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    background.block_on(granted(&backend, &claim("first")));
-    let answer = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap();
-    assert!(matches!(answer, Attempt::Granted(_)));
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    idle.block_on(granted(&backend, &claim("first")));
+    // Nobody drives that runtime now: a request on its connection would never be answered.
+    let error = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+}
+
+#[test]
+fn a_watch_does_not_depend_on_a_runtime_that_nobody_drives() {
+    let server = Server::start();
+    let backend = RedisBackend::builder(server.url())
+        .command_timeout(Duration::from_millis(200))
+        .connect_timeout(Duration::from_millis(200))
+        .build()
+        .unwrap();
+    let key = Key::new("a").unwrap();
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    let _first = idle.block_on(backend.watch(&key)).unwrap();
+    runtime().block_on(async {
+        // The task of all watches is on the idle runtime. It costs one of them its time.
+        assert_eq!(backend.watch(&key).await.unwrap_err().kind(), ErrorKind::Timeout);
+        let mut watch = backend.watch(&key).await.unwrap();
+        let claim = claim("a");
+        granted(&backend, &claim).await;
+        backend.release(&claim).await.unwrap();
+        assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+    });
 }
 
 #[test]

@@ -17,14 +17,14 @@ use crate::{Builder, verbs};
 
 /// Leases on one Redis or Valkey server.
 ///
-/// A handle: cheap to clone, and its clones share the connection. It connects when it is used first,
-/// and again by itself whenever the connection breaks. The connection lives on the tokio runtime in
-/// whose context it was opened, which needs its I/O and its time enabled; when that runtime is gone,
-/// the next request opens another one.
+/// A handle: cheap to clone, and its clones share the connections. There is one for each tokio runtime
+/// in whose context it is used, which lives there, ends with that runtime, and needs its I/O and its
+/// time enabled. It is opened by the first request, and again by itself whenever it breaks.
 ///
-/// A request takes at most twice the command timeout: once to wait for a connection if there is
-/// none, and once for its answer. None is sent twice behind the caller's back, unless the server
-/// said that it did not run it.
+/// A request that finds its connection waits for the answer for one command timeout. It may have to
+/// wait as long for a connection before, and a server that has forgotten a script costs two more
+/// exchanges. None is sent twice behind the caller's back, unless the server said that it did not run
+/// it.
 ///
 /// # If the lease is lost
 ///

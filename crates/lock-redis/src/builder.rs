@@ -53,7 +53,7 @@ pub enum Protocol {
     Auto,
     /// RESP2. Watching takes a second connection. Some proxies speak nothing else.
     Resp2,
-    /// RESP3: everything goes through one connection. Redis 6 or later.
+    /// RESP3: watches share the connection of the requests. Redis 6 or later.
     Resp3,
 }
 

@@ -88,8 +88,13 @@ impl RedisBackend {
             // Somebody else is checking, so that it works.
             return Ok(());
         }
-        if let Renewal::Unknown(error) = self.renew(&claim, ttl).await {
-            return Err(error);
+        match self.renew(&claim, ttl).await {
+            Renewal::Unknown(error) => return Err(error),
+            Renewal::Lost => report.warnings.push(
+                "a lock was gone a moment after it was granted: something deletes or evicts keys"
+                    .to_owned(),
+            ),
+            _ => {}
         }
         self.release(&claim).await?;
         let Some(mut watch) = watch else { return Ok(()) };

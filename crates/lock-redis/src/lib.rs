@@ -42,9 +42,17 @@
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
-//! waiters rely on time. [`RedisBackend::check`] says what is missing. `+config|get` and `+config|set` serve [`Notifications`] alone, and
-//! `+info` the check. On Redis 7.2
-//! and later `+client|setinfo` lets the connection say its name.
+//! waiters rely on time. [`RedisBackend::check`] says what is missing. `+config|get` and
+//! `+config|set` serve [`Notifications`] alone, and `+info` the check. On Redis 7.2 and later
+//! `+client|setinfo` lets the connection say its name. A key that is taken as it is
+//! ([`Key::as_is`](lock_core::Key::as_is)) and lies outside the prefix takes its own `~key` and
+//! `&__keyspace@*__:key`; what belongs to it is still under the prefix.
+//!
+//! # Connections
+//!
+//! One for each tokio runtime in whose context the backend is used, opened by the first request and
+//! replaced when it breaks; with RESP2 one more for the watches. Under `lock-sync` that is one for
+//! each runtime whose tasks lock, and one for the driver.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -84,12 +84,22 @@ impl Hub {
             Ok(Ok(outcome)) => outcome?,
             Ok(Err(_)) => return Err(gone()),
             Err(_) => {
+                // The task may live on a runtime that nobody drives. The next watch starts another.
+                self.leave(&ticket.task);
                 let address = &settings.endpoint.address;
                 let message = format!("{address} did not confirm a subscription within {limit:?}");
                 return Err(Error::new(ErrorKind::Timeout, message));
             }
         }
         Ok(Watch::new(Hints { mailbox, _ticket: ticket }))
+    }
+
+    /// Forgets a task. Its watches end with it, once the last of them is dropped or it runs again.
+    fn leave(&self, task: &mpsc::UnboundedSender<Command>) {
+        let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_some_and(|present| present.same_channel(task)) {
+            *slot = None;
+        }
     }
 
     /// The way to the task, which is started if there is none or its runtime has gone.

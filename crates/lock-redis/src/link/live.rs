@@ -1,8 +1,8 @@
 //! One connection, from its birth to its end.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Clock, Error, ErrorKind, Instant};
@@ -25,8 +25,9 @@ pub(crate) struct Live {
     pulse: Arc<Pulse>,
     mover: Arc<Mover>,
     end: Arc<End>,
-    /// Requests in a row that were not answered in time.
-    strikes: AtomicU32,
+    strikes: Mutex<Strikes>,
+    /// Whether there are any, for a look without a lock.
+    struck: AtomicBool,
     born: Instant,
     driver: AbortHandle,
 }
@@ -59,8 +60,8 @@ impl Live {
             }
         });
         let endpoint = Arc::clone(endpoint);
-        let (strikes, born) = (AtomicU32::new(0), CLOCK.now());
-        Self { connection, endpoint, limit, pulse, mover, end, strikes, born, driver }
+        let (strikes, struck, born) = (Mutex::default(), AtomicBool::new(false), CLOCK.now());
+        Self { connection, endpoint, limit, pulse, mover, end, strikes, struck, born, driver }
     }
 
     /// Sends a command and waits for its reply, up to the time limit.
@@ -137,15 +138,34 @@ impl Live {
     }
 
     fn answered(&self) {
-        if self.strikes.load(Ordering::Relaxed) != 0 {
-            self.strikes.store(0, Ordering::Relaxed);
+        if self.struck.load(Ordering::Relaxed) {
+            self.struck.store(false, Ordering::Relaxed);
+            *self.strikes() = Strikes::default();
         }
     }
 
+    /// Counts an unanswered request; returns how many there are in a row.
+    fn strike(&self) -> u32 {
+        let now = CLOCK.now();
+        self.struck.store(true, Ordering::Relaxed);
+        let mut strikes = self.strikes();
+        let apart = |last| now.saturating_duration_since(last) >= self.limit / 2;
+        if strikes.last.is_none_or(apart) {
+            strikes.count += 1;
+            strikes.last = Some(now);
+        }
+        strikes.count
+    }
+
+    fn strikes(&self) -> MutexGuard<'_, Strikes> {
+        self.strikes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A peer that vanished without closing the connection looks like one that is slow. After a few
-    /// requests in a row without an answer the connection is given up, and a new one will tell.
+    /// requests in a row without an answer the connection is given up, and a new one will tell. Those
+    /// that end together count as one: they waited for the same silence.
     fn unanswered(&self) -> Error {
-        if self.strikes.fetch_add(1, Ordering::Relaxed) + 1 >= STRIKES && !self.is_closed() {
+        if self.strike() >= STRIKES && !self.is_closed() {
             tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
             self.driver.abort();
         }
@@ -154,6 +174,13 @@ impl Live {
             format!("{} did not answer within {:?}", self.endpoint.address, self.limit),
         )
     }
+}
+
+/// Requests in a row without an answer, and when the last of them was given up.
+#[derive(Debug, Default)]
+struct Strikes {
+    count: u32,
+    last: Option<Instant>,
 }
 
 impl fmt::Debug for Live {

@@ -114,13 +114,14 @@ impl Link {
         Dedicated::open(&self.0.settings, &self.0.registry).await
     }
 
-    /// The connection of the present runtime; outside any runtime, whichever there is.
+    /// The connection of the present runtime. Outside any there is none: those of others are of no use
+    /// while nobody drives them.
     fn live(&self) -> Option<Arc<Live>> {
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        let here = Handle::try_current().ok()?.id();
         let state = self.lock();
         let mut lives = state.lives.iter();
         lives
-            .find(|(runtime, live)| here.is_none_or(|here| here == *runtime) && !live.is_closed())
+            .find(|(runtime, live)| *runtime == here && !live.is_closed())
             .map(|(_, live)| Arc::clone(live))
     }
 

@@ -40,7 +40,7 @@ impl From<Error> for Failure {
 
 /// A server said no.
 pub(super) fn refused(address: &Address, error: &ServerError) -> Failure {
-    let error = Refusal { code: error.code(), text: error.details().unwrap_or_default() };
+    let error = Refusal::new(error.code(), error.details().unwrap_or_default());
     let converted = error.convert(address);
     match error.code {
         "NOSCRIPT" => Failure::NoScript(converted),
@@ -71,7 +71,7 @@ fn convert(address: &Address, error: RedisError) -> Error {
     use redis::ErrorKind as Kind;
 
     if let Some(code) = error.code() {
-        return Refusal { code, text: error.detail().unwrap_or_default() }.convert(address);
+        return Refusal::new(code, error.detail().unwrap_or_default()).convert(address);
     }
     match error.kind() {
         Kind::AuthenticationFailed => Error::new(
@@ -105,7 +105,23 @@ struct Refusal<'a> {
     text: &'a str,
 }
 
-impl Refusal<'_> {
+impl<'a> Refusal<'a> {
+    /// Servers before Redis 7 wrap what goes wrong inside a script:
+    /// `ERR Error running script (call to f_…): @user_script:4: @user_script: 4: -OOM command not…`.
+    /// What is inside says what is wrong.
+    fn new(code: &'a str, text: &'a str) -> Self {
+        const PLACE: &str = "@user_script: ";
+        let wrapped = text.starts_with("Error running script");
+        let inner = text.rfind(PLACE).filter(|_| wrapped).and_then(|at| {
+            let (_line, said) = text[at + PLACE.len()..].split_once(": ")?;
+            said.trim_start_matches('-').split_once(' ')
+        });
+        match inner {
+            Some((code, text)) => Self { code, text },
+            None => Self { code, text },
+        }
+    }
+
     fn convert(&self, address: &Address) -> Error {
         let (kind, meaning) = self.meaning();
         Error::new(kind, format!("{address} {meaning}: {self}"))
@@ -212,6 +228,27 @@ mod tests {
         ] {
             assert_eq!(refusal("ERR", text).kind(), kind, "{text}");
         }
+    }
+
+    /// The wrapping as Redis 5 and 6 do it.
+    #[test]
+    fn what_goes_wrong_inside_a_script_is_known_by_its_own_code() {
+        use ErrorKind::*;
+        for (inner, kind) in [
+            ("-READONLY You can't write against a read only replica.", NotReady),
+            ("-OOM command not allowed when used memory > 'maxmemory'.", OutOfMemory),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", ForeignKey),
+            ("-MISCONF Redis is configured to save RDB snapshots", NotReady),
+            ("-NOPERM this user has no permissions to run the 'set' command", Denied),
+        ] {
+            let text = format!(
+                "Error running script (call to f_0123abcd): @user_script:4: @user_script: 4: {inner}"
+            );
+            let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
+            let error = Refusal::new("ERR", &text).convert(&address);
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        assert_eq!(Refusal::new("ERR", "Error running script (call to f_0)").code, "ERR");
     }
 
     #[test]
