@@ -221,7 +221,8 @@ async fn a_wait_limit_at_the_instant_of_the_release_leaves_nothing() {
                 had += 1;
                 drop(guard);
             }
-            Err(LockError::Timeout { source: None }) => late += 1,
+            // Whether somebody held it to the end, or the answer was late.
+            Err(LockError::Timeout { .. }) => late += 1,
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -98,9 +98,15 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     assert!(guard.is_valid());
 
     let lost = tokio::time::timeout(lease + SOON, lost).await.unwrap();
-    // By the server, at the very moment.
-    let still = ttl_of(&far.server, LOCK);
-    assert!(still.is_some_and(|left| left > Duration::ZERO), "{how:?}: the key was gone before");
+    // By the server, at the very moment. Where requests still arrive, the loser has already given
+    // the lock up by then.
+    if how != Break::Mute {
+        let still = ttl_of(&far.server, LOCK);
+        assert!(
+            still.is_some_and(|left| left > Duration::ZERO),
+            "{how:?}: the key was gone before"
+        );
+    }
     assert_eq!(lost.reason(), LossReason::Expired);
     assert!(!guard.is_valid());
     assert!(clock.now() >= deadline, "{how:?}: lost before its own deadline");
