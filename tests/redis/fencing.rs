@@ -1,6 +1,7 @@
 //! Token numbers, and what becomes of them when the server forgets.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant};
@@ -82,20 +83,40 @@ async fn a_range_never_runs_ahead_of_the_clock() {
     }
 }
 
-/// Large ranges, as fast as they come, from two clients, while the server forgets all it knows.
-#[tokio::test]
+/// Large ranges, as fast as they come, from tasks of two clients, while the server forgets all it
+/// knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_increase_although_the_server_forgets() {
+    const TASKS: u32 = 6;
+    const ROUNDS: u32 = 500;
     let server = Server::start();
     let clients = [0, 1].map(|_| RedisBackend::open(server.url()).unwrap());
-    let mut highest = passing(&clients[0], 1).await.tokens.last();
-    for round in 0..3_000 {
-        if round % 100 == 99 {
-            server.client().command::<()>(&["FLUSHALL"]);
+    // Whoever has the lock notes its tokens before anybody else can get in.
+    let (highest, grants) = (AtomicU64::new(0), AtomicU32::new(0));
+    let contend = async |task: u32| {
+        let backend = &clients[task as usize % clients.len()];
+        for round in 0..ROUNDS {
+            let claim = claim("a");
+            let request = Acquire::new(claim.clone(), long()).reserving(NonZeroU32::MAX);
+            let tokens = loop {
+                match backend.try_acquire(&request).await.unwrap() {
+                    Attempt::Granted(grant) => break grant.tokens,
+                    _ => tokio::task::yield_now().await,
+                }
+            };
+            let before = highest.swap(tokens.last().get(), Ordering::SeqCst);
+            assert!(tokens.first().get() > before, "{tokens:?} after {before}");
+            grants.fetch_add(1, Ordering::SeqCst);
+            if round % 50 == task {
+                // That lets go of the lock too.
+                server.client().command::<()>(&["FLUSHALL"]);
+            } else {
+                backend.release(&claim).await.unwrap();
+            }
         }
-        let range = passing(&clients[round % 2], 257).await.tokens;
-        assert!(range.first() > highest, "{range:?} after {highest} in round {round}");
-        highest = range.last();
-    }
+    };
+    futures::future::join_all((0..TASKS).map(contend)).await;
+    assert_eq!(grants.into_inner(), TASKS * ROUNDS);
 }
 
 #[tokio::test]
@@ -108,6 +129,10 @@ async fn a_range_takes_the_time_that_has_gone_by() {
     let range = passing(&backend, 1_000).await.tokens;
     assert_eq!(range.count().get(), 1_000);
     assert!(range.first() > first.last() && range.last().get() <= micros());
+    // But not more than ten milliseconds of it.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let range = passing(&backend, u32::MAX).await.tokens;
+    assert_eq!(range.count().get(), 10_000);
 }
 
 #[tokio::test]

@@ -14,7 +14,10 @@ use crate::scripts::{ACQUIRE, RELEASE, RENEW};
 use crate::wire::{Command, Reply};
 
 /// The digits and separators of numbers among the arguments.
-const NUMBERS: usize = 32;
+const NUMBERS: usize = 48;
+
+/// How many milliseconds a fence outlives the lease.
+const FENCE_REST: u64 = 60 * 60 * 1000;
 
 pub(crate) fn acquire(names: &Names<'_>, request: &Acquire) -> Command {
     let owner = request.claim.owner.expose();
@@ -25,7 +28,8 @@ pub(crate) fn acquire(names: &Names<'_>, request: &Acquire) -> Command {
         .pieces(names.fence())
         .bytes(owner)
         .number(request.ttl.as_millis())
-        .number(request.tokens.get().into());
+        .number(request.tokens.get().into())
+        .number(request.ttl.as_millis() + FENCE_REST);
     command
 }
 

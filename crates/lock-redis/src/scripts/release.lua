@@ -15,8 +15,4 @@ if not ARGV[2] then
 end
 
 -- A message that may not be sent must not undo the release.
-local told = redis.pcall('PUBLISH', ARGV[2], 'released')
-if type(told) == 'number' then
-  return told
-end
-return 0
+return tonumber(redis.pcall('PUBLISH', ARGV[2], 'released')) or 0
