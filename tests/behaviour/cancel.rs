@@ -23,7 +23,6 @@ async fn assert_clean(pair: &Pair) {
     let (_, there) = pair.mutexes();
     soon(there.lock()).await.unwrap().release().await.unwrap();
     pair.server.assert_all_free();
-    assert!(there.try_lock().await.is_ok());
 }
 
 #[tokio::test]
