@@ -71,8 +71,9 @@ impl Names {
         Self { fence: format!("{lock}:fence"), channel: format!("{lock}:released@0"), lock }
     }
 
-    pub(super) fn acquire<'a>(&'a self, owner: &'a str, lease: &'a str) -> [&'a str; 5] {
-        [&self.lock, &self.fence, owner, lease, "1"]
+    pub(super) fn acquire<'a>(&'a self, owner: &'a str, lease: &'a str) -> [&'a str; 6] {
+        // One token, and a fence that is kept for an hour.
+        [&self.lock, &self.fence, owner, lease, "1", "3600000"]
     }
 
     pub(super) fn release<'a>(&'a self, owner: &'a str) -> [&'a str; 3] {

@@ -52,8 +52,8 @@ impl Socket {
         self.owners += 1;
         let owner = owner(self.owners);
         let lease = LEASE.as_millis().to_string();
-        let [lock, fence, token, lease, tokens] = key.acquire(&owner, &lease);
-        let acquire = ["EVALSHA", &self.acquire, "2", lock, fence, token, lease, tokens];
+        let [lock, fence, token, lease, tokens, keep] = key.acquire(&owner, &lease);
+        let acquire = ["EVALSHA", &self.acquire, "2", lock, fence, token, lease, tokens, keep];
         let Value::Text(_) = self.client.command(&acquire)? else {
             return Err("the key is held, and a socket does not wait".into());
         };
