@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 
 use futures::task::AtomicWaker;
 use tokio::task::coop::unconstrained;
@@ -97,13 +98,14 @@ impl Mover {
     }
 
     fn poll(self: &Arc<Self>, driver: &mut Option<Driver>) -> Poll<()> {
-        let Some(running) = driver else { return Poll::Ready(()) };
+        // It is put back when it has more to do: one that panics ends the connection.
+        let Some(mut running) = driver.take() else { return Poll::Ready(()) };
         let waker = Waker::from(Arc::clone(self));
         // The budget of the polling task is not the connection's.
-        let mut running = std::pin::pin!(unconstrained(running.as_mut()));
-        let poll = running.as_mut().poll(&mut Context::from_waker(&waker));
-        if poll.is_ready() {
-            *driver = None;
+        let polled = std::pin::pin!(unconstrained(running.as_mut()));
+        let poll = polled.poll(&mut Context::from_waker(&waker));
+        if poll.is_pending() {
+            *driver = Some(running);
         }
         poll
     }
@@ -146,7 +148,9 @@ impl<'a> Inline<'a> {
 
 impl Drop for Inline<'_> {
     fn drop(&mut self) {
-        if self.0.state.fetch_and(!INLINE, Ordering::AcqRel) & WOKEN != 0 {
+        let woken = self.0.state.fetch_and(!INLINE, Ordering::AcqRel) & WOKEN != 0;
+        // What panicked may have been the connection, and the task has to see its end.
+        if woken || thread::panicking() {
             self.0.task.wake();
         }
     }
@@ -178,5 +182,56 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use tokio::task::{JoinHandle, yield_now};
+    use tokio::time;
+
+    use super::*;
+
+    /// A connection that panics when it is polled after it was broken, and the task that polls it.
+    async fn breakable() -> (Arc<Mover>, Arc<AtomicBool>, JoinHandle<()>) {
+        let broken = Arc::new(AtomicBool::new(false));
+        let is_broken = Arc::clone(&broken);
+        let mover = Mover::new(Box::pin(std::future::poll_fn(move |_| {
+            assert!(!is_broken.load(Ordering::SeqCst), "the connection panics");
+            Poll::Pending
+        })));
+        let task = tokio::spawn(Arc::clone(&mover).run());
+        yield_now().await;
+        (mover, broken, task)
+    }
+
+    async fn panics<F: Future>(request: F) -> bool {
+        AssertUnwindSafe(request).catch_unwind().await.is_err()
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_panics_has_ended() {
+        let (mover, broken, task) = breakable().await;
+        broken.store(true, Ordering::SeqCst);
+        assert!(panics(mover.carry(async {})).await);
+        time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap();
+        // It is not polled again.
+        mover.carry(async {}).await;
+    }
+
+    #[tokio::test]
+    async fn after_a_request_that_panics_the_connection_is_woken_as_before() {
+        let (mover, broken, task) = breakable().await;
+        assert!(panics(mover.carry(async { panic!("the request panics") })).await);
+        assert_eq!(mover.state.load(Ordering::SeqCst) & INLINE, 0);
+        broken.store(true, Ordering::SeqCst);
+        mover.wake_by_ref();
+        let ended = time::timeout(Duration::from_secs(20), task).await.unwrap();
+        assert!(ended.unwrap_err().is_panic());
     }
 }
