@@ -40,13 +40,7 @@ impl From<Error> for Failure {
 
 /// A server said no.
 pub(super) fn refused(address: &Address, error: &ServerError) -> Failure {
-    let error = Refusal::new(error.code(), error.details().unwrap_or_default());
-    let converted = error.convert(address);
-    match error.code {
-        "NOSCRIPT" => Failure::NoScript(converted),
-        "READONLY" => Failure::Demoted(converted),
-        _ => Failure::Error(converted),
-    }
+    Refusal::new(error.code(), error.details().unwrap_or_default()).failure(address)
 }
 
 /// The way to a server is broken, or its bytes make no sense.
@@ -119,6 +113,15 @@ impl<'a> Refusal<'a> {
         match inner {
             Some((code, text)) => Self { code, text },
             None => Self { code, text },
+        }
+    }
+
+    fn failure(&self, address: &Address) -> Failure {
+        let error = self.convert(address);
+        match self.code {
+            "NOSCRIPT" => Failure::NoScript(error),
+            "READONLY" => Failure::Demoted(error),
+            _ => Failure::Error(error),
         }
     }
 
@@ -234,21 +237,30 @@ mod tests {
     #[test]
     fn what_goes_wrong_inside_a_script_is_known_by_its_own_code() {
         use ErrorKind::*;
-        for (inner, kind) in [
-            ("-READONLY You can't write against a read only replica.", NotReady),
-            ("-OOM command not allowed when used memory > 'maxmemory'.", OutOfMemory),
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", ForeignKey),
-            ("-MISCONF Redis is configured to save RDB snapshots", NotReady),
-            ("-NOPERM this user has no permissions to run the 'set' command", Denied),
+        let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
+        for (inner, kind, demoted) in [
+            ("-READONLY You can't write against a read only replica.", NotReady, true),
+            ("READONLY You can't write against a read only replica.", NotReady, true),
+            ("-OOM command not allowed when used memory > 'maxmemory'.", OutOfMemory, false),
+            ("OOM command not allowed when used memory > 'maxmemory'.", OutOfMemory, false),
+            ("WRONGTYPE Operation against a key holding the wrong kind", ForeignKey, false),
+            ("-MISCONF Redis is configured to save RDB snapshots", NotReady, false),
+            ("-NOPERM this user has no permissions to run the 'set' command", Denied, false),
+            ("The user executing the script can't run this command", Denied, false),
         ] {
             let text = format!(
                 "Error running script (call to f_0123abcd): @user_script:4: @user_script: 4: {inner}"
             );
-            let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
-            let error = Refusal::new("ERR", &text).convert(&address);
+            let failure = Refusal::new("ERR", &text).failure(&address);
+            assert_eq!(matches!(failure, Failure::Demoted(_)), demoted, "{failure:?}");
+            let error = failure.into_error();
             assert_eq!(error.kind(), kind, "{error}");
+            assert!(!error.to_string().contains("f_0123abcd"), "{error}");
         }
-        assert_eq!(Refusal::new("ERR", "Error running script (call to f_0)").code, "ERR");
+        for other in ["Error running script (call to f_0)", "no @user_script: 4: -READONLY at all"]
+        {
+            assert_eq!(Refusal::new("ERR", other).code, "ERR");
+        }
     }
 
     #[test]
