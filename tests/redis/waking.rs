@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lock_core::{Backend, ErrorKind, Hint, Key, Renewal, Watch};
+use lock_core::{Acquire, Backend, ErrorKind, Hint, Key, Renewal, Watch};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{
-    Client, Server, claim, claim_of, granted, long, millis, proxy_before, refused, soon,
+    Client, Server, claim, claim_of, granted, long, millis, proxy_before, refused, sever, soon,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -211,6 +211,40 @@ async fn many_watchers_are_one_subscription_and_go_with_the_last() {
         let mut watch = backend.watch(&key()).await.unwrap();
         raw.command::<()>(&["PUBLISH", RELEASED, ""]);
         assert_eq!(next(&mut watch).await, Some(Hint::Released));
+    }
+}
+
+/// As proxies are that speak RESP2 alone.
+#[tokio::test]
+async fn a_server_without_subscriptions_is_asked_once_per_connection() {
+    let server = Server::with(&["--rename-command", "SUBSCRIBE", ""]);
+    for (protocol, connections) in [(Protocol::Resp3, 1), (Protocol::Resp2, 2)] {
+        let proxy = proxy_before(&server);
+        let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
+        let mut raw = server.client();
+        let mut errors = || raw.command::<String>(&["INFO", "errorstats"]);
+        for round in 1..3 {
+            let error = backend.watch(&key()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let refused = errors();
+            for _ in 0..5 {
+                let error = backend.watch(&key()).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+                let claim = claim("a");
+                granted(&backend, &claim).await;
+                backend.release(&claim).await.unwrap();
+            }
+            assert_eq!(errors(), refused, "{protocol:?}");
+            assert_eq!(proxy.connections(), round * connections, "{protocol:?}");
+            // Something else may stand behind the address by now.
+            sever(&proxy);
+            soon(async {
+                while backend.try_acquire(&Acquire::new(claim("b"), millis(10))).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+        }
     }
 }
 

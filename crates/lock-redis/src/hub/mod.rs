@@ -51,9 +51,9 @@ impl Hub {
         self.listening
     }
 
-    /// Whether this client itself is told of releases of a lock.
+    /// Whether this client itself is sure to be told of releases of a lock.
     pub(crate) fn hears_releases(&self, names: &Names<'_>) -> bool {
-        self.registry.has_pieces(names.released())
+        self.registry.hears(names.released())
     }
 
     /// Begins to watch, and returns once no hint can be missed.

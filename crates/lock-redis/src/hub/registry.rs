@@ -33,6 +33,8 @@ pub(crate) struct Registry(Mutex<HashMap<Channel, Audience>>);
 #[derive(Debug)]
 struct Audience {
     topic: Topic,
+    /// Whether the server has said that it sends what is said on the channel.
+    confirmed: bool,
     listeners: Vec<(Id, Arc<Mailbox>)>,
 }
 
@@ -62,7 +64,7 @@ impl Registry {
                 false
             }
             Entry::Vacant(entry) => {
-                entry.insert(Audience { topic, listeners: vec![listener] });
+                entry.insert(Audience { topic, confirmed: false, listeners: vec![listener] });
                 true
             }
         }
@@ -84,10 +86,28 @@ impl Registry {
         self.lock().contains_key(channel)
     }
 
-    /// Whether anybody listens to the channel whose name is in two pieces.
-    pub(super) fn has_pieces(&self, channel: [&[u8]; 2]) -> bool {
+    /// Notes that the server sends what is said on these channels.
+    pub(super) fn confirm(&self, confirmed: &[Channel]) {
+        let mut channels = self.lock();
+        for channel in confirmed {
+            if let Some(audience) = channels.get_mut(channel) {
+                audience.confirmed = true;
+            }
+        }
+    }
+
+    /// Notes that the server sends nothing any more.
+    pub(super) fn disconnect(&self) {
+        for audience in self.lock().values_mut() {
+            audience.confirmed = false;
+        }
+    }
+
+    /// Whether the server sends what is said on the channel whose name is in two pieces.
+    pub(super) fn hears(&self, channel: [&[u8]; 2]) -> bool {
         let channels = self.lock();
-        !channels.is_empty() && channels.contains_key(channel.concat().as_slice())
+        !channels.is_empty()
+            && channels.get(channel.concat().as_slice()).is_some_and(|audience| audience.confirmed)
     }
 
     /// All channels that have listeners.
@@ -110,5 +130,29 @@ impl Topic {
             // The lock was taken or renewed, which is no reason to wake up.
             (Self::Keyspace, _) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_heard_from_its_confirmation_to_the_end_of_the_connection() {
+        let registry = Registry::default();
+        let channel = Channel::from(&b"lock:{a}:released@0"[..]);
+        let pieces: [&[u8]; 2] = [b"lock:{a}", b":released@0"];
+        assert!(registry.add(&channel, Topic::Releases, 1, &Arc::default()));
+        assert!(!registry.hears(pieces));
+        registry.confirm(std::slice::from_ref(&channel));
+        assert!(registry.hears(pieces));
+        // A second listener needs no other confirmation.
+        assert!(!registry.add(&channel, Topic::Releases, 2, &Arc::default()));
+        assert!(registry.hears(pieces));
+        registry.disconnect();
+        assert!(!registry.hears(pieces));
+        registry.confirm(std::slice::from_ref(&channel));
+        assert!(!registry.remove(&channel, 1) && registry.remove(&channel, 2));
+        assert!(!registry.hears(pieces));
     }
 }

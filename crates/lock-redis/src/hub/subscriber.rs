@@ -46,6 +46,11 @@ impl Subscriber {
         self.sources
     }
 
+    /// The connection that requests share.
+    pub(super) fn into_live(self) -> Arc<Live> {
+        self.live
+    }
+
     /// Returns when the connection has ended.
     pub(super) async fn ended(&self) {
         match &self.dedicated {

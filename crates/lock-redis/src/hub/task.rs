@@ -12,7 +12,7 @@ use super::Listening;
 use super::mailbox::{Keeper, Mailbox};
 use super::registry::{Channel, Id, Registry, Topic};
 use super::subscriber::{Sources, Subscriber};
-use crate::link::{Backoff, Link};
+use crate::link::{Backoff, Link, Live};
 
 /// What the task is told.
 #[derive(Debug)]
@@ -47,6 +47,15 @@ pub(super) struct Task {
     /// Channels that their last listener has left.
     deserted: Vec<Channel>,
     backoff: Backoff,
+    refusal: Option<Refusal>,
+}
+
+/// The server, or what stands before it, takes no subscriptions.
+#[derive(Debug)]
+struct Refusal {
+    /// The connection for as long as which that holds.
+    live: Arc<Live>,
+    error: Error,
 }
 
 #[derive(Debug)]
@@ -73,6 +82,7 @@ impl Task {
             joining: Vec::new(),
             deserted: Vec::new(),
             backoff: Backoff::default(),
+            refusal: None,
         }
     }
 
@@ -85,7 +95,7 @@ impl Task {
                     Some(command) => self.note(command),
                     None => return,
                 },
-                () = ended(self.subscriber.as_ref()) => self.subscriber = None,
+                () = ended(self.subscriber.as_ref()) => drop(self.hang_up()),
                 () = time::sleep(self.backoff.remaining()), if orphaned => {}
             }
             while let Ok(command) = self.commands.try_recv() {
@@ -115,16 +125,17 @@ impl Task {
     async fn settle(&mut self) {
         if self.subscriber.is_none() {
             self.deserted.clear();
+            self.decline();
             if self.joining.is_empty() && (self.members.is_empty() || self.is_early()) {
                 return;
             }
             match self.resubscribe().await {
                 Ok(()) => self.backoff.reset(),
-                Err(error) => return self.fail(&error),
+                Err(error) => return self.refused(error),
             }
         }
         if let Err(error) = self.admit().await {
-            return self.fail(&error);
+            return self.refused(error);
         }
         if let Err(error) = self.desert().await {
             self.fail(&error);
@@ -143,14 +154,27 @@ impl Task {
             self.dismiss();
         }
         self.sources = Some(subscriber.sources());
-        for (channel, _) in subscriber.subscribe(&self.registry.channels()).await? {
+        let subscriber = self.subscriber.insert(subscriber);
+        let channels = self.registry.channels();
+        let refused = subscriber.subscribe(&channels).await?;
+        self.registry.confirm(&channels);
+        for (channel, _) in refused {
             self.close(&channel);
         }
         for member in self.members.values() {
             member.keeper.0.post(Hint::Resync);
         }
-        self.subscriber = Some(subscriber);
         Ok(())
+    }
+
+    /// Answers those who want to watch what the server has answered before.
+    fn decline(&mut self) {
+        self.refusal.take_if(|refusal| refusal.live.is_closed());
+        if let Some(Refusal { error, .. }) = &self.refusal {
+            for join in self.joining.drain(..) {
+                let _ = join.done.send(Err(error.clone()));
+            }
+        }
     }
 
     /// Lets in those who want to watch.
@@ -172,7 +196,10 @@ impl Task {
         let sources = subscriber.sources();
         let outcome = subscriber.subscribe(&fresh).await;
         let refused = match &outcome {
-            Ok(refused) => refused.as_slice(),
+            Ok(refused) => {
+                self.registry.confirm(&fresh);
+                refused.as_slice()
+            }
             Err(_) => &[],
         };
         for join in self.joining.drain(..) {
@@ -212,15 +239,33 @@ impl Task {
 
     /// The connection is of no use, or there is none.
     fn fail(&mut self, error: &Error) {
-        self.subscriber = None;
+        self.hang_up();
         self.backoff.failed();
         for join in self.joining.drain(..) {
             let _ = join.done.send(Err(error.clone()));
         }
-        if !error.is_retryable() {
+        if !error.is_retryable() && !self.members.is_empty() {
             tracing::warn!(%error, "watches have ended");
             self.dismiss();
         }
+    }
+
+    /// Nobody can be let in. Where the answer would be the same for every wait, it is kept: to ask
+    /// again would cost a connection each time.
+    fn refused(&mut self, error: Error) {
+        let subscriber = self.hang_up();
+        self.fail(&error);
+        let lasting = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied);
+        if let Some(subscriber) = subscriber.filter(|_| lasting) {
+            tracing::warn!(%error, "waiters rely on time alone: no subscription is possible");
+            self.refusal = Some(Refusal { live: subscriber.into_live(), error });
+        }
+    }
+
+    /// Gives up the connection on which messages come.
+    fn hang_up(&mut self) -> Option<Subscriber> {
+        self.registry.disconnect();
+        self.subscriber.take()
     }
 
     /// Ends the watches of a channel that have no other.
