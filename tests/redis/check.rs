@@ -1,9 +1,12 @@
 //! What the check says about servers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lock_core::ErrorKind;
 use lock_redis::{Notifications, Protocol, RedisBackend};
 
-use crate::support::Server;
+use crate::support::{Server, soon};
 
 #[tokio::test]
 async fn a_fit_server_gives_no_cause_for_warnings() {
@@ -50,6 +53,47 @@ async fn what_hinders_locks_is_an_error() {
     raw.command::<()>(&["SET", "lock:{lock-redis/check}:fence", "x"]);
     let error = RedisBackend::open(server.url()).unwrap().check().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
+}
+
+#[tokio::test]
+async fn a_right_that_is_missed_only_after_a_restart_is_missed_now() {
+    let server = Server::start();
+    RedisBackend::open(server.url()).unwrap().check().await.unwrap();
+    let mut raw = server.client();
+    let rules = ["on", "nopass", "~*", "&*", "+@all", "-script|load"];
+    raw.command::<()>(&[&["ACL", "SETUSER", "brief"], &rules[..]].concat());
+    // The scripts are there, since somebody else has loaded them.
+    let url = format!("redis://brief:x@127.0.0.1:{}", server.port());
+    let error = RedisBackend::open(url).unwrap().check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+#[tokio::test]
+async fn a_lock_that_does_not_stay_is_an_error() {
+    let server = Server::start();
+    let backend = RedisBackend::builder(server.url()).release_messages(false).build().unwrap();
+    let (over, mut raw) = (Arc::new(AtomicBool::new(false)), server.client());
+    let deleting = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                raw.command::<()>(&["DEL", "lock:{lock-redis/check}"]);
+            }
+        }
+    });
+    // Now and then the key is not deleted in time.
+    let error = soon(async {
+        loop {
+            if let Err(error) = backend.check().await {
+                return error;
+            }
+        }
+    })
+    .await;
+    over.store(true, Ordering::Relaxed);
+    deleting.join().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Other, "{error}");
+    assert!(error.to_string().contains("a moment after"), "{error}");
 }
 
 #[tokio::test]

@@ -213,6 +213,23 @@ async fn a_short_pause_of_the_server_costs_one_request_and_no_connection() {
 }
 
 #[tokio::test]
+async fn requests_that_wait_in_the_same_silence_cost_no_connection() {
+    let server = Server::start();
+    let proxy = proxy_before(&server);
+    let backend = hasty(proxy.url()).build().unwrap();
+    let claims: Vec<_> = (0..50).map(|number| claim(format!("{number}"))).collect();
+    granted(&backend, &claims[0]).await;
+    silence(&proxy);
+    let requests = claims.iter().map(|claim| attempt(&backend, claim));
+    for outcome in futures::future::join_all(requests).await {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Timeout);
+    }
+    proxy.pass();
+    assert!(matches!(answered(&backend, &claims[0]).await, Attempt::Granted(_)));
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[tokio::test]
 async fn a_paused_server_answers_later() {
     let server = Server::start();
     let backend = hasty(server.url()).build().unwrap();

@@ -9,7 +9,7 @@ use tokio::time;
 use crate::hub::notifications;
 use crate::link::Live;
 use crate::wire::{Command, Failure, Reply};
-use crate::{Notifications, RedisBackend};
+use crate::{Notifications, RedisBackend, scripts};
 
 /// What [`RedisBackend::check`] found.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,10 @@ impl RedisBackend {
     /// The lock may stay for ten seconds.
     pub async fn check(&self) -> Result<Report, Error> {
         let live = self.link().connected().await?;
+        // Others may have loaded the scripts, but nobody says that they stay.
+        for script in scripts::all() {
+            live.load(script).await.map_err(Failure::into_error)?;
+        }
         let mut report = Report {
             version: info(&live, "server", &["valkey_version", "redis_version"]).await?,
             eviction_policy: info(&live, "memory", &["maxmemory_policy"]).await?,
@@ -90,10 +94,12 @@ impl RedisBackend {
         }
         match self.renew(&claim, ttl).await {
             Renewal::Unknown(error) => return Err(error),
-            Renewal::Lost => report.warnings.push(
-                "a lock was gone a moment after it was granted: something deletes or evicts keys"
-                    .to_owned(),
-            ),
+            Renewal::Lost => {
+                return Err(Error::new(
+                    ErrorKind::Other,
+                    "a lock was gone a moment after it was granted: something deletes or evicts keys",
+                ));
+            }
             _ => {}
         }
         self.release(&claim).await?;

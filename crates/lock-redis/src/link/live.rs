@@ -89,7 +89,7 @@ impl Live {
     }
 
     /// Has the server load a script, up to the time limit.
-    pub(super) async fn load(&self, script: &Script) -> Result<(), Failure> {
+    pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
         let loading = self.connection.load(script);
         let outcome = self.pulse.within(CLOCK, CLOCK.now(), loading).await;
         outcome.unwrap_or_else(|Elapsed| Err(self.unanswered().into()))
@@ -149,7 +149,7 @@ impl Live {
         let now = CLOCK.now();
         self.struck.store(true, Ordering::Relaxed);
         let mut strikes = self.strikes();
-        let apart = |last| now.saturating_duration_since(last) >= self.limit / 2;
+        let apart = |last| now.saturating_duration_since(last) >= self.limit;
         if strikes.last.is_none_or(apart) {
             strikes.count += 1;
             strikes.last = Some(now);
@@ -163,7 +163,7 @@ impl Live {
 
     /// A peer that vanished without closing the connection looks like one that is slow. After a few
     /// requests in a row without an answer the connection is given up, and a new one will tell. Those
-    /// that end together count as one: they waited for the same silence.
+    /// that overlap count as one: they waited in the same silence.
     fn unanswered(&self) -> Error {
         if self.strike() >= STRIKES && !self.is_closed() {
             tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
