@@ -51,10 +51,12 @@ async fn a_host_that_does_not_exist_is_unreachable() {
 mod tls {
     use std::fs;
 
+    use lock_tests::Port;
+
     use super::*;
 
     /// A server that speaks TLS alone, and the certificate to trust it by.
-    fn server() -> (Server, String, u16) {
+    fn server() -> (Server, String, Port) {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let folder = std::env::temp_dir();
         let unique = format!("lock-redis-tls-{}", lock_core_digits());
@@ -62,10 +64,10 @@ mod tls {
             (folder.join(format!("{unique}.crt")), folder.join(format!("{unique}.key")));
         fs::write(&cert, issued.cert.pem()).unwrap();
         fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
-        let port = crate::support::free_port();
+        let port = Port::reserve();
         let server = Server::with(&[
             "--tls-port",
-            &port.to_string(),
+            &port.number().to_string(),
             "--tls-cert-file",
             cert.to_str().unwrap(),
             "--tls-key-file",
@@ -87,7 +89,7 @@ mod tls {
     async fn tls_is_a_way() {
         let (_server, certificate, port) = server();
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
-            let url = format!("rediss://localhost:{port}");
+            let url = format!("rediss://localhost:{}", port.number());
             let builder = RedisBackend::builder(url).protocol(protocol);
             let backend = builder.root_certificates(certificate.clone()).build().unwrap();
             let claim = claim("a");
@@ -103,7 +105,7 @@ mod tls {
         let (server, certificate, port) = server();
         let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         for (host, trusted) in [("localhost", stranger.cert.pem()), ("127.0.0.1", certificate)] {
-            let builder = RedisBackend::builder(format!("rediss://{host}:{port}"));
+            let builder = RedisBackend::builder(format!("rediss://{host}:{}", port.number()));
             let backend = builder.root_certificates(trusted).build().unwrap();
             let error = attempt(&backend, &claim("a")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");

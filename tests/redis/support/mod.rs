@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
-pub(crate) use self::server::{Client, Server, free_port};
+pub(crate) use self::server::{Client, Server};
 use lock_tests::{Direction, Proxy};
 
 /// A lease that outlasts any test.

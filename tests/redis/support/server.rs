@@ -1,6 +1,5 @@
 //! A server from the kit, and a client of another library.
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use lock_tests::RedisServer;
@@ -84,8 +83,4 @@ impl Client {
         }
         command.query(&mut self.0).unwrap()
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().port()
 }
