@@ -1,6 +1,7 @@
 //! What cargo says about the workspace, without asking the network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,8 @@ use serde_json::Value;
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     packages: Vec<Package>,
+    /// Of every package of `Cargo.lock`, the names of those that it may need.
+    locked: HashMap<String, BTreeSet<String>>,
 }
 
 /// One member, as its manifest describes it.
@@ -19,6 +22,10 @@ pub(crate) struct Package {
     pub(crate) published: bool,
     /// Of every kind: normal, optional, for building, for tests, for one platform.
     pub(crate) dependencies: BTreeSet<String>,
+    /// What is built whoever uses it, and with whatever features.
+    pub(crate) required: BTreeSet<String>,
+    /// What its users build with some feature or other.
+    pub(crate) shipped: BTreeSet<String>,
     pub(crate) default_features: Vec<String>,
 }
 
@@ -27,7 +34,9 @@ impl Workspace {
         let text = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]);
         let metadata: Value = serde_json::from_str(&text).unwrap();
         let packages = list(&metadata["packages"]).iter().map(Package::read).collect();
-        Self { root: text_of(&metadata["workspace_root"]).into(), packages }
+        let root = PathBuf::from(text_of(&metadata["workspace_root"]));
+        let locked = read_lock(&fs::read_to_string(root.join("Cargo.lock")).unwrap());
+        Self { root, packages, locked }
     }
 
     pub(crate) fn packages(&self) -> impl Iterator<Item = &Package> {
@@ -41,19 +50,37 @@ impl Workspace {
             None => panic!("the workspace has no package {name}"),
         }
     }
+
+    /// These packages, and all that they may need in turn, on any platform.
+    pub(crate) fn reach(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut reached = BTreeSet::new();
+        let mut ahead: Vec<&String> = names.iter().collect();
+        while let Some(name) = ahead.pop() {
+            if reached.insert(name.clone()) {
+                let Some(more) = self.locked.get(name) else { panic!("{name} is not locked") };
+                ahead.extend(more);
+            }
+        }
+        reached
+    }
 }
 
 impl Package {
     fn read(package: &Value) -> Self {
         let manifest = Path::new(text_of(&package["manifest_path"]));
-        let dependencies = list(&package["dependencies"]);
+        let named = |keep: fn(&Value) -> bool| {
+            let kept = list(&package["dependencies"]).iter().filter(|it| keep(it));
+            kept.map(|it| text_of(&it["name"]).to_owned()).collect()
+        };
         let default = package["features"]["default"].as_array();
         Self {
             name: text_of(&package["name"]).to_owned(),
             folder: manifest.parent().unwrap().to_owned(),
             // `null` means everywhere; a package that may go to no registry has an empty list.
             published: package["publish"].as_array().is_none_or(|places| !places.is_empty()),
-            dependencies: dependencies.iter().map(|it| text_of(&it["name"]).to_owned()).collect(),
+            dependencies: named(|_| true),
+            required: named(|it| it["kind"] != "dev" && it["optional"] == false),
+            shipped: named(|it| it["kind"] != "dev"),
             default_features: default
                 .into_iter()
                 .flatten()
@@ -63,11 +90,18 @@ impl Package {
     }
 }
 
-/// The names of all packages that are built for this one on this platform, itself included.
-pub(crate) fn tree(package: &str, options: &[&str]) -> BTreeSet<String> {
-    let fixed = ["tree", "--offline", "--package", package, "--prefix", "none", "--format", "{p}"];
-    let text = cargo(&[&fixed, options].concat());
-    text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+/// Versions are left out: packages of one name count as one.
+fn read_lock(text: &str) -> HashMap<String, BTreeSet<String>> {
+    let mut locked = HashMap::<String, BTreeSet<String>>::new();
+    for package in text.split("[[package]]").skip(1) {
+        let quoted = |line: &str| Some(line.split('"').nth(1)?.split(' ').next()?.to_owned());
+        let mut lines = package.lines().map(str::trim);
+        let name = lines.find(|line| line.starts_with("name = ")).and_then(quoted).unwrap();
+        let needs = lines.skip_while(|line| *line != "dependencies = [").skip(1);
+        let needs = needs.take_while(|line| *line != "]").filter_map(quoted);
+        locked.entry(name).or_default().extend(needs);
+    }
+    locked
 }
 
 fn cargo(args: &[&str]) -> String {
