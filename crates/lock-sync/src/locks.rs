@@ -1,7 +1,6 @@
 //! The handle that an app keeps, and how it is built.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -393,18 +392,12 @@ impl Shared {
         };
         let mut registry = self.registry();
         let closed = registry.closed;
-        let entry = match registry.entries.entry(key.clone()) {
-            Slot::Occupied(mut slot) => slot.get().upgrade().unwrap_or_else(|| {
-                let entry = Arc::new(Entry::new(Arc::clone(self), key));
-                slot.insert(Arc::downgrade(&entry));
-                entry
-            }),
-            Slot::Vacant(slot) => {
-                let entry = Arc::new(Entry::new(Arc::clone(self), key));
-                slot.insert(Arc::downgrade(&entry));
-                entry
-            }
-        };
+        let known = registry.entries.get(&key).and_then(Weak::upgrade);
+        let entry = known.unwrap_or_else(|| {
+            let entry = Arc::new(Entry::new(Arc::clone(self), key.clone()));
+            registry.entries.insert(key, Arc::downgrade(&entry));
+            entry
+        });
         drop(registry);
         if closed {
             entry.close();

@@ -13,14 +13,15 @@ use super::{Denial, Entry, Hold, Home, Patience, Running, Ticket};
 pub(crate) struct Acquiring {
     entry: Arc<Entry>,
     state: State,
+    /// Fixed with the first poll: a limit does not begin anew.
     patience: Patience,
     home: Home,
 }
 
 enum State {
     New(Wait),
-    /// It had a turn, but came too late for it.
-    Again(Patience),
+    /// About to enter, for the first time or because it came too late for its turn.
+    Entering,
     /// First in line at a free lock: this task asks the store itself.
     Asking(WaiterId, Running),
     Waiting(WaiterId),
@@ -56,9 +57,9 @@ impl Acquiring {
                         return Poll::Ready(Err(Denial::Failed(error)));
                     }
                     self.patience = self.patience(wait);
-                    self.state = State::Again(self.patience);
+                    self.state = State::Entering;
                 }
-                State::Again(patience) => match self.entry.enter(*patience) {
+                State::Entering => match self.entry.enter(self.patience) {
                     Entered::Done(outcome) => {
                         if let Some(result) = self.finish(outcome) {
                             return Poll::Ready(result);
@@ -115,7 +116,7 @@ impl Acquiring {
         if hold.check().is_ok() {
             return Some(Ok(hold));
         }
-        self.state = State::Again(self.patience);
+        self.state = State::Entering;
         None
     }
 }

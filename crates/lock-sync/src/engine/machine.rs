@@ -625,12 +625,12 @@ impl<W> Machine<W> {
     /// Draws an owner and asks for the lock.
     fn begin_attempt(&mut self, outage: Option<Outage>) -> Result<Acquire, Error> {
         let claim = Claim::exclusive(self.key.clone(), (self.owners)()?);
-        Ok(self.request(claim, outage))
+        Ok(self.request(claim, true, outage))
     }
 
-    fn request(&mut self, claim: Claim, outage: Option<Outage>) -> Acquire {
+    fn request(&mut self, claim: Claim, fresh: bool, outage: Option<Outage>) -> Acquire {
         let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
-        self.phase = Phase::Attempting { claim, fresh: true, outage, again: false };
+        self.phase = Phase::Attempting { claim, fresh, outage, again: false };
         match self.queue.first() {
             // Who does not wait needs no place in the store's queue.
             Some((_, Patience::Try)) => request,
@@ -656,10 +656,7 @@ impl<W> Machine<W> {
         }
         match self.begin_attempt(outage) {
             Ok(request) => effects.ops.push(Op::Attempt(request)),
-            Err(error) => {
-                self.deny_all(&Denial::Failed(error), effects);
-                self.stop_watching(effects);
-            }
+            Err(error) => self.cannot_ask(error, effects),
         }
     }
 
@@ -668,11 +665,7 @@ impl<W> Machine<W> {
         if let Phase::Waiting { claim, outage, .. } =
             std::mem::replace(&mut self.phase, Phase::Idle)
         {
-            let answered = outage.is_none();
-            let request = self.request(claim, outage);
-            if let Phase::Attempting { fresh, .. } = &mut self.phase {
-                *fresh = !answered;
-            }
+            let request = self.request(claim, outage.is_some(), outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
@@ -837,11 +830,14 @@ impl<W> Machine<W> {
                 };
                 self.watch_again(now, effects);
             }
-            Err(error) => {
-                self.deny_all(&Denial::Failed(error), effects);
-                self.stop_watching(effects);
-            }
+            Err(error) => self.cannot_ask(error, effects),
         }
+    }
+
+    /// There is no owner to ask for.
+    fn cannot_ask(&mut self, error: Error, effects: &mut Effects<W>) {
+        self.deny_all(&Denial::Failed(error), effects);
+        self.stop_watching(effects);
     }
 
     fn lose(&mut self, reason: LossReason, effects: &mut Effects<W>) {

@@ -100,6 +100,7 @@ impl<T: ?Sized> fmt::Debug for LockOwned<T> {
 pub(super) struct Locking {
     acquiring: Acquiring,
     hold: Option<Hold>,
+    /// As tokio's futures, so that what is inside may change.
     #[pin]
     _pinned: PhantomPinned,
 }
