@@ -36,7 +36,9 @@ use futures::stream;
 use lock_core::Watch;
 use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
 use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, FencingToken, Grant};
-use lock_core::{Hint, Instant, Key, Mode, OwnerToken, Released, Renewal, Result, TokenRange, Ttl};
+use lock_core::{
+    Hint, Instant, Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange,
+};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -112,11 +114,11 @@ impl Backend for FolderBackend {
         }
     }
 
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+    async fn renew(&self, Renew { claim, ttl, .. }: &Renew) -> Renewal {
         let sent = self.clock().now();
         let extend = |state: &mut State| state.ends = sent + ttl.duration();
         match self.change(claim, extend) {
-            Ok(true) => Renewal::Renewed { valid_until: ttl.valid_until(sent) },
+            Ok(true) => Renewal::until(ttl.valid_until(sent)),
             Ok(false) => Renewal::Lost,
             // A failure says nothing about the lease. The old deadline stands.
             Err(error) => Renewal::Unknown(error),
@@ -337,9 +339,9 @@ mod tests {
         let backend = store.client().await.unwrap();
         let key = Key::new("stock").unwrap();
         let claim = Claim::exclusive(key.clone(), OwnerToken::generate().unwrap());
-        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let ttl = lock_core::Ttl::new(Duration::from_secs(10)).unwrap();
 
-        assert!(matches!(backend.renew(&claim, ttl).await, Renewal::Lost));
+        assert!(matches!(backend.renew(&Renew::new(claim.clone(), ttl)).await, Renewal::Lost));
         assert_eq!(backend.release(&claim).await.unwrap(), Released::NotHeld);
         let mut watch = backend.watch(&key).await.unwrap();
         assert_eq!(fs::read_dir(&store.0).unwrap().count(), 0);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released, Renewal,
-    TokenRange, Ttl, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released, Renew,
+    Renewal, TokenRange, Watch,
 };
 use lock_redis::RedisBackend;
 use lock_sync::Locks;
@@ -42,8 +42,8 @@ impl Backend for Stub {
         Ok(Attempt::Granted(Grant::new(tokens, valid_until)))
     }
 
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
-        self.real.renew(claim, ttl).await
+    async fn renew(&self, request: &Renew) -> Renewal {
+        self.real.renew(request).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Released, Renewal};
+use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Released, Renew, Renewal};
 use lock_redis::{Builder, Protocol, RedisBackend};
 
 use lock_tests::Direction;
@@ -47,7 +47,10 @@ async fn scripts_that_the_server_forgot_are_loaded_again() {
         raw.command::<()>(&["SCRIPT", "FLUSH"]);
         granted(&backend, &claim).await;
         raw.command::<()>(&["SCRIPT", "FLUSH"]);
-        assert!(matches!(backend.renew(&claim, long()).await, Renewal::Renewed { .. }));
+        assert!(matches!(
+            backend.renew(&Renew::new(claim.clone(), long())).await,
+            Renewal::Renewed { .. }
+        ));
         raw.command::<()>(&["SCRIPT", "FLUSH"]);
         assert!(matches!(backend.release(&claim).await.unwrap(), Released::Freed { .. }));
     }
@@ -92,7 +95,7 @@ async fn a_restarted_server_is_found_again() {
     let error = soon(async {
         loop {
             // The end of the connection may be on its way still.
-            match backend.renew(&held, long()).await {
+            match backend.renew(&Renew::new(held.clone(), long())).await {
                 Renewal::Unknown(error) => return error,
                 Renewal::Renewed { .. } => {}
                 other => panic!("{other:?}"),
@@ -103,7 +106,7 @@ async fn a_restarted_server_is_found_again() {
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     server.restart();
     assert!(matches!(answered(&backend, &claim("b")).await, Attempt::Granted(_)));
-    assert!(matches!(backend.renew(&held, long()).await, Renewal::Lost));
+    assert!(matches!(backend.renew(&Renew::new(held.clone(), long())).await, Renewal::Lost));
 }
 
 #[tokio::test]
@@ -160,7 +163,7 @@ async fn a_peer_that_falls_silent_is_given_up() {
         silence(&proxy);
         let begin = Instant::now();
         for _ in 0..3 {
-            let error = unknown(backend.renew(&held, long()).await);
+            let error = unknown(backend.renew(&Renew::new(held.clone(), long())).await);
             assert_eq!(error.kind(), ErrorKind::Timeout);
             assert!(error.is_retryable());
         }
@@ -170,7 +173,10 @@ async fn a_peer_that_falls_silent_is_given_up() {
         // The old connection was closed, although nobody said that it broke.
         sever(&proxy);
         soon(async {
-            while !matches!(backend.renew(&held, long()).await, Renewal::Renewed { .. }) {
+            while !matches!(
+                backend.renew(&Renew::new(held.clone(), long())).await,
+                Renewal::Renewed { .. }
+            ) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
@@ -204,7 +210,10 @@ async fn a_short_pause_of_the_server_costs_one_request_and_no_connection() {
     let held = claim("a");
     granted(&backend, &held).await;
     silence(&proxy);
-    assert_eq!(unknown(backend.renew(&held, long()).await).kind(), ErrorKind::Timeout);
+    assert_eq!(
+        unknown(backend.renew(&Renew::new(held.clone(), long())).await).kind(),
+        ErrorKind::Timeout
+    );
     proxy.pass();
     // The late reply is not taken for that of the next request.
     assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
@@ -258,7 +267,10 @@ async fn without_memory_nothing_is_half_granted_and_holders_keep_their_rights() 
     assert!(error.is_retryable());
     assert_eq!(raw.command::<Vec<String>>(&["KEYS", "lock:{a}*"]), Vec::<String>::new());
 
-    assert!(matches!(backend.renew(&held, long()).await, Renewal::Renewed { .. }));
+    assert!(matches!(
+        backend.renew(&Renew::new(held.clone(), long())).await,
+        Renewal::Renewed { .. }
+    ));
     assert!(matches!(backend.release(&held).await.unwrap(), Released::Freed { .. }));
     raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     granted(&backend, &claim("a")).await;
@@ -281,7 +293,7 @@ async fn a_replica_and_a_master_without_replicas_are_not_ready() {
     raw.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = attempt(&backend, &claim("b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
-    assert!(unknown(backend.renew(&held, long()).await).is_retryable());
+    assert!(unknown(backend.renew(&Renew::new(held.clone(), long())).await).is_retryable());
     raw.command::<()>(&["REPLICAOF", "NO", "ONE"]);
     assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
 }
@@ -319,7 +331,10 @@ async fn a_server_that_cannot_save_is_not_ready() {
     .await;
     let error = attempt(&backend, &claim("b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
-    assert_eq!(unknown(backend.renew(&held, long()).await).kind(), ErrorKind::NotReady);
+    assert_eq!(
+        unknown(backend.renew(&Renew::new(held.clone(), long())).await).kind(),
+        ErrorKind::NotReady
+    );
     raw.command::<()>(&["CONFIG", "SET", "save", ""]);
     granted(&backend, &claim("b")).await;
 }

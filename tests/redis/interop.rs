@@ -1,6 +1,6 @@
 //! Other clients of the same key, and whatever else may be at it.
 
-use lock_core::{Attempt, Backend, ErrorKind, Key, Released, Renewal};
+use lock_core::{Attempt, Backend, ErrorKind, Key, Released, Renew, Renewal};
 use lock_redis::RedisBackend;
 
 use crate::support::{Server, attempt, claim, claim_of, granted, long, refused};
@@ -19,7 +19,7 @@ async fn a_plain_set_excludes_us() {
     let left = refused(&ours, &claim).await.unwrap();
     assert!(left.as_millis() <= 60_000 && left.as_millis() > 50_000, "{left:?}");
     assert_eq!(ours.release(&claim).await.unwrap(), Released::NotHeld);
-    assert!(matches!(ours.renew(&claim, long()).await, Renewal::Lost));
+    assert!(matches!(ours.renew(&Renew::new(claim.clone(), long())).await, Renewal::Lost));
     assert_eq!(theirs.command::<String>(&["GET", KEY]), "theirs");
 
     theirs.command::<()>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, "theirs"]);
@@ -36,7 +36,10 @@ async fn we_exclude_a_plain_set() {
     granted(&ours, &claim).await;
     assert_eq!(theirs.command::<Option<String>>(&set), None);
     assert_eq!(theirs.command::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", KEY, "theirs"]), 0);
-    assert!(matches!(ours.renew(&claim, long()).await, Renewal::Renewed { .. }));
+    assert!(matches!(
+        ours.renew(&Renew::new(claim.clone(), long())).await,
+        Renewal::Renewed { .. }
+    ));
 
     ours.release(&claim).await.unwrap();
     assert_eq!(theirs.command::<Option<String>>(&set).as_deref(), Some("OK"));
@@ -75,7 +78,7 @@ async fn what_is_not_a_lock_is_an_error_and_stays() {
     assert!(error.to_string().contains("127.0.0.1:"), "{error}");
     assert!(!error.is_retryable());
     assert_eq!(ours.release(&claim).await.unwrap(), Released::NotHeld);
-    assert!(matches!(ours.renew(&claim, long()).await, Renewal::Lost));
+    assert!(matches!(ours.renew(&Renew::new(claim.clone(), long())).await, Renewal::Lost));
     assert_eq!(theirs.command::<u64>(&["LLEN", KEY]), 2);
     assert_eq!(theirs.command::<u64>(&["DBSIZE"]), 1);
 }
@@ -156,7 +159,9 @@ async fn modes_that_are_not_there_yet_are_refused_before_anything_is_sent() {
     let shared = claim("a").in_mode(lock_core::Mode::Shared);
     assert_eq!(attempt(&nowhere, &shared).await.unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(nowhere.release(&shared).await.unwrap_err().kind(), ErrorKind::Unsupported);
-    let Renewal::Unknown(error) = nowhere.renew(&shared, long()).await else { panic!() };
+    let Renewal::Unknown(error) = nowhere.renew(&Renew::new(shared.clone(), long())).await else {
+        panic!()
+    };
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 

@@ -1,6 +1,6 @@
 //! Users that may do less.
 
-use lock_core::{Backend, ErrorKind, Hint, Key, Released, Renewal};
+use lock_core::{Backend, ErrorKind, Hint, Key, Released, Renew, Renewal};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{Server, attempt, claim, granted, long, soon};
@@ -24,7 +24,10 @@ fn key() -> Key {
 async fn works(backend: &RedisBackend) -> Released {
     let claim = claim("a");
     granted(backend, &claim).await;
-    assert!(matches!(backend.renew(&claim, long()).await, Renewal::Renewed { .. }));
+    assert!(matches!(
+        backend.renew(&Renew::new(claim.clone(), long())).await,
+        Renewal::Renewed { .. }
+    ));
     backend.release(&claim).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Backend, ErrorKind, Hint, Key, Renewal, Watch};
+use lock_core::{Acquire, Backend, ErrorKind, Hint, Key, Renew, Renewal, Watch};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{
@@ -111,7 +111,10 @@ async fn taking_and_renewing_wake_nobody() {
         let mut watch = backend.watch(&key()).await.unwrap();
         let claim = claim("a");
         granted(&backend, &claim).await;
-        assert!(matches!(backend.renew(&claim, long()).await, Renewal::Renewed { .. }));
+        assert!(matches!(
+            backend.renew(&Renew::new(claim.clone(), long())).await,
+            Renewal::Renewed { .. }
+        ));
         // Were there another hint, it would be told first.
         let mut raw = server.client();
         raw.command::<()>(&["PEXPIRE", LOCK, "1"]);

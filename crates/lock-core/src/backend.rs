@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renewal, Ttl, Watch};
+use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch};
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
 ///
@@ -91,14 +91,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Dropping the future leaves open whether the lease is held; release its claim afterwards.
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error>;
 
-    /// Gives a lease `ttl` to live from now on.
+    /// Gives a lease a new time to live from now on, and more tokens if it asks for them.
     ///
     /// Failure is a value here: see [`Renewal::Unknown`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the old deadline standing.
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal;
+    async fn renew(&self, request: &Renew) -> Renewal;
 
     /// Ends a lease, or gives up its place in the queue.
     ///
@@ -140,8 +140,8 @@ macro_rules! forward {
                 (**self).try_acquire(request).await
             }
 
-            async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
-                (**self).renew(claim, ttl).await
+            async fn renew(&self, request: &Renew) -> Renewal {
+                (**self).renew(request).await
             }
 
             async fn release(&self, claim: &Claim) -> Result<Released, Error> {

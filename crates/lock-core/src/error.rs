@@ -109,6 +109,10 @@ pub enum ErrorKind {
     Denied,
     /// The key holds something that is not a lock.
     ForeignKey,
+    /// As many wait for the key as its queue has room for.
+    QueueFull,
+    /// The lease that was to be converted is over.
+    NotHeld,
     /// An answer that this client does not understand.
     Protocol,
     /// This client is shutting down, or has shut down.

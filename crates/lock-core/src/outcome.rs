@@ -18,9 +18,10 @@ pub enum Attempt {
     },
     /// Somebody else holds the key, and this claim has a place in the store's queue.
     ///
-    /// Only ever the answer to a request with [`queue`](crate::Acquire::queue) set. The place is
-    /// given up by releasing the claim; a [`Hint::Granted`](crate::Hint::Granted) says that
-    /// repeating the request will find it granted.
+    /// Only ever the answer to a request with [`queue`](crate::Acquire::queue) set, of a client that
+    /// watches the key. The place is kept by repeating the request in time and given up by releasing
+    /// the claim. When it is granted, the watch says so with
+    /// [`Hint::Granted`](crate::Hint::Granted); if that is lost, repeating the request finds out.
     Queued {
         /// When to ask again if no hint has come until then.
         retry_after: Option<Duration>,
@@ -36,13 +37,35 @@ pub struct Grant {
     /// The last instant, on the backend's clock, at which the holder may rely on the lease. Dated
     /// from before the request was sent.
     pub valid_until: Instant,
+    /// Whether others wait for the key.
+    pub demand: Demand,
 }
 
 impl Grant {
-    /// A grant.
+    /// A grant. Nothing is said about the demand.
     pub fn new(tokens: TokenRange, valid_until: Instant) -> Self {
-        Self { tokens, valid_until }
+        Self { tokens, valid_until, demand: Demand::Unknown }
     }
+
+    /// The same, and what is known about the demand.
+    #[must_use]
+    pub fn in_demand(mut self, demand: Demand) -> Self {
+        self.demand = demand;
+        self
+    }
+}
+
+/// Whether others wait for a lease that is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Demand {
+    /// The store does not know, or could not tell the holder if it changed.
+    #[default]
+    Unknown,
+    /// Nobody does. When that changes, the holder's watch says [`Hint::Wanted`](crate::Hint::Wanted).
+    Quiet,
+    /// Somebody has a place in the queue.
+    Wanted,
 }
 
 /// The answer to a request to renew a lease.
@@ -56,11 +79,22 @@ pub enum Renewal {
     Renewed {
         /// The new deadline.
         valid_until: Instant,
+        /// Further tokens for the holder, above all that it has, if it asked for some.
+        tokens: Option<TokenRange>,
+        /// Whether others wait for the key.
+        demand: Demand,
     },
     /// The store says that the lease is over: it expired, was deleted, or somebody else has the key.
     Lost,
     /// No answer that can be relied on. The old deadline still stands, and so does the lease.
     Unknown(Error),
+}
+
+impl Renewal {
+    /// A renewal that moved the deadline, and nothing else.
+    pub fn until(valid_until: Instant) -> Self {
+        Self::Renewed { valid_until, tokens: None, demand: Demand::Unknown }
+    }
 }
 
 /// The answer to a release.
@@ -69,7 +103,8 @@ pub enum Renewal {
 pub enum Released {
     /// The lease was held and is no more.
     Freed {
-        /// Whether somebody was told about it who may be waiting for the key. A hint.
+        /// Whether somebody was told about it who may be waiting for the key outside the queue, and
+        /// whom the next request may overtake. A hint.
         contended: bool,
     },
     /// There was nothing to release: the lease had ended, or never began.

@@ -10,8 +10,11 @@ use crate::{Key, OwnerToken, Ttl};
 pub enum Mode {
     /// One holder, alone.
     Exclusive,
-    /// Any number of holders, and no exclusive one.
+    /// Any number of holders, at most one of them [`Upgradable`](Self::Upgradable), and no exclusive
+    /// one.
     Shared,
+    /// As [`Shared`](Self::Shared), and the only one that may become exclusive without letting go.
+    Upgradable,
     /// `take` of the `of` permits that the key has in all.
     Permits {
         /// How many permits this lease takes.
@@ -62,12 +65,15 @@ pub struct Acquire {
     pub tokens: NonZeroU32,
     /// Whether to join the queue of the store, if it has one, when the request is refused.
     pub queue: bool,
+    /// The mode in which this owner holds the key already, if the lease is to be converted from it
+    /// rather than granted beside it.
+    pub from: Option<Mode>,
 }
 
 impl Acquire {
     /// A request for one fencing token, not to be queued.
     pub fn new(claim: Claim, ttl: Ttl) -> Self {
-        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false }
+        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false, from: None }
     }
 
     /// Asks for a range of `tokens`.
@@ -81,6 +87,45 @@ impl Acquire {
     #[must_use]
     pub fn queued(mut self) -> Self {
         self.queue = true;
+        self
+    }
+
+    /// Asks to convert the lease that this owner holds in mode `from`.
+    ///
+    /// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which waits for the other readers and
+    /// goes before everybody in the queue, and from each of [`Mode::Exclusive`] and
+    /// [`Mode::Upgradable`] to a weaker one, which is granted at once. In between nobody else gets the
+    /// key. Until it is granted, the lease in the former mode stays, and is renewed and released as
+    /// such.
+    #[must_use]
+    pub fn converting(mut self, from: Mode) -> Self {
+        self.from = Some(from);
+        self
+    }
+}
+
+/// A request to renew a lease.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Renew {
+    /// The lease.
+    pub claim: Claim,
+    /// How long it lives from now on.
+    pub ttl: Ttl,
+    /// How many further fencing tokens to reserve, if any. The renewal may bring fewer, or none.
+    pub tokens: u32,
+}
+
+impl Renew {
+    /// A request that reserves no tokens.
+    pub fn new(claim: Claim, ttl: Ttl) -> Self {
+        Self { claim, ttl, tokens: 0 }
+    }
+
+    /// Asks for a further range of `tokens`.
+    #[must_use]
+    pub fn reserving(mut self, tokens: u32) -> Self {
+        self.tokens = tokens;
         self
     }
 }

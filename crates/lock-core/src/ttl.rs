@@ -64,6 +64,22 @@ impl Ttl {
         self.0 / 100 + Duration::from_millis(2)
     }
 
+    /// How long a lease lives that the store hands to a waiter, until the waiter renews it: this
+    /// time, but no longer than a second.
+    ///
+    /// A waiter that died in its turn holds the others up no longer than that.
+    #[must_use]
+    pub fn claim(self) -> Self {
+        self.min(Self(Duration::from_secs(1)))
+    }
+
+    /// How long a place in the store's queue lives unless the request is repeated: this time, but no
+    /// less than three seconds. It is repeated after a third of it.
+    #[must_use]
+    pub fn place(self) -> Self {
+        self.max(Self(Duration::from_secs(3)))
+    }
+
     /// Until when a lease is valid whose request was about to be sent at `sent`.
     ///
     /// The store starts its count later than that, and ends it later still by [`drift`](Self::drift):

@@ -6,19 +6,35 @@ use std::task::{Context, Poll};
 
 use futures::stream::Stream;
 
+use crate::{Grant, OwnerToken};
+
 /// Something happened to a key.
 ///
 /// A hint, never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
 /// never correctness, because whoever waits also asks again when the present lease ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// A holder that hears anything but [`Wanted`](Self::Wanted) renews to learn whether it still is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
     /// The key was released or deleted.
     Released,
     /// The lease on the key ended by itself, or the store dropped it.
     Expired,
+    /// The key was given another value.
+    Changed,
     /// A claim of this client that stood in the store's queue was granted.
-    Granted,
+    ///
+    /// The lease is short: it lives for [`Ttl::claim`](crate::Ttl::claim) unless it is renewed.
+    Granted {
+        /// Whose claim it is. Nobody else knows this token, which is what makes the hint credible.
+        owner: OwnerToken,
+        /// The grant, if the client can prove how much of it is left. If not, repeat the request:
+        /// the store knows.
+        grant: Option<Grant>,
+    },
+    /// Somebody has joined the queue for the key that this client holds.
+    Wanted,
     /// Hints may have been missed: ask the store.
     Resync,
 }

@@ -32,7 +32,7 @@ async fn failing_requests_are_counted_off_and_not_applied() -> Result<()> {
     faults.fail_next(2, ErrorKind::NotReady);
     assert_eq!(kind(backend.try_acquire(&request).await), ErrorKind::NotReady);
     assert!(matches!(
-        backend.renew(&request.claim, request.ttl).await,
+        backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await,
         Renewal::Unknown(error) if error.kind() == ErrorKind::NotReady
     ));
     assert_eq!(other.live_leases(), 0);
@@ -47,11 +47,11 @@ async fn a_scope_concerns_its_verb_alone() -> Result<()> {
     faults.on(Verb::Renew).fail(ErrorKind::Timeout);
     assert!(is_granted(&backend.try_acquire(&request).await));
     for _ in 0..3 {
-        let renewal = backend.renew(&request.claim, request.ttl).await;
+        let renewal = backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await;
         assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
     }
     faults.heal();
-    let renewal = backend.renew(&request.claim, request.ttl).await;
+    let renewal = backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
     Ok(())
 }
@@ -203,7 +203,10 @@ async fn forgetting_drops_leases_and_tells_nobody() -> Result<()> {
     backend.forget();
     assert_eq!(backend.live_leases(), 0);
     assert_eq!(watch.next().now_or_never(), None);
-    assert!(matches!(backend.renew(&request.claim, request.ttl).await, Renewal::Lost));
+    assert!(matches!(
+        backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await,
+        Renewal::Lost
+    ));
     let Ok(Attempt::Granted(after)) = other.try_acquire(&request).await else { panic!() };
     assert!(after.tokens.first() > before.tokens.last());
     Ok(())
@@ -219,7 +222,7 @@ async fn requests_are_counted_by_client_and_verb() -> Result<()> {
     assert_eq!(before.acquires, 1, "a request counts although it fails");
     assert!(is_granted(&backend.clone().try_acquire(&request).await));
     let _watch = backend.watch(&request.claim.key).await?;
-    let _renewal = backend.renew(&request.claim, request.ttl).await;
+    let _renewal = backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await;
     backend.release(&request.claim).await?;
     let since = backend.stats().since(before);
     assert_eq!((since.acquires, since.renewals, since.releases, since.watches), (1, 1, 1, 1));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Key, Mode, OwnerToken};
-use lock_core::{Released, Renewal, Result, Ttl};
+use lock_core::{Released, Renew, Renewal, Result, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -65,8 +65,11 @@ async fn each_reader_has_its_own_lease() -> Result<()> {
     granted(&one, &short, seconds(1)).await;
     granted(&other, &long, seconds(5)).await;
     tokio::time::advance(2 * SECOND).await;
-    assert!(matches!(one.renew(&short, seconds(1)).await, Renewal::Lost));
-    assert!(matches!(other.renew(&long, seconds(5)).await, Renewal::Renewed { .. }));
+    assert!(matches!(one.renew(&Renew::new(short.clone(), seconds(1))).await, Renewal::Lost));
+    assert!(matches!(
+        other.renew(&Renew::new(long.clone(), seconds(5))).await,
+        Renewal::Renewed { .. }
+    ));
     assert_eq!(one.live_leases(), 1);
     Ok(())
 }
@@ -123,7 +126,10 @@ async fn the_mode_is_part_of_the_claim() -> Result<()> {
     let in_other_mode = held.clone().in_mode(Mode::Shared);
     refused(&one, &in_other_mode).await;
     assert_eq!(other.release(&in_other_mode).await?, Released::NotHeld);
-    assert!(matches!(one.renew(&in_other_mode, seconds(1)).await, Renewal::Lost));
+    assert!(matches!(
+        one.renew(&Renew::new(in_other_mode.clone(), seconds(1))).await,
+        Renewal::Lost
+    ));
     Ok(())
 }
 
@@ -160,7 +166,10 @@ fn no_runtime_is_needed() -> Result<()> {
         let mut watch = other.watch(&held.key).await?;
         granted(&one, &held, seconds(10)).await;
         refused(&other, &claim(Mode::Exclusive)?).await;
-        assert!(matches!(one.renew(&held, seconds(10)).await, Renewal::Renewed { .. }));
+        assert!(matches!(
+            one.renew(&Renew::new(held.clone(), seconds(10))).await,
+            Renewal::Renewed { .. }
+        ));
         assert_eq!(one.release(&held).await?, Released::Freed { contended: true });
         assert_eq!(watch.next().await, Some(lock_core::Hint::Released));
         Ok(())

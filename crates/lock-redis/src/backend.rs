@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, Released, Renewal, Ttl,
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, Released, Renew, Renewal,
     Watch,
 };
 
@@ -90,12 +90,13 @@ impl Backend for RedisBackend {
         verbs::acquired(request, &answer)
     }
 
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+    async fn renew(&self, request: &Renew) -> Renewal {
+        let Renew { claim, ttl, .. } = request;
         if let Err(error) = exclusive(claim) {
             return Renewal::Unknown(error);
         }
-        let command = verbs::renew(&self.0.layout.names(&claim.key), claim, ttl);
-        verbs::renewed(ttl, self.0.link.run(&RENEW, &command).await)
+        let command = verbs::renew(&self.0.layout.names(&claim.key), claim, *ttl);
+        verbs::renewed(*ttl, self.0.link.run(&RENEW, &command).await)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {

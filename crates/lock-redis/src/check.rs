@@ -3,7 +3,7 @@
 use std::fmt;
 
 use lock_core::{Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
-use lock_core::{Renewal, Ttl};
+use lock_core::{Renew, Renewal, Ttl};
 use tokio::time;
 
 use crate::hub::notifications;
@@ -92,7 +92,7 @@ impl RedisBackend {
             // Somebody else is checking, so that it works.
             return Ok(());
         }
-        match self.renew(&claim, ttl).await {
+        match self.renew(&Renew::new(claim.clone(), ttl)).await {
             Renewal::Unknown(error) => return Err(error),
             Renewal::Lost => {
                 return Err(Error::new(

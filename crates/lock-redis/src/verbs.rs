@@ -54,9 +54,7 @@ pub(crate) fn renew(names: &Names<'_>, claim: &Claim, ttl: Ttl) -> Command {
 /// What the reply to [`renew`] means.
 pub(crate) fn renewed(ttl: Ttl, answer: Result<Answer, Error>) -> Renewal {
     match answer {
-        Ok(Answer { sent, reply: Reply::Int(1) }) => {
-            Renewal::Renewed { valid_until: ttl.valid_until(sent) }
-        }
+        Ok(Answer { sent, reply: Reply::Int(1) }) => Renewal::until(ttl.valid_until(sent)),
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
         Ok(_) => Renewal::Unknown(unintelligible("renew")),
         // Whatever is at the key, it is not our lease any more.

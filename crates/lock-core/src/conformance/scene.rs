@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::verdict::{Check, Failure, ensure};
 use super::{Harness, Hook};
 use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
-use crate::{OwnerToken, Released, Renewal, Ttl, Watch};
+use crate::{OwnerToken, Released, Renew, Renewal, Ttl, Watch};
 
 /// The stage of one law: its clients, its keys and its time.
 pub(super) struct Scene<'h, H> {
@@ -133,7 +133,7 @@ impl<B: Backend> Client<B> {
     }
 
     pub(super) async fn renew(&self, claim: &Claim, ttl: Ttl) -> Check<Renewal> {
-        self.bounded("renew", self.backend.renew(claim, ttl)).await
+        self.bounded("renew", self.backend.renew(&Renew::new(claim.clone(), ttl))).await
     }
 
     /// Renews a lease that must be held.
@@ -214,7 +214,7 @@ pub(super) fn granted(attempt: Attempt) -> Check<Grant> {
 
 pub(super) fn renewed(renewal: Renewal) -> Check<Instant> {
     match renewal {
-        Renewal::Renewed { valid_until } => Ok(valid_until),
+        Renewal::Renewed { valid_until, .. } => Ok(valid_until),
         other => Err(Failure::Broken(format!("expected a renewed lease, got {other:?}"))),
     }
 }

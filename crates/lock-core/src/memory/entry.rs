@@ -97,8 +97,14 @@ impl Entry {
     fn free_for(&self, mode: Mode) -> Result<Option<Instant>, Error> {
         match mode {
             Mode::Exclusive => Ok(self.last_end()),
-            Mode::Shared if self.leases.iter().all(|lease| lease.mode == Mode::Shared) => Ok(None),
-            Mode::Shared => Ok(self.last_end()),
+            Mode::Shared | Mode::Upgradable => {
+                let admits = |lease: &Lease| match lease.mode {
+                    Mode::Shared => true,
+                    Mode::Upgradable => mode == Mode::Shared,
+                    Mode::Exclusive | Mode::Permits { .. } => false,
+                };
+                Ok(if self.leases.iter().all(admits) { None } else { self.last_end() })
+            }
             Mode::Permits { take, of } => self.free_for_permits(take, of),
         }
     }
@@ -112,7 +118,7 @@ impl Entry {
                 }
                 Mode::Permits { of: known, .. } => return Err(limits_differ(of, known)),
                 // A key that is held as another kind of lock is busy until that one ends.
-                Mode::Exclusive | Mode::Shared => return Ok(self.last_end()),
+                Mode::Exclusive | Mode::Shared | Mode::Upgradable => return Ok(self.last_end()),
             }
         }
         let held: u64 = holders.iter().map(|&(_, take)| take).sum();

@@ -27,7 +27,7 @@ use crate::{ErrorKind, Hint, Key};
 /// ```
 /// use lock_core::memory::{MemoryBackend, Verb};
 /// # use std::time::Duration;
-/// # use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Renewal, Ttl};
+/// # use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Renew, Renewal, Ttl};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> lock_core::Result<()> {
@@ -35,7 +35,7 @@ use crate::{ErrorKind, Hint, Key};
 /// # let ttl = Ttl::new(Duration::from_secs(30))?;
 /// let backend = MemoryBackend::new();
 /// backend.faults().on(Verb::Renew).lose_replies(1);
-/// assert!(matches!(backend.renew(&claim, ttl).await, Renewal::Unknown(_)));
+/// assert!(matches!(backend.renew(&Renew::new(claim.clone(), ttl)).await, Renewal::Unknown(_)));
 ///
 /// let gate = backend.faults().on(Verb::Acquire).hold_requests();
 /// let request = Acquire::new(claim, ttl);

@@ -54,7 +54,7 @@ pub use self::stats::{Stats, Verb};
 
 use self::connection::Connection;
 use self::store::Store;
-use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renewal, Ttl, Watch};
+use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch};
 
 /// A store inside this process, and one client's connection to it.
 ///
@@ -134,10 +134,10 @@ impl Backend for MemoryBackend {
         self.connection.carry(Verb::Acquire, || self.store.acquire(request, sent)).await?
     }
 
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+    async fn renew(&self, request: &Renew) -> Renewal {
         let sent = self.clock().now();
         self.connection
-            .carry(Verb::Renew, || self.store.renew(claim, ttl, sent))
+            .carry(Verb::Renew, || self.store.renew(request, sent))
             .await
             .unwrap_or_else(Renewal::Unknown)
     }

@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::fence::Micros;
 use super::watchers::{Hints, Watcher, tell};
 use crate::Watch;
-use crate::{Acquire, Attempt, Claim, Clock, Error, Hint, Instant, Key, Released, Renewal, Ttl};
+use crate::{Acquire, Attempt, Claim, Clock, Error, Hint, Instant, Key, Released, Renew, Renewal};
 
 /// Below this many keys nobody looks for idle ones.
 const MIN_SWEEP: usize = 64;
@@ -36,12 +36,12 @@ impl Store {
         self.lock().entry(&request.claim.key, now).acquire(request, sent, now)
     }
 
-    pub(super) fn renew(&self, claim: &Claim, ttl: Ttl, sent: Instant) -> Renewal {
+    pub(super) fn renew(&self, request: &Renew, sent: Instant) -> Renewal {
         let now = Clock::tokio().now();
         let mut state = self.lock();
-        let entry = state.entries.get_mut(&claim.key);
-        if entry.is_some_and(|entry| entry.renew(claim, ttl, now)) {
-            Renewal::Renewed { valid_until: ttl.valid_until(sent) }
+        let entry = state.entries.get_mut(&request.claim.key);
+        if entry.is_some_and(|entry| entry.renew(&request.claim, request.ttl, now)) {
+            Renewal::until(request.ttl.valid_until(sent))
         } else {
             Renewal::Lost
         }
@@ -145,7 +145,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::OwnerToken;
+    use crate::{OwnerToken, Ttl};
 
     #[tokio::test(start_paused = true)]
     async fn idle_keys_do_not_pile_up() {

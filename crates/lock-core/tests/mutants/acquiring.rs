@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, FencingToken, Grant, OwnerToken, Result};
-use lock_core::{TokenRange, Ttl};
+use lock_core::{Renew, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -62,7 +62,7 @@ impl Mutant {
             Bug::DatesGrantsWithoutDrift => sent + asked.duration(),
             Bug::NeverExpires | Bug::ExpiresEarly => asked.valid_until(sent),
             Bug::ARepeatedAcquireShortens if repeated => {
-                let _renewed = self.store.renew(&claim, asked).await;
+                let _renewed = self.store.renew(&Renew::new(claim.clone(), asked)).await;
                 asked.valid_until(sent)
             }
             _ => grant.valid_until,

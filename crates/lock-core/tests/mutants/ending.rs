@@ -1,7 +1,7 @@
 //! Bugs of renewing and releasing.
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, ErrorKind, Hint, Released, Renewal};
-use lock_core::{Result, Ttl};
+use lock_core::{Renew, Result, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -11,9 +11,9 @@ impl Mutant {
     pub(crate) async fn renew_wrongly(&self, claim: &Claim, ttl: Ttl) -> Renewal {
         let sent = self.clock().now();
         if self.bug == Bug::RenewsWithoutExtending {
-            return Renewal::Renewed { valid_until: ttl.valid_until(sent) };
+            return Renewal::until(ttl.valid_until(sent));
         }
-        let renewal = self.store.renew(claim, ttl).await;
+        let renewal = self.store.renew(&Renew::new(claim.clone(), ttl)).await;
         match (self.bug, renewal) {
             (Bug::OnlyEverHolds, Renewal::Renewed { .. }) => Renewal::Held,
             (Bug::RenewalChangesTokens, renewal @ Renewal::Renewed { .. }) => {
@@ -22,16 +22,12 @@ impl Mutant {
             }
             (Bug::DatesRenewalsFromTheReply, Renewal::Renewed { .. }) => {
                 yield_now().await;
-                Renewal::Renewed { valid_until: ttl.valid_until(self.clock().now()) }
+                Renewal::until(ttl.valid_until(self.clock().now()))
             }
-            (Bug::RenewsWhatIsLost, Renewal::Lost) => {
-                Renewal::Renewed { valid_until: ttl.valid_until(sent) }
-            }
+            (Bug::RenewsWhatIsLost, Renewal::Lost) => Renewal::until(ttl.valid_until(sent)),
             (Bug::RenewalCreates, Renewal::Lost) => {
                 match self.store.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
-                    Ok(Attempt::Granted(grant)) => {
-                        Renewal::Renewed { valid_until: grant.valid_until }
-                    }
+                    Ok(Attempt::Granted(grant)) => Renewal::until(grant.valid_until),
                     _ => Renewal::Lost,
                 }
             }

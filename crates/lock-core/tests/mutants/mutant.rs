@@ -9,7 +9,7 @@ use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Hint, Key};
-use lock_core::{OwnerToken, Released, Renewal, Result, Ttl, Watch};
+use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Watch};
 
 use crate::bug::Bug;
 
@@ -90,7 +90,9 @@ impl Backend for Mutant {
         self.failing(answer).await
     }
 
-    async fn renew(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+    async fn renew(&self, request: &Renew) -> Renewal {
+        let Renew { claim, ttl, .. } = request.clone();
+        let claim = &claim;
         let renewal = self.renew_wrongly(&self.confused(claim), ttl).await;
         let answer = match renewal {
             Renewal::Unknown(_) if self.bug == Bug::LosesLeasesWhenCut => return Renewal::Lost,

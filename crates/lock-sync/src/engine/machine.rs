@@ -472,7 +472,7 @@ impl<W> Machine<W> {
             // not become valid again.
             _ if !held.lease.is_valid(now) => LossReason::Expired,
             Renewal::Lost => LossReason::Revoked,
-            Renewal::Renewed { valid_until } => {
+            Renewal::Renewed { valid_until, .. } => {
                 held.lease.extend(valid_until);
                 held.renew_at = sent + ttl / 3;
                 return;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renewal, Ttl,
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renew, Renewal, Ttl,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -190,7 +190,7 @@ impl Verb {
                 Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
             }
             Self::Renew(claim, ttl, _) => {
-                Box::pin(async move { Answer::Renew(backend.renew(&claim, ttl).await) })
+                Box::pin(async move { Answer::Renew(backend.renew(&Renew::new(claim, ttl)).await) })
             }
             Self::Release(claim) => {
                 Box::pin(async move { Answer::Release(backend.release(&claim).await) })

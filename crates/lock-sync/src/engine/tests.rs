@@ -364,7 +364,7 @@ impl World {
         let renewal = match &mut self.stored {
             Some((owner, end, _)) if *owner == claim.owner => {
                 *end = now + TTL;
-                Renewal::Renewed { valid_until: Ttl::new(TTL).unwrap().valid_until(sent) }
+                Renewal::until(Ttl::new(TTL).unwrap().valid_until(sent))
             }
             _ => Renewal::Lost,
         };

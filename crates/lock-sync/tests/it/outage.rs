@@ -196,7 +196,9 @@ async fn a_watch_that_was_cut_is_renewed() {
 #[tokio::test]
 async fn a_backend_that_panics_is_an_error() {
     use async_trait::async_trait;
-    use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renewal, Ttl};
+    use lock_core::{
+        Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal,
+    };
 
     struct Panics;
 
@@ -205,7 +207,7 @@ async fn a_backend_that_panics_is_an_error() {
         async fn try_acquire(&self, _: &Acquire) -> Result<Attempt, Error> {
             panic!("a bug")
         }
-        async fn renew(&self, _: &Claim, _: Ttl) -> Renewal {
+        async fn renew(&self, _: &Renew) -> Renewal {
             panic!("a bug")
         }
         async fn release(&self, _: &Claim) -> Result<Released, Error> {
