@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::{Faults, MemoryBackend, Stats, Verb};
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
-use lock_core::{Released, Renewal, Result, Ttl};
+use lock_core::{Released, Renew, Renewal, Result, Ttl};
 
 const TTL: Duration = Duration::from_secs(30);
 
