@@ -29,12 +29,14 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   cannot be carried MUST be refused as [`ErrorKind::InvalidKey`](crate::ErrorKind)
 ///   (`odd_keys_are_keys`).
 /// - A request repeated with the same owner while it holds MUST return the grant again, with the
-///   same tokens (`a_repeated_acquire_returns_the_same_grant`). The first grant's deadline still
-///   stands, whatever ttl the repetition asks for (`a_repeated_acquire_never_shortens_the_lease`).
+///   same tokens (`a_repeated_acquire_returns_the_same_grant`). The lease then lives for the ttl that
+///   the repetition asks for, or for what is left if that is more
+///   (`a_repeated_acquire_never_shortens_the_lease`).
 /// - A refusal MUST say when the present lease ends, if it has an end
 ///   (`a_refusal_says_when_to_retry`).
 /// - A grant MUST be dated from before the request was sent, and its deadline be no later than
-///   [`Ttl::valid_until`] says: before the store's (`a_grant_is_dated_from_before_the_request`).
+///   [`Ttl::valid_until`](crate::Ttl::valid_until) says: before the store's
+///   (`a_grant_is_dated_from_before_the_request`).
 ///
 /// **Fencing**
 /// - Tokens MUST increase from grant to grant (`tokens_increase_with_every_grant`), whether the

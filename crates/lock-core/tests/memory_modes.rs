@@ -134,14 +134,17 @@ async fn the_mode_is_part_of_the_claim() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_request_leaves_the_end_where_it_was() -> Result<()> {
+async fn a_repeated_request_moves_the_end_only_forward() -> Result<()> {
     let (one, other) = two_clients();
     let held = claim(Mode::Exclusive)?;
     let first = granted(&one, &held, seconds(10)).await;
     tokio::time::advance(4 * SECOND).await;
-    assert_eq!(granted(&one, &held, seconds(60)).await, first);
     assert_eq!(granted(&one, &held, seconds(1)).await, first);
     assert_eq!(refused(&other, &claim(Mode::Exclusive)?).await, 6);
+    let again = granted(&one, &held, seconds(60)).await;
+    assert_eq!(again.tokens, first.tokens);
+    assert_eq!(again.valid_until, seconds(60).valid_until(one.clock().now()));
+    assert_eq!(refused(&other, &claim(Mode::Exclusive)?).await, 60);
     Ok(())
 }
 

@@ -38,12 +38,18 @@ mod entry;
 mod faults;
 mod fence;
 mod gate;
+mod leases;
+mod post;
+mod queue;
+mod room;
 mod stats;
 mod store;
 mod switches;
+mod visit;
 mod watchers;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -62,9 +68,19 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 /// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
 /// client of the same store, as another process would be. The store lives as long as any of them.
 ///
-/// All modes are served. A lease lives until its owner releases it or its time is over; nothing
-/// is lost with the client. There is no queue: a refused request gets
-/// [`Attempt::Busy`], whether or not it asked to be queued.
+/// All modes and conversions are served. A lease lives until its owner releases it or its time is
+/// over; nothing is lost with the client.
+///
+/// # Queue
+///
+/// A refused request that asks for it gets a place in the queue of its key, provided that its client
+/// watches the key and can be told of the grant. Whoever makes room hands the key on: to the first in
+/// line, or to as many as there is room for. Nobody overtakes. Passed over are those whose place has
+/// lapsed, and those whose client was cut or watches the key no longer. The store has no timers:
+/// after a lease ran out, the next request for its key, from whomever, serves the queue.
+///
+/// A queue takes [10 000](Self::DEFAULT_QUEUE_LIMIT) requests unless the store was made
+/// [with another limit](Self::with_queue_limit).
 ///
 /// # Time
 ///
@@ -79,9 +95,43 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
+    /// How many may wait for one key, unless the store is told otherwise: 10 000.
+    pub const DEFAULT_QUEUE_LIMIT: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
+
     /// An empty store, and its first client.
     pub fn new() -> Self {
-        Self { store: Arc::default(), connection: Arc::default() }
+        Self::with_queue_limit(Self::DEFAULT_QUEUE_LIMIT)
+    }
+
+    /// An empty store in which at most `limit` may wait for one key, and its first client.
+    ///
+    /// One more gets [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{Acquire, Backend, Claim, ErrorKind, Key, OwnerToken, Ttl};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let backend = MemoryBackend::with_queue_limit(NonZeroU32::MIN);
+    /// let key = Key::new("orders/42")?;
+    /// let _watch = backend.watch(&key).await?;
+    /// let request = || -> lock_core::Result<Acquire> {
+    ///     let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
+    ///     Ok(Acquire::new(claim, Ttl::DEFAULT).queued())
+    /// };
+    /// let _granted = backend.try_acquire(&request()?).await?;
+    /// let _queued = backend.try_acquire(&request()?).await?;
+    /// let error = backend.try_acquire(&request()?).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::QueueFull);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_queue_limit(limit: NonZeroU32) -> Self {
+        Self { store: Arc::new(Store::new(limit)), connection: Arc::default() }
     }
 
     /// Another client of the same store, with a connection, faults and statistics of its own.
@@ -107,7 +157,8 @@ impl MemoryBackend {
         self.store.live_leases()
     }
 
-    /// Makes the store drop every lease without telling anybody, as a Redis server does on FLUSHALL.
+    /// Makes the store drop every lease and every place in a queue without telling anybody, as a
+    /// Redis server does on FLUSHALL.
     ///
     /// Watches stay. Fencing tokens go on increasing.
     pub fn forget(&self) {
@@ -131,19 +182,22 @@ impl fmt::Debug for MemoryBackend {
 impl Backend for MemoryBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
         let sent = self.clock().now();
-        self.connection.carry(Verb::Acquire, || self.store.acquire(request, sent)).await?
+        let Self { store, connection } = self;
+        connection.carry(Verb::Acquire, || store.acquire(request, connection, sent)).await?
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let sent = self.clock().now();
-        self.connection
-            .carry(Verb::Renew, || self.store.renew(request, sent))
+        let Self { store, connection } = self;
+        connection
+            .carry(Verb::Renew, || store.renew(request, connection, sent))
             .await
             .unwrap_or_else(Renewal::Unknown)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        self.connection.carry(Verb::Release, || self.store.release(claim)).await
+        let Self { store, connection } = self;
+        connection.carry(Verb::Release, || store.release(claim, connection)).await
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {

@@ -1,6 +1,7 @@
 //! The store that all clients share.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::mpsc;
@@ -8,7 +9,9 @@ use futures::channel::mpsc;
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
 use super::fence::Micros;
-use super::watchers::{Hints, Watcher, tell};
+use super::post::Post;
+use super::visit::Visit;
+use super::watchers::{Hints, Watcher};
 use crate::Watch;
 use crate::{Acquire, Attempt, Claim, Clock, Error, Hint, Instant, Key, Released, Renew, Renewal};
 
@@ -16,9 +19,10 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Hint, Instant, Key, Released,
 const MIN_SWEEP: usize = 64;
 
 /// Every key's entry, behind one lock that is never held across an await.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
+    queue_limit: NonZeroU32,
 }
 
 #[derive(Debug, Default)]
@@ -30,35 +34,51 @@ struct State {
 }
 
 impl Store {
-    /// Carries out a request that was sent at `sent` and has arrived now.
-    pub(super) fn acquire(&self, request: &Acquire, sent: Instant) -> Result<Attempt, Error> {
-        let now = Clock::tokio().now();
-        self.lock().entry(&request.claim.key, now).acquire(request, sent, now)
+    /// An empty store, in which at most so many may wait for one key.
+    pub(super) fn new(queue_limit: NonZeroU32) -> Self {
+        Self { state: Mutex::default(), queue_limit }
     }
 
-    pub(super) fn renew(&self, request: &Renew, sent: Instant) -> Renewal {
+    /// Carries out a request that this client sent at `sent` and that has arrived now.
+    pub(super) fn acquire(
+        &self,
+        request: &Acquire,
+        client: &Arc<Connection>,
+        sent: Instant,
+    ) -> Result<Attempt, Error> {
         let now = Clock::tokio().now();
+        let visit = Visit { client, sent, now };
+        let mut post = Post::default();
+        let mut state = self.lock();
+        let entry = state.entry(&request.claim.key, now);
+        let attempt = entry.acquire(request, &visit, self.queue_limit, &mut post);
+        drop(state);
+        post.send();
+        attempt
+    }
+
+    pub(super) fn renew(
+        &self,
+        request: &Renew,
+        client: &Arc<Connection>,
+        sent: Instant,
+    ) -> Renewal {
+        let visit = Visit { client, sent, now: Clock::tokio().now() };
         let mut state = self.lock();
         let entry = state.entries.get_mut(&request.claim.key);
-        if entry.is_some_and(|entry| entry.renew(&request.claim, request.ttl, now)) {
-            Renewal::until(request.ttl.valid_until(sent))
-        } else {
-            Renewal::Lost
-        }
+        entry.map_or(Renewal::Lost, |entry| entry.renew(request, &visit))
     }
 
-    pub(super) fn release(&self, claim: &Claim) -> Released {
+    pub(super) fn release(&self, claim: &Claim, client: &Arc<Connection>) -> Released {
         let now = Clock::tokio().now();
+        let mut post = Post::default();
         let mut state = self.lock();
-        let Some(entry) = state.entries.get_mut(&claim.key) else { return Released::NotHeld };
-        if !entry.release(claim, now) {
-            return Released::NotHeld;
-        }
-        let contended = !entry.watchers.is_empty();
-        let audience = entry.watchers.audience();
+        let entry = state.entries.get_mut(&claim.key);
+        let released =
+            entry.map_or(Released::NotHeld, |entry| entry.release(claim, client, now, &mut post));
         drop(state);
-        tell(audience, Hint::Released);
-        Released::Freed { contended }
+        post.send();
+        released
     }
 
     pub(super) fn watch(
@@ -101,15 +121,17 @@ impl Store {
 
     /// Gives the watches of one client a hint.
     pub(super) fn hint(&self, key: &Key, connection: &Arc<Connection>, hint: Hint) {
+        let mut post = Post::default();
         let state = self.lock();
-        let entry = state.entries.get(key);
-        let audience = entry.map(|entry| entry.watchers.audience_of(connection));
+        if let Some(entry) = state.entries.get(key) {
+            entry.watchers.tell_although_muted(connection, hint, &mut post);
+        }
         drop(state);
-        tell(audience.unwrap_or_default(), hint);
+        post.send();
     }
 
     pub(super) fn forget(&self) {
-        self.lock().entries.values_mut().for_each(Entry::forget_leases);
+        self.lock().entries.values_mut().for_each(Entry::forget);
     }
 
     pub(super) fn live_leases(&self) -> usize {
@@ -149,15 +171,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn idle_keys_do_not_pile_up() {
-        let store = Store::default();
+        let store = Store::new(NonZeroU32::MIN);
+        let client = Arc::default();
         let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
         for index in 0..10_000 {
             let key = Key::new(format!("key {index}")).unwrap();
             let claim = Claim::exclusive(key, OwnerToken::generate().unwrap());
-            let attempt = store.acquire(&Acquire::new(claim.clone(), ttl), Clock::tokio().now());
+            let request = Acquire::new(claim.clone(), ttl);
+            let attempt = store.acquire(&request, &client, Clock::tokio().now());
             assert!(matches!(attempt, Ok(Attempt::Granted(_))));
             if index % 2 == 0 {
-                assert_eq!(store.release(&claim), Released::Freed { contended: false });
+                assert_eq!(store.release(&claim, &client), Released::Freed { contended: false });
             } else if index % 20 == 1 {
                 tokio::time::advance(ttl.duration()).await;
             }

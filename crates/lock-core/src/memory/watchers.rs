@@ -8,6 +8,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
 use futures::stream::Stream;
 
 use super::connection::Connection;
+use super::post::Post;
 use super::store::Store;
 use crate::{Hint, Key};
 
@@ -37,30 +38,47 @@ impl Watchers {
         Some(self.0.swap_remove(index))
     }
 
-    pub(super) fn remove_all_of(&mut self, connection: &Arc<Connection>) -> Vec<Watcher> {
-        self.0.extract_if(.., |watcher| Arc::ptr_eq(&watcher.connection, connection)).collect()
+    pub(super) fn remove_all_of(&mut self, client: &Arc<Connection>) -> Vec<Watcher> {
+        self.0.extract_if(.., |watcher| watcher.is_of(client)).collect()
     }
 
-    /// The watches that a hint reaches.
-    ///
-    /// The caller sends it after it let go of the store: a waker may run anything, even the `Drop`
-    /// of another watch.
-    pub(super) fn audience(&self) -> Vec<UnboundedSender<Hint>> {
-        let hears = |watcher: &&Watcher| !watcher.connection.is_muted();
-        self.0.iter().filter(hears).map(|watcher| watcher.hints.clone()).collect()
+    /// Whether a message to this client would reach it. One that is muted counts: its messages are
+    /// lost on the way, which the store cannot know.
+    pub(super) fn reach(&self, client: &Arc<Connection>) -> bool {
+        !client.is_cut() && self.0.iter().any(|watcher| watcher.is_of(client))
     }
 
-    /// The watches that a hint to one client alone reaches.
-    pub(super) fn audience_of(&self, connection: &Arc<Connection>) -> Vec<UnboundedSender<Hint>> {
-        let hears = |watcher: &&Watcher| Arc::ptr_eq(&watcher.connection, connection);
-        self.0.iter().filter(hears).map(|watcher| watcher.hints.clone()).collect()
+    /// Writes a hint to all watches; whether some are of another client than `sender`.
+    pub(super) fn tell_all(&self, hint: Hint, sender: &Arc<Connection>, post: &mut Post) -> bool {
+        for watcher in self.0.iter().filter(|watcher| !watcher.connection.is_muted()) {
+            post.add(&watcher.hints, hint);
+        }
+        self.0.iter().any(|watcher| !watcher.is_of(sender))
+    }
+
+    /// Writes a hint to the watches of one client.
+    pub(super) fn tell(&self, client: &Arc<Connection>, hint: Hint, post: &mut Post) {
+        if !client.is_muted() {
+            self.tell_although_muted(client, hint, post);
+        }
+    }
+
+    /// The same, even while the client hears nothing else.
+    pub(super) fn tell_although_muted(
+        &self,
+        client: &Arc<Connection>,
+        hint: Hint,
+        post: &mut Post,
+    ) {
+        for watcher in self.0.iter().filter(|watcher| watcher.is_of(client)) {
+            post.add(&watcher.hints, hint);
+        }
     }
 }
 
-/// Sends a hint to everybody in `audience`; who has gone meanwhile does not hear it.
-pub(super) fn tell(audience: Vec<UnboundedSender<Hint>>, hint: Hint) {
-    for listener in audience {
-        let _gone = listener.unbounded_send(hint);
+impl Watcher {
+    fn is_of(&self, client: &Arc<Connection>) -> bool {
+        Arc::ptr_eq(&self.connection, client)
     }
 }
 

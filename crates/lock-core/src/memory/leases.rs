@@ -1,0 +1,91 @@
+//! Who holds a key.
+
+use std::sync::Arc;
+
+use super::connection::Connection;
+use super::visit::Visit;
+use crate::{Grant, Instant, Mode, OwnerToken, TokenRange, Ttl};
+
+/// The leases on one key, in no particular order.
+#[derive(Debug, Default)]
+pub(super) struct Leases(Vec<Lease>);
+
+/// One holder. Owner and mode together name it, as they do in a [`Claim`](crate::Claim).
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) owner: OwnerToken,
+    pub(super) mode: Mode,
+    pub(super) tokens: TokenRange,
+    pub(super) ttl: Ttl,
+    pub(super) ends: Instant,
+    /// The client that last spoke for it, which is told when others want the key.
+    pub(super) client: Arc<Connection>,
+}
+
+impl Leases {
+    pub(super) fn as_slice(&self) -> &[Lease] {
+        &self.0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn add(&mut self, lease: Lease) {
+        self.0.push(lease);
+    }
+
+    pub(super) fn find(&mut self, owner: OwnerToken, mode: Mode) -> Option<&mut Lease> {
+        self.0.iter_mut().find(|lease| lease.owner == owner && lease.mode == mode)
+    }
+
+    pub(super) fn has(&self, owner: OwnerToken, mode: Mode) -> bool {
+        self.0.iter().any(|lease| lease.owner == owner && lease.mode == mode)
+    }
+
+    /// Ends a lease; whether there was one to end.
+    pub(super) fn remove(&mut self, owner: OwnerToken, mode: Mode) -> bool {
+        let is_named = |lease: &Lease| lease.owner == owner && lease.mode == mode;
+        let Some(index) = self.0.iter().position(is_named) else { return false };
+        self.0.swap_remove(index);
+        true
+    }
+
+    pub(super) fn drop_expired(&mut self, now: Instant) {
+        self.0.retain(|lease| lease.ends > now);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn live(&self, now: Instant) -> usize {
+        self.0.iter().filter(|lease| lease.ends > now).count()
+    }
+}
+
+impl Lease {
+    /// Lets the lease live for `ttl` from now on, if it would end earlier.
+    pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) {
+        let ends = now + ttl.duration();
+        if ends > self.ends {
+            self.ends = ends;
+            self.ttl = ttl;
+        }
+    }
+
+    /// Notes which client speaks for the lease.
+    pub(super) fn belongs_to(&mut self, client: &Arc<Connection>) {
+        if !Arc::ptr_eq(&self.client, client) {
+            self.client = Arc::clone(client);
+        }
+    }
+
+    /// The grant as its owner may rely on it: what is left of the lease counts from when the
+    /// request was sent, which is not later than now, so that the owner's deadline comes before the
+    /// store's.
+    pub(super) fn grant(&self, visit: &Visit<'_>) -> Grant {
+        let left = self.ends.saturating_duration_since(visit.now);
+        Grant::new(self.tokens, visit.sent + left.saturating_sub(self.ttl.drift()))
+    }
+}

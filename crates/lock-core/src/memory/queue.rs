@@ -1,0 +1,127 @@
+//! Who waits for a key, in order.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use super::connection::Connection;
+use super::leases::Leases;
+use super::visit::Visit;
+use crate::{Acquire, Claim, Error, ErrorKind, Instant, Mode, OwnerToken, Ttl};
+
+/// The queue of one key.
+#[derive(Debug, Default)]
+pub(super) struct Queue(VecDeque<Slot>);
+
+/// One place in the queue: a request that is kept for its owner as long as the owner repeats it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) owner: OwnerToken,
+    pub(super) mode: Mode,
+    pub(super) from: Option<Mode>,
+    pub(super) ttl: Ttl,
+    pub(super) tokens: NonZeroU32,
+    ends: Instant,
+    pub(super) client: Arc<Connection>,
+}
+
+impl Queue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn first(&self) -> Option<&Slot> {
+        self.0.front()
+    }
+
+    pub(super) fn take_first(&mut self) -> Option<Slot> {
+        self.0.pop_front()
+    }
+
+    /// Keeps or makes a place for a refused request; whether it is a new one.
+    ///
+    /// It is at the end of the queue; that of a conversion at its head, because the others wait for
+    /// the lease that it converts.
+    pub(super) fn join(
+        &mut self,
+        request: &Acquire,
+        visit: &Visit<'_>,
+        limit: NonZeroU32,
+    ) -> Result<bool, Error> {
+        let place = self.0.iter().position(|slot| slot.is_of(&request.claim));
+        let slot = Slot::new(request, visit);
+        if let Some(kept) = place.and_then(|index| self.0.get_mut(index))
+            && kept.from == slot.from
+        {
+            *kept = slot;
+            return Ok(false);
+        }
+        if let Some(index) = place {
+            self.0.remove(index);
+        }
+        let limit = limit.get() as usize;
+        if self.0.len() >= limit {
+            self.drop_lapsed(visit.now);
+        }
+        if self.0.len() >= limit {
+            return Err(Error::new(
+                ErrorKind::QueueFull,
+                format!("the queue for this key is full: {limit} wait already"),
+            ));
+        }
+        if slot.from.is_some() {
+            self.0.push_front(slot);
+        } else {
+            self.0.push_back(slot);
+        }
+        Ok(true)
+    }
+
+    /// Gives up a place, if the claim has one.
+    pub(super) fn leave(&mut self, claim: &Claim) {
+        if let Some(index) = self.0.iter().position(|slot| slot.is_of(claim)) {
+            self.0.remove(index);
+        }
+    }
+
+    /// Drops the dead from the head of the queue: a place that was not kept, a conversion of a lease
+    /// that is over.
+    ///
+    /// Each place is dropped once, so whoever took it has paid for this.
+    pub(super) fn drop_dead_heads(&mut self, leases: &Leases, now: Instant) {
+        while self.0.front().is_some_and(|slot| slot.is_dead(leases, now)) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Drops all places that were not kept.
+    pub(super) fn drop_lapsed(&mut self, now: Instant) {
+        self.0.retain(|slot| slot.ends > now);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Slot {
+    fn new(request: &Acquire, visit: &Visit<'_>) -> Self {
+        Self {
+            owner: request.claim.owner,
+            mode: request.claim.mode,
+            from: request.from,
+            ttl: request.ttl,
+            tokens: request.tokens,
+            ends: visit.now + request.ttl.place().duration(),
+            client: Arc::clone(visit.client),
+        }
+    }
+
+    pub(super) fn is_of(&self, claim: &Claim) -> bool {
+        self.owner == claim.owner && self.mode == claim.mode
+    }
+
+    fn is_dead(&self, leases: &Leases, now: Instant) -> bool {
+        self.ends <= now || self.from.is_some_and(|from| !leases.has(self.owner, from))
+    }
+}

@@ -1,0 +1,198 @@
+//! What the queue of `MemoryBackend` adds to the laws: exact times, exact messages, its limit.
+#![cfg(feature = "memory")]
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use futures::FutureExt;
+use lock_core::memory::MemoryBackend;
+use lock_core::{Acquire, Attempt, Backend, Claim, Demand, ErrorKind, Grant, Hint, Key, Mode};
+use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Ttl, Watch};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key() -> Key {
+    Key::new("key").expect("short")
+}
+
+fn request() -> Result<Acquire> {
+    let claim = Claim::exclusive(key(), OwnerToken::generate()?);
+    Ok(Acquire::new(claim, Ttl::new(30 * SECOND)?).queued())
+}
+
+async fn granted(client: &MemoryBackend, request: &Acquire) -> Grant {
+    match client.try_acquire(request).await {
+        Ok(Attempt::Granted(grant)) => grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn queued(client: &MemoryBackend, request: &Acquire) -> Duration {
+    match client.try_acquire(request).await {
+        Ok(Attempt::Queued { retry_after: Some(time) }) => time,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a watch says now.
+fn heard(watch: &mut Watch) -> Vec<Hint> {
+    std::iter::from_fn(|| watch.next().now_or_never().flatten()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
+    let (holder, first, second) = three_clients();
+    let (held, mine, theirs) = (request()?, request()?, request()?);
+    let mut watches =
+        (holder.watch(&key()).await?, first.watch(&key()).await?, second.watch(&key()).await?);
+    assert_eq!(granted(&holder, &held).await.demand, Demand::Quiet);
+    queued(&first, &mine).await;
+    queued(&second, &theirs).await;
+    assert_eq!(heard(&mut watches.0), [Hint::Wanted], "once, when the queue ceased to be empty");
+
+    assert_eq!(holder.release(&held.claim).await?, Released::Freed { contended: false });
+    assert_eq!(heard(&mut watches.0), []);
+    assert_eq!(heard(&mut watches.2), []);
+    let pushed = heard(&mut watches.1);
+    let [Hint::Granted { owner, grant: Some(grant) }] = pushed[..] else { panic!("{pushed:?}") };
+    assert_eq!(owner, mine.claim.owner);
+    assert_eq!(grant.demand, Demand::Wanted);
+    let claim_time = mine.ttl.claim();
+    assert_eq!(grant.valid_until, claim_time.valid_until(first.clock().now()));
+
+    // Claimed, the lease lives as long as any other.
+    let claimed = granted(&first, &mine).await;
+    assert_eq!(claimed.tokens, grant.tokens);
+    assert_eq!(claimed.valid_until, mine.ttl.valid_until(first.clock().now()));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_request_is_to_be_repeated_in_time() -> Result<()> {
+    let (holder, waiter, _) = three_clients();
+    let _watch = waiter.watch(&key()).await?;
+    let mut held = request()?;
+    let waiting = request()?;
+    granted(&holder, &held).await;
+    assert_eq!(queued(&waiter, &waiting).await, 10 * SECOND, "a third of the place");
+    tokio::time::advance(25 * SECOND).await;
+    assert_eq!(queued(&waiter, &waiting).await, 5 * SECOND, "when the lease ends");
+    // A short request has a place for three seconds all the same.
+    held.ttl = Ttl::MIN;
+    held.claim.owner = OwnerToken::generate()?;
+    assert_eq!(queued(&waiter, &held).await, SECOND);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_says_its_limit_and_forgets_the_dead() -> Result<()> {
+    let holder = MemoryBackend::with_queue_limit(NonZeroU32::new(3).expect("not 0"));
+    let waiter = holder.client();
+    let _watch = waiter.watch(&key()).await?;
+    let mut held = request()?;
+    held.ttl = Ttl::MAX;
+    granted(&holder, &held).await;
+    let waiting = [request()?, request()?, request()?];
+    for request in &waiting {
+        queued(&waiter, request).await;
+    }
+    let error = waiter.try_acquire(&request()?).await.expect_err("one too many");
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
+    assert!(error.to_string().contains('3') && !error.is_retryable(), "{error}");
+    queued(&waiter, &waiting[1]).await;
+
+    // All but the first let their places lapse.
+    tokio::time::advance(20 * SECOND).await;
+    queued(&waiter, &waiting[0]).await;
+    tokio::time::advance(20 * SECOND).await;
+    queued(&waiter, &request()?).await;
+    queued(&waiter, &request()?).await;
+    assert!(waiter.try_acquire(&request()?).await.is_err());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_muted_waiter_is_served_although_it_does_not_hear_it() -> Result<()> {
+    let (holder, waiter, other) = three_clients();
+    let (held, waiting) = (request()?, request()?);
+    let mut watch = waiter.watch(&key()).await?;
+    granted(&holder, &held).await;
+    queued(&waiter, &waiting).await;
+    waiter.faults().mute_hints(true);
+    holder.release(&held.claim).await?;
+    assert_eq!(heard(&mut watch), []);
+    let busy = other.try_acquire(&request()?).await?;
+    assert_eq!(busy, Attempt::Busy { retry_after: Some(waiting.ttl.claim().duration()) });
+    granted(&waiter, &waiting).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_no_longer_is_passed_over() -> Result<()> {
+    let (holder, gone, waiter) = three_clients();
+    let (held, lost, waiting) = (request()?, request()?, request()?);
+    let watch = gone.watch(&key()).await?;
+    let mut heir = waiter.watch(&key()).await?;
+    granted(&holder, &held).await;
+    queued(&gone, &lost).await;
+    queued(&waiter, &waiting).await;
+    drop(watch);
+    holder.release(&held.claim).await?;
+    assert!(matches!(heard(&mut heir)[..], [Hint::Granted { .. }]));
+    assert_eq!(holder.live_leases(), 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_empties_the_queue() -> Result<()> {
+    let (holder, waiter, newcomer) = three_clients();
+    let mut watch = waiter.watch(&key()).await?;
+    granted(&holder, &request()?).await;
+    queued(&waiter, &request()?).await;
+    holder.forget();
+    granted(&newcomer, &request()?).await;
+    assert_eq!(heard(&mut watch), []);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_demand_is_known_only_to_those_who_listen() -> Result<()> {
+    let (holder, waiter, _) = three_clients();
+    let (held, waiting) = (request()?, request()?);
+    assert_eq!(granted(&holder, &held).await.demand, Demand::Unknown);
+    let _watch = holder.watch(&key()).await?;
+    assert_eq!(demand(&holder, &held).await, Demand::Quiet);
+    let _watch = waiter.watch(&key()).await?;
+    queued(&waiter, &waiting).await;
+    assert_eq!(demand(&holder, &held).await, Demand::Wanted);
+    waiter.release(&waiting.claim).await?;
+    assert_eq!(demand(&holder, &held).await, Demand::Quiet);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_holds_twice_hears_once_that_it_is_wanted() -> Result<()> {
+    let (reader, writer, _) = three_clients();
+    let mut watch = reader.watch(&key()).await?;
+    let _watch = writer.watch(&key()).await?;
+    for _ in 0..2 {
+        let mut request = request()?;
+        request.claim.mode = Mode::Shared;
+        granted(&reader, &request).await;
+    }
+    queued(&writer, &request()?).await;
+    assert_eq!(heard(&mut watch), [Hint::Wanted]);
+    Ok(())
+}
+
+async fn demand(client: &MemoryBackend, request: &Acquire) -> Demand {
+    match client.renew(&Renew::new(request.claim.clone(), request.ttl)).await {
+        Renewal::Renewed { demand, .. } => demand,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn three_clients() -> (MemoryBackend, MemoryBackend, MemoryBackend) {
+    let backend = MemoryBackend::new();
+    (backend.client(), backend.client(), backend)
+}
