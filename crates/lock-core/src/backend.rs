@@ -49,6 +49,8 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 /// - Renewing MUST extend the lease (`renew_extends_the_lease`) and MUST NOT change its tokens
 ///   (`renew_keeps_the_tokens`). The new deadline MUST be dated as a grant's is
 ///   (`a_renewal_is_dated_from_before_the_request`).
+/// - Tokens that it brings because it was asked to MUST be above all that were reserved before, and
+///   below those of the next grant (`a_renewal_can_reserve_tokens`). It MAY bring fewer, or none.
 /// - Renewing what is over MUST report [`Renewal::Lost`] (`renew_after_expiry_is_lost`), also when
 ///   the key has another holder (`renew_by_another_owner_is_lost`), and MUST NOT bring it back
 ///   (`renew_never_creates_a_lease`).
@@ -70,6 +72,43 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`a_watch_sees_only_its_key`).
 /// - After a cut connection a watch MUST end or say [`Hint::Resync`](crate::Hint::Resync)
 ///   (`a_cut_watch_says_so`).
+///
+/// **Queueing**
+///
+/// A store without a queue answers [`Attempt::Busy`] and is done.
+/// - If it queues one refused request that asks for it, by a client that watches the key, it MUST
+///   queue every such (`a_refused_watcher_is_queued`), and no other
+///   (`only_who_asks_and_watches_is_queued`).
+/// - Waiters MUST be granted the key in the order in which they came (`waiters_are_granted_in_order`),
+///   and nobody before them, even when the key is free (`a_newcomer_does_not_overtake`).
+/// - A request that is repeated MUST keep its place (`a_repeated_request_keeps_its_place`). A place
+///   that was given up MUST NOT be granted (`a_waiter_that_leaves_is_passed_over`), nor one that was
+///   not asked for again within [`Ttl::place`](crate::Ttl::place)
+///   (`a_place_that_is_not_kept_lapses`).
+/// - Queues MUST NOT influence one another (`a_queue_belongs_to_one_key`). Their length SHOULD be
+///   bounded, by an [`ErrorKind::QueueFull`](crate::ErrorKind) that names the bound
+///   (`a_full_queue_is_an_error`).
+/// - However long clients wait for one another, each MUST arrive, and no two at once
+///   (`queued_holders_never_overlap`).
+///
+/// **Handing over**
+/// - A release MUST give the key to the first in line, and tell that client alone with
+///   [`Hint::Granted`](crate::Hint::Granted): the lease is there before its owner asks, and asking
+///   returns the same tokens (`a_release_hands_the_key_over`). A deadline that the hint brings MUST
+///   come before the store's (`a_pushed_grant_ends_before_its_lease`).
+/// - Such a lease MUST live for its whole ttl from when its owner asks again
+///   (`a_claimed_lease_lives_for_its_ttl`), but no longer than [`Ttl::claim`](crate::Ttl::claim) if
+///   it does not: then it passes on as soon as anybody asks (`an_unclaimed_grant_passes_on`). It
+///   passes on, too, when it is released (`a_granted_waiter_that_leaves_passes_it_on`).
+/// - A waiter whose client is known not to hear of its grant MUST NOT be granted
+///   (`a_cut_waiter_is_passed_over`).
+/// - When a lease ran out, the first in line and nobody else MUST be granted as soon as anybody asks
+///   (`an_expired_holder_is_followed_by_the_first_in_line`).
+/// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
+/// - A holder that watches its key MUST hear [`Hint::Wanted`](crate::Hint::Wanted) when the queue
+///   ceases to be empty, if it was told that it was [`Demand::Quiet`](crate::Demand::Quiet)
+///   (`a_holder_hears_that_it_is_wanted`). Grants and renewals MUST say so while somebody waits
+///   (`every_answer_tells_the_demand`).
 ///
 /// **Failing**
 /// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,

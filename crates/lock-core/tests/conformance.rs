@@ -2,6 +2,7 @@
 //! slow connection, and behind the pointers that the trait is forwarded for.
 #![cfg(feature = "conformance")]
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,10 +52,11 @@ impl Harness for Slow {
     type Client = MemoryBackend;
 
     async fn client(&self) -> Result<MemoryBackend> {
-        let client = self.0.client();
-        client.faults().delay_requests(Duration::from_millis(3));
-        client.faults().delay_replies(Duration::from_millis(4));
-        Ok(client)
+        Ok(slowed(self.0.client()))
+    }
+
+    async fn limited_client(&self, waiters: NonZeroU32) -> Result<Option<MemoryBackend>> {
+        Ok(Some(slowed(MemoryBackend::with_queue_limit(waiters))))
     }
 
     async fn cut(&self, client: &MemoryBackend) -> Hook {
@@ -68,6 +70,12 @@ impl Harness for Slow {
     async fn forget(&self) -> Hook {
         Harness::forget(&self.0).await
     }
+}
+
+fn slowed(client: MemoryBackend) -> MemoryBackend {
+    client.faults().delay_requests(Duration::from_millis(3));
+    client.faults().delay_replies(Duration::from_millis(4));
+    client
 }
 
 /// Clients behind a pointer `P`, found again by where it points to.
@@ -108,6 +116,10 @@ where
         let entry = (address_of(&client), faults);
         self.clients.lock().expect("no test panicked here").push(entry);
         Ok(client)
+    }
+
+    async fn limited_client(&self, waiters: NonZeroU32) -> Result<Option<P>> {
+        Ok(Some((self.wrap)(MemoryBackend::with_queue_limit(waiters))))
     }
 
     async fn cut(&self, client: &P) -> Hook {

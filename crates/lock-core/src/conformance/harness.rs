@@ -1,5 +1,6 @@
 //! How the suite handles a store.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -67,6 +68,18 @@ pub trait Harness: Send + Sync {
     /// Whatever hinders it. It breaks the law that asked for a client.
     async fn client(&self) -> Result<Self::Client, Error>;
 
+    /// Makes a client of the same store, or of one of its own, for which no more than `waiters`
+    /// requests for a key are queued.
+    ///
+    /// `None` by default, for a backend whose queue has no such limit, or no queue.
+    ///
+    /// # Errors
+    ///
+    /// Whatever hinders it.
+    async fn limited_client(&self, _waiters: NonZeroU32) -> Result<Option<Self::Client>, Error> {
+        Ok(None)
+    }
+
     /// Breaks a client's connection to the store.
     ///
     /// It may stay broken until [`heal`](Self::heal), or come back as soon as the client connects
@@ -120,6 +133,10 @@ impl Harness for MemoryBackend {
 
     async fn client(&self) -> Result<Self, Error> {
         Ok(Self::client(self))
+    }
+
+    async fn limited_client(&self, waiters: NonZeroU32) -> Result<Option<Self>, Error> {
+        Ok(Some(Self::with_queue_limit(waiters)))
     }
 
     async fn cut(&self, client: &Self) -> Hook {

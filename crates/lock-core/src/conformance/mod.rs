@@ -27,6 +27,7 @@
 
 mod harness;
 mod laws;
+mod line;
 mod macros;
 mod scene;
 mod table;

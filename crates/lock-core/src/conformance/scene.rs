@@ -1,5 +1,6 @@
 //! What the tests of laws are written in.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::verdict::{Check, Failure, ensure};
@@ -33,6 +34,13 @@ impl<'h, H: Harness> Scene<'h, H> {
             clients.push(self.client().await?);
         }
         Ok(clients)
+    }
+
+    /// A client whose requests are queued only while fewer than `waiters` wait.
+    pub(super) async fn limited_client(&self, waiters: NonZeroU32) -> Check<Client<H::Client>> {
+        let none = || Failure::NotApplicable("this harness has no client with such a limit".into());
+        let backend = self.harness.limited_client(waiters).await?.ok_or_else(none)?;
+        Ok(Client { backend, patience: self.harness.patience() })
     }
 
     /// A key that nobody has used before, in this run or an earlier one.

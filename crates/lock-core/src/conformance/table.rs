@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::laws::{ending, failing, fencing, granting, renewing, watching};
+use super::laws::{ending, failing, fencing, granting, handing, queueing, renewing, watching};
 use super::{Harness, Scene, verdict::Check};
 
 /// One law of [`Backend`](crate::Backend).
@@ -73,6 +73,8 @@ macro_rules! __lock_core_laws {
                 "A renewed lease keeps its tokens.",
             a_renewal_is_dated_from_before_the_request:
                 "A renewed deadline comes before the store's, however slow the reply.",
+            a_renewal_can_reserve_tokens:
+                "Tokens that a renewal brings are above all before, and below those of the next grant.",
             renew_after_expiry_is_lost:
                 "A lease whose time is over cannot be renewed.",
             renew_by_another_owner_is_lost:
@@ -105,6 +107,50 @@ macro_rules! __lock_core_laws {
                 "A watcher does not hear of other keys.",
             a_cut_watch_says_so:
                 "After its connection broke, a watch ends or says that hints may be missing.",
+        }
+        queueing {
+            a_refused_watcher_is_queued:
+                "Where one who watches and asks for it is queued, all are who do, of any client.",
+            only_who_asks_and_watches_is_queued:
+                "Who does not ask for a place, or does not watch the key, has none.",
+            waiters_are_granted_in_order:
+                "Waiters are granted the key in the order in which they came, one by one.",
+            a_newcomer_does_not_overtake:
+                "While somebody waits, nobody else is granted the key, although it may be free.",
+            a_repeated_request_keeps_its_place:
+                "A waiter who asks again stays where it is, and has one place.",
+            a_waiter_that_leaves_is_passed_over:
+                "Who gives up its place is not granted the key, and does not hold it up.",
+            a_place_that_is_not_kept_lapses:
+                "Who does not ask again in time loses its place.",
+            a_queue_belongs_to_one_key:
+                "A grant of one key does not show to those who wait for another.",
+            a_full_queue_is_an_error:
+                "One waiter too many is told that the queue is full, and how many it takes.",
+            queued_holders_never_overlap:
+                "However long many clients wait in turn, all arrive, and never two at once.",
+        }
+        handing {
+            a_release_hands_the_key_over:
+                "A release gives the key to the first in line before anybody asks, and says so.",
+            a_pushed_grant_ends_before_its_lease:
+                "The deadline that is announced to a waiter comes before the store's.",
+            a_claimed_lease_lives_for_its_ttl:
+                "A waiter that asks again after its turn came has the lease for its whole time.",
+            an_unclaimed_grant_passes_on:
+                "A waiter that does not claim its lease loses it to the next after a short time.",
+            a_granted_waiter_that_leaves_passes_it_on:
+                "A waiter that leaves in its turn hands the key to the next.",
+            a_cut_waiter_is_passed_over:
+                "A waiter that cannot be told of its grant does not get it.",
+            an_expired_holder_is_followed_by_the_first_in_line:
+                "When the holder's time is over, the first in line is granted the key, and only it.",
+            tokens_increase_along_the_line:
+                "Tokens increase from each waiter to the next.",
+            a_holder_hears_that_it_is_wanted:
+                "A holder that watches its key hears when somebody begins to wait for it.",
+            every_answer_tells_the_demand:
+                "Grants and renewals say whether somebody waits.",
         }
         failing {
             a_cut_client_recovers:

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::Harness;
-use super::super::scene::{Client, Scene, claim, granted};
+use super::super::scene::{Scene, claim, granted};
 use super::super::verdict::{Check, Failure, ensure};
+use super::arena::{Arena, task_failed};
 use super::slow::seen_late;
-use crate::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, Ttl};
+use crate::{Acquire, Attempt, Claim, ErrorKind, Key, Ttl};
 
 pub(in super::super) async fn a_free_key_is_granted<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
@@ -62,14 +61,25 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
 }
 
 pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_, H>) -> Check {
+    /// After so many grants in all, everybody has seen enough.
+    const ENOUGH: usize = 100;
     let clients = scene.clients(8).await?;
     let (key, ttl) = (scene.key()?, scene.long());
     let (pause, patience) = (scene.ttl().duration() / 100, scene.patience());
-    let arena = Arc::new(Arena::default());
+    let arena = Arc::new(Arena::new(1));
     let mut tasks = JoinSet::new();
     for client in clients {
         let (arena, key) = (Arc::clone(&arena), key.clone());
-        let contend = async move { arena.contend(&client, &key, ttl, pause).await };
+        let contend = async move {
+            while arena.grants() < ENOUGH {
+                let claim = claim(&key)?;
+                match client.attempt(&claim, ttl).await? {
+                    Attempt::Granted(grant) => arena.hold(&client, &claim, ttl, grant).await?,
+                    _ => tokio::time::sleep(pause).await,
+                }
+            }
+            Check::Ok(())
+        };
         tasks.spawn(tokio::time::timeout(patience, contend));
     }
     while let Some(result) = tasks.join_next().await {
@@ -77,47 +87,6 @@ pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_,
         result.map_err(task_failed)?.map_err(late)??;
     }
     Ok(())
-}
-
-/// What the holders of one key have in common.
-#[derive(Default)]
-struct Arena {
-    inside: AtomicUsize,
-    highest_token: AtomicU64,
-    grants: AtomicUsize,
-}
-
-impl Arena {
-    /// After so many grants in all, everybody has seen enough.
-    const ENOUGH: usize = 100;
-
-    async fn contend<B: Backend>(
-        &self,
-        client: &Client<B>,
-        key: &Key,
-        ttl: Ttl,
-        pause: Duration,
-    ) -> Check {
-        while self.grants.load(Ordering::SeqCst) < Self::ENOUGH {
-            let claim = claim(key)?;
-            let Attempt::Granted(grant) = client.attempt(&claim, ttl).await? else {
-                tokio::time::sleep(pause).await;
-                continue;
-            };
-            let others = self.inside.fetch_add(1, Ordering::SeqCst);
-            ensure!(others == 0, "a client was granted the key while another held it");
-            let token = grant.tokens.first().get();
-            let highest = self.highest_token.swap(token, Ordering::SeqCst);
-            ensure!(token > highest, "the token {token} came after {highest}");
-            self.grants.fetch_add(1, Ordering::SeqCst);
-            // A request of its own gives the others time to get in, if they can.
-            client.renewed(&claim, ttl).await?;
-            tokio::task::yield_now().await;
-            self.inside.fetch_sub(1, Ordering::SeqCst);
-            client.freed(&claim).await?;
-        }
-        Ok(())
-    }
 }
 
 pub(in super::super) async fn keys_are_independent<H: Harness>(scene: Scene<'_, H>) -> Check {
@@ -274,8 +243,4 @@ pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harnes
     let latest = ttl.valid_until(holder.clock().now());
     ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");
     scene.refused_until(grant.valid_until, &other, &key).await
-}
-
-fn task_failed(error: tokio::task::JoinError) -> Failure {
-    Failure::Broken(format!("a client's task failed: {error}"))
 }

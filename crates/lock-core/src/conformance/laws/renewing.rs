@@ -2,9 +2,9 @@
 
 use super::super::Harness;
 use super::super::scene::{Scene, claim, renewed};
-use super::super::verdict::{Check, ensure};
+use super::super::verdict::{Check, Failure, ensure};
 use super::slow::seen_late;
-use crate::Ttl;
+use crate::{Renew, Renewal, Ttl};
 
 pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
@@ -98,6 +98,38 @@ pub(in super::super) async fn renew_never_creates_a_lease<H: Harness>(
     other.lost(&expired, scene.long()).await?;
 
     one.granted(&claim(&key)?, scene.long()).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_renewal_can_reserve_tokens<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    const WANTED: u32 = 16;
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    let first = holder.granted(&held, ttl).await?.tokens;
+    let mut highest = first.last();
+    for client in [&holder, &other, &holder] {
+        let renew = Renew::new(held.clone(), ttl).reserving(WANTED);
+        let Renewal::Renewed { tokens: Some(tokens), .. } = client.renews(&renew).await? else {
+            let reason = "this backend reserves no tokens when it renews";
+            return Err(Failure::NotApplicable(reason.into()));
+        };
+        let count = tokens.count().get();
+        ensure!(count <= WANTED, "{count} tokens were reserved, {WANTED} were asked for");
+        ensure!(tokens.first() > highest, "{} was reserved after {highest}", tokens.first());
+        highest = tokens.last();
+    }
+    let plain = holder.renews(&Renew::new(held.clone(), ttl)).await?;
+    ensure!(
+        matches!(plain, Renewal::Renewed { tokens: None, .. }),
+        "no tokens were asked for, but it got {plain:?}"
+    );
+    ensure!(holder.granted(&held, ttl).await?.tokens == first, "the lease has other tokens now");
+    holder.freed(&held).await?;
+    let next = other.granted(&claim(&key)?, ttl).await?.tokens.first();
+    ensure!(next > highest, "{next} was granted, but up to {highest} was reserved");
     Ok(())
 }
 

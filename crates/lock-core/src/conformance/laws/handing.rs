@@ -1,0 +1,263 @@
+//! How the key passes from its holder to the first in line.
+
+use std::num::NonZeroU32;
+
+use super::super::Harness;
+use super::super::line::queued;
+use super::super::scene::{Client, Scene, claim};
+use super::super::verdict::{Check, Failure, ensure};
+use crate::{Backend, Claim, Demand, Grant, Hint, Mode, Renew, Renewal, Ttl, Watch};
+
+pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let newcomer = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    // The waiter has not done anything, and the key is its own.
+    newcomer.refused(&key, ttl).await?;
+    holder.refused(&key, ttl).await?;
+    holder.not_held(&held).await?;
+    let pushed = waiter.hears_grant().await?;
+    let claimed = waiter.claims().await?;
+    ensure!(
+        pushed.is_none_or(|pushed| pushed.tokens == claimed.tokens),
+        "{pushed:?} was announced, but it is {claimed:?}"
+    );
+    newcomer.refused(&key, ttl).await?;
+    ensure!(waiter.leaves().await?, "the lease was lost");
+    newcomer.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let newcomer = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let held = claim(&key)?;
+    holder.granted(&held, scene.long()).await?;
+    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    // The waiter is slow to look.
+    scene.elapse(ttl.claim().duration() / 3).await;
+    let Some(grant) = waiter.hears_grant().await? else {
+        return Err(Failure::NotApplicable("this backend does not date what it announces".into()));
+    };
+    let latest = ttl.claim().valid_until(other.clock().now());
+    ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");
+    scene.refused_until(grant.valid_until, &newcomer, &key).await
+}
+
+pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    waiter.hears_grant().await?;
+    let claimed = waiter.claims().await?;
+    scene.elapse(ttl.claim().duration()).await;
+    ensure!(claimed.valid_until > other.clock().now(), "asking did not extend the lease");
+    holder.refused(&key, ttl).await?;
+    other.renewed(waiter.claim(), ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let newcomer = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let dead = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut heir = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    scene.elapse(ttl.claim().duration()).await;
+    // Whoever asks next sets it going.
+    newcomer.refused(&key, ttl).await?;
+    heir.hears_grant().await?;
+    heir.claims().await?;
+    other.lost(dead.claim(), ttl).await
+}
+
+pub(in super::super) async fn a_granted_waiter_that_leaves_passes_it_on<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let unaware = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut aware = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut last = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    ensure!(unaware.leaves().await?, "a release did not hand the key over");
+    aware.hears_grant().await?;
+    ensure!(aware.leaves().await?, "a waiter that left did not hand the key over");
+    last.hears_grant().await?;
+    last.claims().await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let gone = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let dead = gone.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut heir = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    scene.cut(&gone).await?;
+    drop(dead);
+    // The store may need a moment to see it.
+    scene.elapse(scene.ttl().duration() / 4).await;
+    let clock = other.clock();
+    let released = clock.now();
+    holder.freed(&held).await?;
+    heir.hears_grant().await?;
+    let waited = clock.now().saturating_duration_since(released);
+    let claim_time = ttl.claim().duration();
+    ensure!(waited < claim_time, "it took {waited:?}: the key was handed to a dead waiter");
+    heir.claims().await?;
+    scene.heal(&gone).await;
+    Ok(())
+}
+
+pub(in super::super) async fn an_expired_holder_is_followed_by_the_first_in_line<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    holder.granted(&claim(&key)?, scene.ttl()).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut third = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    scene.elapse(scene.ttl().duration()).await;
+    // The last one asks first. Only the first is granted, and hears of it.
+    third.still_waits().await?;
+    second.still_waits().await?;
+    first.hears_grant().await?;
+    first.claims().await?;
+    second.still_waits().await?;
+    third.still_waits().await
+}
+
+pub(in super::super) async fn tokens_increase_along_the_line<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    let mut before = one.granted(&held, ttl).await?;
+    let mut line = Vec::new();
+    for (client, count) in [(&one, 16), (&other, 1), (&one, 1), (&other, 16), (&one, 7)] {
+        let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        let request = queued(&key, Mode::Exclusive, ttl)?.reserving(count);
+        line.push(client.waits(request).await?);
+    }
+    one.freed(&held).await?;
+    for mut waiter in line {
+        let pushed = waiter.hears_grant().await?;
+        let claimed = waiter.claims().await?;
+        for grant in pushed.into_iter().chain([claimed]) {
+            let (highest, lowest) = (before.tokens.last(), grant.tokens.first());
+            ensure!(lowest > highest, "{lowest} was handed over after up to {highest}");
+            let (count, wanted) = (grant.tokens.count(), waiter.request.tokens);
+            ensure!(count <= wanted, "{count} tokens were granted, {wanted} were asked for");
+        }
+        before = claimed;
+        ensure!(waiter.leaves().await?, "the lease was lost");
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    let mut watch = holder.watch(&key).await?;
+    holder.granted(&held, ttl).await?;
+    // The store knows now where to tell the holder.
+    let before = demand_of(&holder, &held, ttl).await?;
+    let waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    ensure!(before == Demand::Quiet, "nobody waited, but the holder was told {before:?}");
+    hears_wanted(&holder, &mut watch).await?;
+    // And once more, when the queue was empty in between.
+    waiter.leaves().await?;
+    let _waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    hears_wanted(&holder, &mut watch).await
+}
+
+pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    let alone = holder.granted(&held, ttl).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    told(alone.demand != Demand::Wanted, "a grant", alone.demand)?;
+    let renewal = demand_of(&holder, &held, ttl).await?;
+    told(renewal == Demand::Wanted, "a renewal", renewal)?;
+    let again = holder.granted(&held, ttl).await?;
+    told(again.demand == Demand::Wanted, "a repeated grant", again.demand)?;
+
+    holder.freed(&held).await?;
+    let pushed = first.hears_grant().await?;
+    let demand = |grant: Option<Grant>| grant.map(|grant| grant.demand);
+    ensure!(
+        matches!(demand(pushed), None | Some(Demand::Wanted)),
+        "one still waited, but it was pushed that {pushed:?}"
+    );
+    let claimed = first.claims().await?;
+    told(claimed.demand == Demand::Wanted, "a claimed grant", claimed.demand)?;
+    ensure!(first.leaves().await?, "the lease was lost");
+
+    let pushed = second.hears_grant().await?;
+    ensure!(demand(pushed) != Some(Demand::Wanted), "nobody waited, but {pushed:?} was pushed");
+    let last = second.claims().await?;
+    told(last.demand != Demand::Wanted, "the last grant", last.demand)?;
+    let renewal = demand_of(second.client, second.claim(), ttl).await?;
+    told(renewal == Demand::Quiet, "the last renewal", renewal)
+}
+
+fn told(condition: bool, what: &str, demand: Demand) -> Check {
+    ensure!(condition, "{what} came with the demand {demand:?}");
+    Ok(())
+}
+
+async fn demand_of<B: Backend>(client: &Client<B>, claim: &Claim, ttl: Ttl) -> Check<Demand> {
+    match client.renews(&Renew::new(claim.clone(), ttl)).await? {
+        Renewal::Renewed { demand, .. } => Ok(demand),
+        other => Err(Failure::Broken(format!("expected a renewed lease, got {other:?}"))),
+    }
+}
+
+async fn hears_wanted<B: Backend>(client: &Client<B>, watch: &mut Watch) -> Check {
+    let hint = async {
+        loop {
+            match watch.next().await {
+                Some(Hint::Wanted) => return Ok(()),
+                Some(_) => {}
+                None => return Err(Failure::Broken("the watch ended".into())),
+            }
+        }
+    };
+    client.bounded("a hint that the key is wanted", hint).await?
+}

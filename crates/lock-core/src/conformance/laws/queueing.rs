@@ -1,0 +1,262 @@
+//! Who has a place in the queue, and which.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::super::Harness;
+use super::super::line::{queued, refused};
+use super::super::scene::{Scene, claim};
+use super::super::verdict::{Check, Failure, ensure};
+use super::arena::{Arena, task_failed};
+use crate::{Acquire, Attempt, ErrorKind, Hint, Mode};
+
+pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    holder.granted(&claim(&key)?, ttl).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    // Whoever comes then is queued as well, the holder's own client too.
+    let mut line = Vec::new();
+    for client in [&holder, &other, &holder] {
+        let waiter = client.joins(queued(&key, Mode::Exclusive, ttl)?).await?;
+        let Some(waiter) = waiter else {
+            return Err(Failure::Broken("one waiter was queued, the next was not".into()));
+        };
+        line.push(waiter);
+    }
+    first.still_waits().await?;
+    for waiter in &mut line {
+        waiter.still_waits().await?;
+        let place = ttl.place().duration();
+        ensure!(
+            waiter.retry_after.is_some_and(|time| time < place),
+            "to ask again after {:?} is too late for a place of {place:?}",
+            waiter.retry_after
+        );
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn only_who_asks_and_watches_is_queued<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let stranger = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    ensure!(!waiter.leaves().await?, "a waiter held the key of another");
+
+    // One watches another key, and one watches but does not ask.
+    let _elsewhere = stranger.watch(&scene.key()?).await?;
+    refused(stranger.ask(&queued(&key, Mode::Exclusive, ttl)?).await?)?;
+    let _watch = other.watch(&key).await?;
+    refused(other.ask(&Acquire::new(claim(&key)?, ttl)).await?)?;
+
+    // So none of them is first in line.
+    holder.freed(&held).await?;
+    holder.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn waiters_are_granted_in_order<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let clients = scene.clients(4).await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let mut holder = (&clients[0], claim(&key)?);
+    holder.0.granted(&holder.1, ttl).await?;
+    let mut line = Vec::new();
+    // The first client comes again at the end, with another owner.
+    for client in clients.iter().skip(1).chain([&clients[0], &clients[1]]) {
+        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+    }
+    for index in 0..line.len() {
+        holder.0.freed(&holder.1).await?;
+        let (next, behind) = line[index..].split_first_mut().ok_or_else(nobody)?;
+        next.hears_grant().await?;
+        next.claims().await?;
+        for waiter in behind {
+            waiter.still_waits().await?;
+        }
+        holder = (next.client, next.claim().clone());
+    }
+    Ok(())
+}
+
+fn nobody() -> Failure {
+    Failure::Broken("the line is empty".into())
+}
+
+pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let newcomer = scene.client().await?;
+    let key = scene.key()?;
+    // The holder dies, and so the key is free, but there is somebody in line.
+    holder.granted(&claim(&key)?, scene.ttl()).await?;
+    let mut waiter = other.waits(queued(&key, Mode::Exclusive, scene.long())?).await?;
+    scene.elapse(scene.ttl().duration()).await;
+    newcomer.is_refused(&claim(&key)?, scene.long()).await?;
+    let late = newcomer.joins(queued(&key, Mode::Exclusive, scene.long())?).await?;
+    waiter.hears_grant().await?;
+    waiter.claims().await?;
+    ensure!(late.is_some(), "the first was queued, but not who came later");
+    Ok(())
+}
+
+pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    for _ in 0..3 {
+        second.still_waits().await?;
+        first.still_waits().await?;
+    }
+    holder.freed(&held).await?;
+    first.hears_grant().await?;
+    first.claims().await?;
+    second.still_waits().await?;
+    // It has one place, however often it asked.
+    ensure!(first.leaves().await?, "the lease was lost");
+    second.hears_grant().await?;
+    ensure!(second.leaves().await?, "the lease was lost");
+    other.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut line = Vec::new();
+    for client in [&other, &holder, &other, &holder] {
+        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+    }
+    let last = line.pop();
+    let mut heir = line.remove(1);
+    for waiter in line {
+        ensure!(!waiter.leaves().await?, "a waiter held the key of another");
+    }
+    holder.freed(&held).await?;
+    heir.hears_grant().await?;
+    heir.claims().await?;
+    // The last one leaves as well, and then nobody is in line.
+    if let Some(last) = last {
+        ensure!(!last.leaves().await?, "a waiter held the key of another");
+    }
+    ensure!(heir.leaves().await?, "the lease was lost");
+    other.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut lapsed = other.waits(queued(&key, Mode::Exclusive, scene.ttl())?).await?;
+    let mut heir = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    scene.elapse(scene.ttl().place().duration()).await;
+    heir.still_waits().await?;
+    holder.renewed(&held, ttl).await?;
+    holder.freed(&held).await?;
+    heir.hears_grant().await?;
+    heir.claims().await?;
+    lapsed.still_waits().await
+}
+
+pub(in super::super) async fn a_queue_belongs_to_one_key<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, foreign, ttl) = (scene.key()?, scene.key()?, scene.long());
+    let (mine, theirs) = (claim(&key)?, claim(&foreign)?);
+    holder.granted(&mine, ttl).await?;
+    holder.granted(&theirs, ttl).await?;
+    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut elsewhere = other.waits(queued(&foreign, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&theirs).await?;
+    elsewhere.hears_grant().await?;
+    ensure!(elsewhere.leaves().await?, "the hint of a grant was wrong");
+    // Nobody is in line there any more, but here.
+    holder.granted(&claim(&foreign)?, ttl).await?;
+    waiter.still_waits().await?;
+    let mine_was_said = async {
+        loop {
+            match waiter.watch.next().await {
+                Some(Hint::Granted { .. }) => return "a grant of another key was announced",
+                Some(_) => {}
+                None => return "the watch ended",
+            }
+        }
+    };
+    tokio::select! {
+        what = mine_was_said => Err(Failure::Broken(what.into())),
+        () = scene.elapse(scene.ttl().duration() / 4) => Ok(()),
+    }
+}
+
+pub(in super::super) async fn a_full_queue_is_an_error<H: Harness>(scene: Scene<'_, H>) -> Check {
+    const LIMIT: NonZeroU32 = NonZeroU32::new(3).unwrap();
+    let client = scene.limited_client(LIMIT).await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    client.granted(&held, ttl).await?;
+    let mut line = Vec::new();
+    for _ in 0..LIMIT.get() {
+        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+    }
+    let one_more = queued(&key, Mode::Exclusive, ttl)?;
+    let message = client.fails(&one_more, ErrorKind::QueueFull).await?;
+    ensure!(message.contains(&LIMIT.to_string()), "the limit of {LIMIT} is not in {message:?}");
+    // Those who have a place keep it, and whoever leaves makes room.
+    for waiter in &mut line {
+        waiter.still_waits().await?;
+    }
+    if let Some(waiter) = line.pop() {
+        waiter.leaves().await?;
+    }
+    let attempt = client.ask(&one_more).await?;
+    ensure!(matches!(attempt, Attempt::Queued { .. }), "there is room, but it got {attempt:?}");
+    Ok(())
+}
+
+pub(in super::super) async fn queued_holders_never_overlap<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    const ROUNDS: usize = 15;
+    let clients = scene.clients(6).await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let arena = Arc::new(Arena::new(1));
+    let mut tasks = JoinSet::new();
+    for client in clients {
+        let (arena, key) = (Arc::clone(&arena), key.clone());
+        tasks.spawn(async move {
+            for _ in 0..ROUNDS {
+                let mut waiter = client.in_line(queued(&key, Mode::Exclusive, ttl)?).await?;
+                let grant = waiter.arrives().await?;
+                arena.hold(&client, waiter.claim(), ttl, grant).await?;
+            }
+            Check::Ok(())
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.map_err(task_failed)??;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Waiting in a store's queue.
+
+use std::time::Duration;
+
+use super::scene::{Client, claim, granted};
+use super::verdict::{Check, Failure};
+use crate::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, Key, Mode, Released, Ttl};
+use crate::{Renew, Renewal, Watch};
+
+/// A request that stands in the queue of its key, and the watch that tells of its grant.
+pub(super) struct Waiter<'c, B> {
+    pub(super) client: &'c Client<B>,
+    pub(super) request: Acquire,
+    pub(super) watch: Watch,
+    /// When to ask again if nothing is heard, as the store last said.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// A request by a new owner that asks to be queued.
+pub(super) fn queued(key: &Key, mode: Mode, ttl: Ttl) -> Check<Acquire> {
+    Ok(Acquire::new(claim(key)?.in_mode(mode), ttl).queued())
+}
+
+impl<B: Backend> Client<B> {
+    /// Watches the key and asks to be queued; `None` if it is refused for good.
+    pub(super) async fn joins(&self, request: Acquire) -> Check<Option<Waiter<'_, B>>> {
+        let mut waiter = self.in_line(request).await?;
+        match waiter.asks().await? {
+            Attempt::Queued { .. } => Ok(Some(waiter)),
+            Attempt::Busy { .. } => Ok(None),
+            Attempt::Granted(_) => {
+                let mode = waiter.request.claim.mode;
+                Err(Failure::Broken(format!("{mode:?} was granted beside others")))
+            }
+        }
+    }
+
+    /// Gets a place in the queue; the law is not applicable to a backend that has none.
+    pub(super) async fn waits(&self, request: Acquire) -> Check<Waiter<'_, B>> {
+        self.joins(request).await?.ok_or_else(no_queue)
+    }
+
+    /// Watches the key, and will ask when it is told to.
+    pub(super) async fn in_line(&self, request: Acquire) -> Check<Waiter<'_, B>> {
+        let watch = self.watch(&request.claim.key).await?;
+        Ok(Waiter { client: self, request, watch, retry_after: None })
+    }
+
+    /// Makes a request; the law is not applicable to a backend without such a mode.
+    pub(super) async fn ask(&self, request: &Acquire) -> Check<Attempt> {
+        match self.try_acquire(request).await? {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let mode = request.claim.mode;
+                Err(Failure::NotApplicable(format!("this backend has no {mode:?}: {error}")))
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// Asks, in any mode, for a lease that must be granted.
+    pub(super) async fn obtains(&self, claim: &Claim, ttl: Ttl) -> Check<Grant> {
+        granted(self.ask(&Acquire::new(claim.clone(), ttl)).await?)
+    }
+
+    /// Asks, in any mode and without a queue, for a lease that must be refused.
+    pub(super) async fn is_refused(&self, claim: &Claim, ttl: Ttl) -> Check {
+        refused(self.ask(&Acquire::new(claim.clone(), ttl)).await?)
+    }
+
+    /// Asks for a lease that must be refused for this reason.
+    pub(super) async fn fails(&self, request: &Acquire, kind: ErrorKind) -> Check<String> {
+        match self.try_acquire(request).await? {
+            Err(error) if error.kind() == kind => Ok(error.to_string()),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let Acquire { claim, from, .. } = request;
+                let what = format!("{from:?} to {:?}", claim.mode);
+                Err(Failure::NotApplicable(format!("this backend has no {what}: {error}")))
+            }
+            other => Err(Failure::Broken(format!("expected {kind:?}, got {other:?}"))),
+        }
+    }
+
+    /// Renews a lease that must be held, and returns what it is told.
+    pub(super) async fn renews(&self, request: &Renew) -> Check<Renewal> {
+        let renewal = self.bounded("renew", self.backend.renew(request)).await?;
+        match renewal {
+            Renewal::Renewed { .. } => Ok(renewal),
+            other => Err(Failure::Broken(format!("expected a renewed lease, got {other:?}"))),
+        }
+    }
+}
+
+impl<B: Backend> Waiter<'_, B> {
+    pub(super) fn claim(&self) -> &Claim {
+        &self.request.claim
+    }
+
+    /// Repeats the request.
+    pub(super) async fn asks(&mut self) -> Check<Attempt> {
+        let attempt = self.client.ask(&self.request).await?;
+        if let Attempt::Queued { retry_after } = attempt {
+            self.retry_after = retry_after;
+        }
+        Ok(attempt)
+    }
+
+    /// Repeats the request, which must find itself still in the queue.
+    pub(super) async fn still_waits(&mut self) -> Check {
+        match self.asks().await? {
+            Attempt::Queued { .. } => Ok(()),
+            other => Err(Failure::Broken(format!("it was not yet its turn, but it got {other:?}"))),
+        }
+    }
+
+    /// Repeats the request, which must have been granted.
+    pub(super) async fn claims(&mut self) -> Check<Grant> {
+        granted(self.asks().await?)
+    }
+
+    /// Waits for the hint of the grant.
+    pub(super) async fn hears_grant(&mut self) -> Check<Option<Grant>> {
+        let mine = self.request.claim.owner;
+        let hint = async {
+            loop {
+                match self.watch.next().await {
+                    Some(Hint::Granted { owner, grant }) if owner == mine => return Ok(grant),
+                    Some(_) => {}
+                    None => return Err(Failure::Broken("the watch ended".into())),
+                }
+            }
+        };
+        self.client.bounded("a hint of the grant", hint).await?
+    }
+
+    /// Waits for its turn as a user does: asks again on every hint, and when it is time.
+    pub(super) async fn arrives(&mut self) -> Check<Grant> {
+        let client = self.client;
+        client
+            .bounded("its turn in the queue", async {
+                loop {
+                    match self.asks().await? {
+                        Attempt::Granted(grant) => return Ok(grant),
+                        Attempt::Busy { .. } => return Err(no_queue()),
+                        Attempt::Queued { .. } => {}
+                    }
+                    // Without a time, one hint is all there is to wait for.
+                    let time = self.retry_after.unwrap_or(Duration::MAX);
+                    if let Ok(None) = tokio::time::timeout(time, self.watch.next()).await {
+                        return Err(Failure::Broken("the watch ended".into()));
+                    }
+                }
+            })
+            .await?
+    }
+
+    /// Gives up the place, or the grant that nobody has heard of yet; whether it was a grant.
+    pub(super) async fn leaves(self) -> Check<bool> {
+        match self.client.release(&self.request.claim).await?? {
+            Released::Freed { .. } => Ok(true),
+            Released::NotHeld => Ok(false),
+        }
+    }
+}
+
+fn no_queue() -> Failure {
+    Failure::NotApplicable("this backend has no queue".into())
+}
+
+/// An answer that must be a refusal without a place in the queue.
+pub(super) fn refused(attempt: Attempt) -> Check {
+    match attempt {
+        Attempt::Busy { .. } => Ok(()),
+        other => Err(Failure::Broken(format!("expected a refusal, got {other:?}"))),
+    }
+}
