@@ -5,26 +5,33 @@ use std::time::Duration;
 /// What happens to a lock that one task gives up while others of the same process wait for it.
 ///
 /// Passing it on inside the process costs no round trip, and each holder still gets a fencing token
-/// of its own. Other processes wait meanwhile: this says for how long at most.
+/// of its own. While nobody waits elsewhere, the lock stays in the process whatever is said here; the
+/// store tells when that changes. This says how far it may be passed on while others *do* wait, or
+/// while nothing is known about them because the store has no queue.
+///
+/// Said for all locks with [`Builder::handoff`](crate::Builder::handoff), and for one with
+/// [`Mutex::with_handoff`](crate::Mutex::with_handoff).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handoff {
-    /// Back to the store every time: processes take turns as the store lets them.
-    Never,
-    /// Passed on until one of the two is reached, counted from the grant by the store.
+    /// Back to the store as soon as somebody waits elsewhere: processes take turns, one holder each.
+    Fair,
+    /// Passed on until one of the two is reached, counted from when others were heard of; then back to
+    /// the store, and to the end of its queue.
     Budget {
         /// How often.
         handoffs: u32,
-        /// For how long.
+        /// For how long. A holder that is slower than this is the last of its turn.
         time: Duration,
     },
 }
 
 impl Handoff {
-    pub(crate) fn budget(self) -> (u32, Duration) {
+    /// Whether, after `served` holders in this `time`, the lock may go to another one of the process.
+    pub(crate) fn allows(self, served: u32, elapsed: Duration) -> bool {
         match self {
-            Self::Never => (0, Duration::ZERO),
-            Self::Budget { handoffs, time } => (handoffs, time),
+            Self::Fair => false,
+            Self::Budget { handoffs, time } => served <= handoffs && elapsed < time,
         }
     }
 }

@@ -9,7 +9,7 @@ use lock_core::{Backend, Clock, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
 use crate::driver::{Command, Driver, Flights, Timers};
-use crate::engine::{Entry, Home, Policy, Wait, renewal_window};
+use crate::engine::{Entry, Home, Manner, Policy, Wait, renewal_window};
 use crate::handoff::Handoff;
 use crate::mutex::Mutex as DistributedMutex;
 
@@ -227,7 +227,8 @@ impl Builder {
         self
     }
 
-    /// How far the lock is passed on inside this process before the store hears of it.
+    /// How far the locks are passed on inside this process while others wait elsewhere. For one of
+    /// them, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
     pub fn handoff(mut self, handoff: Handoff) -> Self {
         self.handoff = handoff;
         self
@@ -302,6 +303,8 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Clock,
     pub(crate) policy: Policy,
+    /// What becomes of a lock, unless it is said for the lock itself.
+    pub(crate) manner: Manner,
     pub(crate) timers: Arc<Timers>,
     pub(crate) flights: Arc<Flights>,
     /// Where the requests belong for which a task waits.
@@ -324,16 +327,10 @@ struct Registry {
 impl Shared {
     fn new(builder: Builder, ttl: Ttl) -> Self {
         let clock = builder.backend.clock();
-        let (handoffs, handoff_time) = builder.handoff.budget();
         Self {
             clock,
-            policy: Policy {
-                ttl,
-                renew: builder.renew,
-                max_hold: builder.max_hold,
-                handoffs,
-                handoff_time,
-            },
+            policy: Policy { ttl, renew: builder.renew, max_hold: builder.max_hold },
+            manner: Manner { handoff: builder.handoff, cache: None },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend: builder.backend,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use super::machine::Entered;
 use super::queue::WaiterId;
-use super::{Denial, Entry, Hold, Home, Patience, Running, Ticket};
+use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket};
 
 /// A wait for the lock that can be dropped at any point.
 ///
@@ -15,6 +15,7 @@ pub(crate) struct Acquiring {
     state: State,
     /// Fixed with the first poll: a limit does not begin anew.
     patience: Patience,
+    manner: Manner,
     home: Home,
 }
 
@@ -37,9 +38,9 @@ pub(crate) enum Wait {
 }
 
 impl Acquiring {
-    pub(crate) fn new(entry: Arc<Entry>, wait: Wait) -> Self {
+    pub(crate) fn new(entry: Arc<Entry>, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
-        Self { entry, state: State::New(wait), patience: Patience::Try, home }
+        Self { entry, state: State::New(wait), patience: Patience::Try, manner, home }
     }
 
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
@@ -59,7 +60,7 @@ impl Acquiring {
                     self.patience = self.patience(wait);
                     self.state = State::Entering;
                 }
-                State::Entering => match self.entry.enter(self.patience) {
+                State::Entering => match self.entry.enter(self.patience, self.manner) {
                     Entered::Done(outcome) => {
                         if let Some(result) = self.finish(outcome) {
                             return Poll::Ready(result);
@@ -110,7 +111,7 @@ impl Acquiring {
     fn finish(&mut self, outcome: Result<Ticket, Denial>) -> Option<Result<Hold, Denial>> {
         self.state = State::Done;
         let hold = match outcome {
-            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket),
+            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket, self.manner),
             Err(denial) => return Some(Err(denial)),
         };
         if hold.check().is_ok() {
@@ -125,7 +126,7 @@ impl Drop for Acquiring {
     fn drop(&mut self) {
         // A request under way goes to the driver when it is dropped.
         if let State::Asking(id, _) | State::Waiting(id) = self.state {
-            self.entry.cancel(id);
+            self.entry.cancel(id, self.manner);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::{FencingToken, Instant, Key, Released};
 
-use super::{Entry, Running, Ticket};
+use super::{Entry, Manner, Running, Ticket};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 use crate::lost::Lost;
 
@@ -16,13 +16,14 @@ use crate::lost::Lost;
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
+    manner: Manner,
     /// Whether dropping has still something to give up.
     live: bool,
 }
 
 impl Hold {
-    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket) -> Self {
-        Self { entry, ticket, live: true }
+    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, manner: Manner) -> Self {
+        Self { entry, ticket, manner, live: true }
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -83,7 +84,7 @@ impl Hold {
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         self.live = false;
         let lost = self.check().err();
-        let Some(claim) = self.entry.release_here(self.ticket.hold) else {
+        let Some(claim) = self.entry.release_here(self.ticket.hold, self.manner) else {
             let lost = lost.or_else(|| self.check().err());
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
@@ -103,7 +104,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.live {
-            self.entry.release(self.ticket.hold);
+            self.entry.release(self.ticket.hold, self.manner);
         }
     }
 }

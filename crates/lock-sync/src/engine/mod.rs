@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 pub(crate) use acquiring::{Acquiring, Wait};
 pub(crate) use hold::Hold;
 pub(crate) use lease::Lease;
-pub(crate) use machine::{Deadline, Denial, Policy, Ticket, renewal_window};
+pub(crate) use machine::{Deadline, Denial, Manner, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
 
@@ -78,6 +79,11 @@ impl Entry {
         &self.shared
     }
 
+    /// Whether the lease is kept although no guard of this process holds the lock.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.lock().machine.is_cached()
+    }
+
     /// Whether some guard of this process holds the lock.
     pub(crate) fn is_held(&self) -> bool {
         self.lock().machine.is_held()
@@ -85,8 +91,8 @@ impl Entry {
 
     // ---- What tasks do ----
 
-    fn enter(self: &Arc<Self>, patience: Patience) -> Entered {
-        self.event(|machine, now, _| machine.enter(now, patience))
+    fn enter(self: &Arc<Self>, patience: Patience, manner: Manner) -> Entered {
+        self.event(|machine, now, effects| machine.enter(now, patience, manner, effects))
     }
 
     fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
@@ -103,20 +109,35 @@ impl Entry {
         drop(parked);
     }
 
-    fn cancel(self: &Arc<Self>, id: WaiterId) {
-        self.event(|machine, now, effects| machine.cancel(now, id, effects));
+    fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
+        self.event(|machine, now, effects| machine.cancel(now, id, manner, effects));
     }
 
     /// Gives a hold up; the driver releases what must be released.
-    fn release(self: &Arc<Self>, hold: u64) {
-        self.event(|machine, now, effects| machine.release(now, hold, effects));
+    ///
+    /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
+    /// the driver to wake up.
+    fn release(self: &Arc<Self>, hold: u64, manner: Manner) {
+        let here = self.shared.home == Home::Asker && Handle::try_current().is_ok();
+        let urgent = self.event(|machine, now, effects| {
+            machine.release(now, hold, manner, effects);
+            let urgent = |op: &mut Op| matches!(op, Op::Release { urgent: true });
+            if here && effects.ops.extract_if(.., urgent).count() > 0 {
+                machine.begin_release()
+            } else {
+                None
+            }
+        });
+        if let Some(claim) = urgent {
+            Running::release(self, claim, Home::Asker).begin();
+        }
     }
 
     /// Gives a hold up; what must be released is the caller's to release.
-    fn release_here(self: &Arc<Self>, hold: u64) -> Option<Option<Claim>> {
+    fn release_here(self: &Arc<Self>, hold: u64, manner: Manner) -> Option<Option<Claim>> {
         self.event(|machine, now, effects| {
-            machine.release(now, hold, effects).then(|| {
-                effects.ops.retain(|op| !matches!(op, Op::Release));
+            machine.release(now, hold, manner, effects).then(|| {
+                effects.ops.retain(|op| !matches!(op, Op::Release { .. }));
                 machine.begin_release()
             })
         })
@@ -249,12 +270,12 @@ impl Entry {
     fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
         Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
-            Op::Renew(claim, ttl) => Command::Run(Running::renew(self, claim, ttl)),
+            Op::Renew(request) => Command::Run(Running::renew(self, request)),
             Op::Forget(claim) => {
                 Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
             }
-            Op::Release if state.release_queued => return None,
-            Op::Release => {
+            Op::Release { .. } if state.release_queued => return None,
+            Op::Release { .. } => {
                 state.release_queued = true;
                 Command::Release(Arc::clone(self), self.shared.flights.begin())
             }
@@ -285,11 +306,20 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let id = std::ptr::from_ref(self).addr();
+        let Self { shared, key, state } = self;
+        let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(armed) = state.armed {
-            self.shared.timers.disarm(std::ptr::from_ref(self).addr(), armed);
+            shared.timers.disarm(id, armed);
         }
-        self.shared.forget(&self.key);
+        if let Some(watch) = state.watch.task.take() {
+            watch.abort();
+        }
+        if let Some(claim) = state.machine.left_behind().cloned() {
+            let flight = shared.flights.begin();
+            shared.send(Command::Forget(Arc::clone(shared), claim, flight));
+        }
+        shared.forget(key);
     }
 }
 

@@ -4,12 +4,12 @@ use std::any::Any;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renew, Renewal, Ttl,
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renew, Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -47,7 +47,7 @@ pub(crate) enum Home {
 #[derive(Clone)]
 enum Verb {
     Attempt(Acquire),
-    Renew(Claim, Ttl, Instant),
+    Renew(Renew, Instant),
     Release(Claim),
 }
 
@@ -68,9 +68,9 @@ impl Running {
         Self::new(entry, Verb::Attempt(request), home)
     }
 
-    pub(super) fn renew(entry: &Arc<Entry>, claim: Claim, ttl: Ttl) -> Self {
+    pub(super) fn renew(entry: &Arc<Entry>, request: Renew) -> Self {
         let sent = entry.shared.clock.now();
-        Self::new(entry, Verb::Renew(claim, ttl, sent), Home::Driver)
+        Self::new(entry, Verb::Renew(request, sent), Home::Driver)
     }
 
     pub(super) fn release(entry: &Arc<Entry>, claim: Claim, home: Home) -> Self {
@@ -114,6 +114,12 @@ impl Running {
         };
         self.request = None;
         Poll::Ready(self.report(answer))
+    }
+
+    /// Sends the request from this thread, and leaves its answer to the driver.
+    pub(super) fn begin(mut self) {
+        // What is not done by then goes to the driver as it is dropped.
+        let _ = self.poll(&mut Context::from_waker(Waker::noop()));
     }
 
     /// Runs the request to its end: the driver's way.
@@ -170,8 +176,8 @@ impl Running {
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
         match (answer, &self.verb) {
             (Answer::Attempt(result), _) => self.entry.attempt_done(result),
-            (Answer::Renew(renewal), Verb::Renew(claim, _, sent)) => {
-                self.entry.renew_done(claim, *sent, renewal);
+            (Answer::Renew(renewal), Verb::Renew(request, sent)) => {
+                self.entry.renew_done(&request.claim, *sent, renewal);
             }
             (Answer::Release(result), Verb::Release(_)) => {
                 self.entry.release_done(result.clone());
@@ -189,8 +195,8 @@ impl Verb {
             Self::Attempt(request) => {
                 Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
             }
-            Self::Renew(claim, ttl, _) => {
-                Box::pin(async move { Answer::Renew(backend.renew(&Renew::new(claim, ttl)).await) })
+            Self::Renew(request, _) => {
+                Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
             }
             Self::Release(claim) => {
                 Box::pin(async move { Answer::Release(backend.release(&claim).await) })

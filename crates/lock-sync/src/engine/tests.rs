@@ -1,18 +1,19 @@
 //! The machine against a store that answers as it likes, in any order of events.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Clock, Error, ErrorKind, FencingToken, Grant, Hint, Instant, Key,
-    OwnerToken, Released, Renewal, TokenRange, Ttl,
+    Acquire, Attempt, Claim, Clock, Demand, Error, ErrorKind, FencingToken, Grant, Hint, Instant,
+    Key, OwnerToken, Released, Renew, Renewal, TokenRange, Ttl,
 };
 use proptest::prelude::*;
 
-use super::machine::{Denial, Effects, Entered, Machine, Op, Policy, Ticket};
+use super::machine::{Denial, Effects, Entered, Machine, Manner, Op, Policy, Ticket};
 use super::queue::{Patience, WaiterId};
+use crate::handoff::Handoff;
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -39,7 +40,20 @@ enum Event {
     StartWatch,
     EndWatch(bool),
     Hint(Hint),
+    /// A message arrives: in any order, and perhaps again later.
+    Deliver {
+        nth: usize,
+        again: bool,
+    },
+    /// A message is lost.
+    Lose(usize),
     Foreign(bool),
+    /// Another process asks for the lock, and waits for it.
+    Rival,
+    /// The other process that holds it lets go.
+    RivalDone,
+    /// Another process that waits gives up.
+    RivalGone,
     Advance(u64),
     /// Time passes, and the driver has not looked yet.
     Sleep(u64),
@@ -79,7 +93,7 @@ struct World {
     attempt: Option<Acquire>,
     release_asked: bool,
     releasing: Option<Claim>,
-    renewals: Vec<(Claim, Instant)>,
+    renewals: Vec<(Renew, Instant)>,
     forgetting: Vec<Claim>,
     watching: bool,
     last_served: u32,
@@ -89,6 +103,15 @@ struct World {
     revoked: HashSet<Option<OwnerToken>>,
     /// The store: who holds the key, and until when.
     stored: Option<(OwnerToken, Instant, TokenRange)>,
+    /// Who waits there, and whether it is this process.
+    line: VecDeque<(OwnerToken, bool)>,
+    /// Whether messages reach this process, and those on their way.
+    subscribed: bool,
+    messages: Vec<Hint>,
+    manner: Manner,
+    /// The owner of the latest holder, and how many more of it were served while others were known
+    /// to wait.
+    turn: (Option<OwnerToken>, u32),
     foreign: bool,
     counter: u64,
     /// Whether some release did not reach the store, so that the lease had to end by itself.
@@ -96,8 +119,13 @@ struct World {
 }
 
 impl World {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: Policy, manner: Manner) -> Self {
         Self {
+            line: VecDeque::new(),
+            subscribed: false,
+            messages: Vec::new(),
+            manner,
+            turn: (None, 0),
             machine: Machine::new(Key::new("key").unwrap(), policy, Clock::boot(), next_owner),
             now: Instant::from_nanos(1_000_000_000),
             waiters: BTreeMap::new(),
@@ -132,12 +160,14 @@ impl World {
                 {
                     self.waiters.remove(&arrival);
                     self.woken.remove(&arrival);
-                    self.machine.cancel(now, id, &mut effects);
+                    self.machine.cancel(now, id, self.manner, &mut effects);
                 }
             }
             Event::Release => {
                 if let Some(ticket) = self.holding.take() {
-                    self.machine.release(now, ticket.hold, &mut effects);
+                    let before = (self.machine.owner(), self.machine.demand());
+                    self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                    self.check_budget(before);
                 }
             }
             Event::AnswerAttempt(answer) => {
@@ -162,8 +192,9 @@ impl World {
                 }
             }
             Event::AnswerRenewal(answer) => {
-                if let Some((claim, sent)) = self.renewals.pop() {
-                    let renewal = self.renew(&claim, sent, answer);
+                if let Some((request, sent)) = self.renewals.pop() {
+                    let renewal = self.renew(&request, sent, answer);
+                    let claim = request.claim;
                     if matches!(renewal, Renewal::Lost) {
                         self.revoked.insert(Some(claim.owner));
                     }
@@ -172,11 +203,13 @@ impl World {
             }
             Event::StartWatch => {
                 if self.watching {
+                    self.subscribed = true;
                     self.machine.watch_started(now, &mut effects);
                 }
             }
             Event::EndWatch(failed) => {
                 if std::mem::take(&mut self.watching) {
+                    self.unsubscribe();
                     let error = Error::new(ErrorKind::Unreachable, "cut");
                     self.machine.watch_ended(now, failed.then_some(&error), &mut effects);
                 }
@@ -186,10 +219,41 @@ impl World {
                     self.machine.hint(now, hint, &mut effects);
                 }
             }
+            Event::Deliver { nth, again } => {
+                if !self.messages.is_empty() {
+                    let nth = nth % self.messages.len();
+                    let message = self.messages[nth];
+                    if !again {
+                        self.messages.remove(nth);
+                    }
+                    self.machine.hint(now, message, &mut effects);
+                }
+            }
+            Event::Lose(nth) => {
+                if !self.messages.is_empty() {
+                    self.messages.remove(nth % self.messages.len());
+                }
+            }
+            Event::Rival => self.rival_asks(),
+            Event::RivalDone => {
+                if let Some((owner, ..)) = self.stored
+                    && !self.is_ours(owner)
+                {
+                    self.stored = None;
+                    self.serve(None);
+                }
+            }
+            Event::RivalGone => {
+                if let Some(nth) = self.line.iter().rposition(|(_, ours)| !ours) {
+                    self.line.remove(nth);
+                    self.serve(None);
+                }
+            }
             Event::Foreign(holds) => {
                 // Another process comes and goes.
                 self.expire_stored();
                 self.foreign = holds && self.stored.is_none();
+                self.serve(None);
             }
             Event::Advance(millis) => {
                 self.now = self.now + Duration::from_millis(millis);
@@ -215,7 +279,10 @@ impl World {
         };
         self.arrivals += 1;
         let arrival = self.arrivals;
-        match self.machine.enter(self.now, patience) {
+        let mut effects = Effects::new();
+        let entered = self.machine.enter(self.now, patience, self.manner, &mut effects);
+        self.carry_out(effects);
+        match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
             Entered::Done(Err(Denial::WouldBlock)) => assert!(matches!(limit, Limit::Try)),
             Entered::Done(Err(Denial::Closed)) => assert!(self.closed),
@@ -241,11 +308,14 @@ impl World {
         for op in std::mem::take(&mut effects.ops) {
             match op {
                 Op::Attempt(request) => self.ask(request),
-                Op::Renew(claim, _) => self.renewals.push((claim, self.now)),
-                Op::Release => self.release_asked = true,
+                Op::Renew(request) => self.renewals.push((request, self.now)),
+                Op::Release { .. } => self.release_asked = true,
                 Op::Forget(claim) => self.forgetting.push(claim),
                 Op::Watch => self.watching = true,
-                Op::Unwatch => self.watching = false,
+                Op::Unwatch => {
+                    self.watching = false;
+                    self.unsubscribe();
+                }
             }
         }
         let woken = std::cell::RefCell::new(Vec::new());
@@ -263,7 +333,7 @@ impl World {
                 // A task that slept for too long: its guard says so, and it lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now) => {
                     let mut effects = Effects::new();
-                    self.machine.release(self.now, ticket.hold, &mut effects);
+                    self.machine.release(self.now, ticket.hold, self.manner, &mut effects);
                     self.last_served = arrival;
                     self.carry_out(effects);
                 }
@@ -287,16 +357,34 @@ impl World {
         self.holding = Some(ticket);
     }
 
+    /// A hold has ended: if others were known to wait, it counts.
+    fn check_budget(&mut self, (owner, demand): (Option<OwnerToken>, Option<Demand>)) {
+        let stays = self.machine.is_held() && self.machine.owner() == owner;
+        self.turn = match self.turn {
+            (last, served) if last == owner && stays && demand == Some(Demand::Wanted) => {
+                (owner, served + 1)
+            }
+            _ => (owner, u32::from(stays && demand == Some(Demand::Wanted))),
+        };
+        let allowed = match self.manner.handoff {
+            Handoff::Fair => 0,
+            Handoff::Budget { handoffs, .. } => handoffs,
+        };
+        assert!(self.turn.1 <= allowed, "others wait, and the budget is used up");
+    }
+
     fn check(&self) {
         if let Some(ticket) = &self.holding
             && ticket.lease.loss(ticket.hold).is_none()
             && self.now < ticket.lease.deadline()
         {
             assert!(self.machine.is_held(), "a valid holder that the machine does not know");
+            let stored = self.stored.as_ref().map(|(owner, ..)| *owner);
+            assert_eq!(stored, self.machine.owner(), "a valid holder that the store does not know");
         }
         if self.machine.is_renewing() {
             let under_way =
-                self.renewals.iter().any(|(claim, _)| Some(claim.owner) == self.machine.owner());
+                self.renewals.iter().any(|(r, _)| Some(r.claim.owner) == self.machine.owner());
             assert!(under_way, "a renewal that will never be answered");
         }
     }
@@ -318,25 +406,95 @@ impl World {
         }
     }
 
+    fn is_ours(&self, owner: OwnerToken) -> bool {
+        !rivals().contains(&owner)
+    }
+
+    fn tokens(&mut self, count: NonZeroU32) -> TokenRange {
+        // Some ranges adjoin the one before, some do not.
+        let gap = 1 + self.counter % 2;
+        let tokens = TokenRange::new(FencingToken::new(self.counter + gap), count);
+        self.counter = tokens.last().get();
+        tokens
+    }
+
+    fn demand(&self) -> Demand {
+        match (self.line.is_empty(), self.subscribed) {
+            (false, _) => Demand::Wanted,
+            (true, true) => Demand::Quiet,
+            (true, false) => Demand::Unknown,
+        }
+    }
+
+    /// Hands a free key to the first in line. Who asks is not told.
+    fn serve(&mut self, asking: Option<OwnerToken>) {
+        self.expire_stored();
+        if self.stored.is_some() || self.foreign {
+            return;
+        }
+        let Some((owner, ours)) = self.line.pop_front() else { return };
+        let tokens = self.tokens(NonZeroU32::new(3).unwrap());
+        if !ours {
+            self.stored = Some((owner, self.now + TTL, tokens));
+            return;
+        }
+        let claim = Ttl::new(TTL).unwrap().claim();
+        self.stored = Some((owner, self.now + claim.duration(), tokens));
+        if asking != Some(owner) {
+            let grant = Grant::new(tokens, claim.valid_until(self.now)).in_demand(self.demand());
+            let grant = (self.counter % 5 > 0).then_some(grant);
+            self.messages.push(Hint::Granted { owner, grant });
+        }
+    }
+
+    fn unsubscribe(&mut self) {
+        self.subscribed = false;
+        self.messages.clear();
+    }
+
+    fn rival_asks(&mut self) {
+        self.serve(None);
+        let waits = |rival: &OwnerToken| {
+            self.line.iter().any(|(owner, _)| owner == rival)
+                || self.stored.as_ref().is_some_and(|(owner, ..)| owner == rival)
+        };
+        let Some(rival) = rivals().into_iter().find(|rival| !waits(rival)) else { return };
+        self.line.push_back((rival, false));
+        let ours = self.stored.as_ref().is_some_and(|(owner, ..)| self.is_ours(*owner));
+        if self.line.len() == 1 && ours && self.subscribed {
+            self.messages.push(Hint::Wanted);
+        }
+        self.serve(None);
+    }
+
     fn try_acquire(&mut self, request: &Acquire, answer: Answer) -> Result<Attempt, Error> {
         failure(answer, Answer::Lost)?;
-        self.expire_stored();
         let owner = request.claim.owner;
-        let attempt = match &self.stored {
+        self.serve(Some(owner));
+        let attempt = match &mut self.stored {
             Some((holder, end, tokens)) if *holder == owner => {
-                Attempt::Granted(Grant::new(*tokens, *end - Ttl::new(TTL).unwrap().drift()))
+                *end = (*end).max(self.now + TTL);
+                let (tokens, end) = (*tokens, *end);
+                let grant = Grant::new(tokens, end - Ttl::new(TTL).unwrap().drift());
+                Attempt::Granted(grant.in_demand(self.demand()))
             }
-            Some((_, end, _)) => {
-                Attempt::Busy { retry_after: Some(end.saturating_duration_since(self.now)) }
-            }
-            None if self.foreign => Attempt::Busy { retry_after: None },
-            None => {
-                let first = FencingToken::new(self.counter + 1);
-                let tokens = TokenRange::new(first, request.tokens);
-                self.counter = tokens.last().get();
+            None if !self.foreign && self.line.is_empty() => {
+                let tokens = self.tokens(request.tokens);
                 self.stored = Some((owner, self.now + TTL, tokens));
                 let until = Ttl::new(TTL).unwrap().valid_until(self.now);
-                Attempt::Granted(Grant::new(tokens, until))
+                Attempt::Granted(Grant::new(tokens, until).in_demand(self.demand()))
+            }
+            stored => {
+                let left = stored.as_ref().map(|(_, end, _)| *end);
+                let retry_after = left.map(|end| end.saturating_duration_since(self.now));
+                if request.queue && self.subscribed {
+                    if !self.line.iter().any(|(waiting, _)| *waiting == owner) {
+                        self.line.push_back((owner, true));
+                    }
+                    Attempt::Queued { retry_after }
+                } else {
+                    Attempt::Busy { retry_after }
+                }
             }
         };
         failure(answer, Answer::ReplyLost)?;
@@ -347,26 +505,31 @@ impl World {
         self.release_failed |= matches!(answer, Answer::Lost | Answer::Denied);
         failure(answer, Answer::Lost)?;
         self.expire_stored();
+        self.line.retain(|(owner, _)| *owner != claim.owner);
         let held = self.stored.as_ref().is_some_and(|(owner, ..)| *owner == claim.owner);
         if held {
             self.stored = None;
         }
+        self.serve(None);
         failure(answer, Answer::ReplyLost)?;
         Ok(if held { Released::Freed { contended: self.foreign } } else { Released::NotHeld })
     }
 
-    fn renew(&mut self, claim: &Claim, sent: Instant, answer: Answer) -> Renewal {
+    fn renew(&mut self, request: &Renew, sent: Instant, answer: Answer) -> Renewal {
         if let Err(error) = failure(answer, Answer::Lost) {
             return Renewal::Unknown(error);
         }
         self.expire_stored();
-        let now = self.now;
-        let renewal = match &mut self.stored {
-            Some((owner, end, _)) if *owner == claim.owner => {
+        let (now, demand) = (self.now, self.demand());
+        let held = self.stored.as_mut().filter(|(owner, ..)| *owner == request.claim.owner);
+        let renewal = match held {
+            Some((_, end, _)) => {
                 *end = now + TTL;
-                Renewal::until(Ttl::new(TTL).unwrap().valid_until(sent))
+                let tokens = NonZeroU32::new(request.tokens.min(4)).map(|n| self.tokens(n));
+                let valid_until = Ttl::new(TTL).unwrap().valid_until(sent);
+                Renewal::Renewed { valid_until, tokens, demand }
             }
-            _ => Renewal::Lost,
+            None => Renewal::Lost,
         };
         match failure(answer, Answer::ReplyLost) {
             Ok(()) => renewal,
@@ -379,6 +542,7 @@ impl World {
     /// From here on the store answers, nobody comes, and holders let go: all must come to rest.
     fn come_to_rest(&mut self) {
         self.foreign = false;
+        self.line.retain(|(_, ours)| *ours);
         for _ in 0..10_000 {
             if !self.woken.is_empty() {
                 self.event(Event::Run);
@@ -392,6 +556,8 @@ impl World {
                 self.event(Event::Release);
             } else if !self.renewals.is_empty() {
                 self.event(Event::AnswerRenewal(Answer::Truth));
+            } else if !self.messages.is_empty() {
+                self.event(Event::Deliver { nth: 0, again: false });
             } else if let Some(deadline) = self.machine.next_deadline() {
                 let pause = deadline.at.saturating_duration_since(self.now);
                 self.event(Event::Advance(pause.as_millis() as u64 + 1));
@@ -402,9 +568,16 @@ impl World {
         assert!(self.waiters.is_empty(), "waiters without an end: {:?}", self.waiters);
         assert!(self.machine.is_idle(), "no rest: {:?}", self.machine);
         self.expire_stored();
-        assert!(self.release_failed || self.stored.is_none(), "left behind on the store");
+        let ours = self.stored.as_ref().is_some_and(|(owner, ..)| self.is_ours(*owner));
+        assert!(self.release_failed || !ours, "left behind on the store");
+        assert!(self.release_failed || self.line.is_empty(), "a place was left behind");
         assert!(!self.watching, "a watch was left behind");
     }
+}
+
+/// Other processes.
+fn rivals() -> [OwnerToken; 3] {
+    [1u128, 2, 3].map(|n| OwnerToken::from_bytes((u128::MAX - n).to_be_bytes()))
 }
 
 fn failure(answer: Answer, at: Answer) -> Result<(), Error> {
@@ -440,8 +613,15 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::StartWatch),
         1 => any::<bool>().prop_map(Event::EndWatch),
         2 => prop_oneof![
-            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Granted), Just(Hint::Resync)
+            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Changed), Just(Hint::Wanted),
+            Just(Hint::Resync), forged().prop_map(|owner| Hint::Granted { owner, grant: None }),
         ].prop_map(Event::Hint),
+        6 => (0usize..4, prop::bool::weighted(0.2))
+            .prop_map(|(nth, again)| Event::Deliver { nth, again }),
+        1 => (0usize..4).prop_map(Event::Lose),
+        3 => Just(Event::Rival),
+        3 => Just(Event::RivalDone),
+        1 => Just(Event::RivalGone),
         2 => any::<bool>().prop_map(Event::Foreign),
         4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
         1 => (0u64..2_000).prop_map(Event::Sleep),
@@ -449,16 +629,26 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn forged() -> impl Strategy<Value = OwnerToken> {
+    (1u128..40).prop_map(|n| OwnerToken::from_bytes(n.to_be_bytes()))
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
-    (any::<bool>(), proptest::option::of(1u64..6_000), 0u32..5, 0u64..50).prop_map(
-        |(renew, max_hold, handoffs, millis)| Policy {
-            ttl: Ttl::new(TTL).unwrap(),
-            renew,
-            max_hold: max_hold.map(Duration::from_millis),
-            handoffs,
-            handoff_time: Duration::from_millis(millis),
-        },
-    )
+    (any::<bool>(), proptest::option::of(1u64..6_000)).prop_map(|(renew, max_hold)| Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew,
+        max_hold: max_hold.map(Duration::from_millis),
+    })
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    let budget = (0u32..5, 0u64..50).prop_map(|(handoffs, millis)| Handoff::Budget {
+        handoffs,
+        time: Duration::from_millis(millis),
+    });
+    let handoff = prop_oneof![1 => Just(Handoff::Fair), 3 => budget];
+    let cache = proptest::option::of((0u64..9_000).prop_map(Duration::from_millis));
+    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
 }
 
 proptest! {
@@ -469,10 +659,11 @@ proptest! {
     #[test]
     fn the_machine_keeps_its_word(
         policy in policy(),
+        manner in manner(),
         events in proptest::collection::vec(event(), 1..120),
         close in proptest::option::weighted(0.2, 0usize..120),
     ) {
-        let mut world = World::new(policy);
+        let mut world = World::new(policy, manner);
         for (n, event) in events.into_iter().enumerate() {
             if close == Some(n) {
                 world.event(Event::Close);
@@ -483,19 +674,22 @@ proptest! {
     }
 }
 
-fn plain() -> Policy {
-    Policy {
-        ttl: Ttl::new(TTL).unwrap(),
-        renew: true,
-        max_hold: None,
-        handoffs: 4,
-        handoff_time: Duration::from_secs(1),
-    }
+fn plain() -> World {
+    within(4, Duration::from_secs(1))
+}
+
+fn within(handoffs: u32, time: Duration) -> World {
+    with(Handoff::Budget { handoffs, time }, None)
+}
+
+fn with(handoff: Handoff, cache: Option<Duration>) -> World {
+    let policy = Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None };
+    World::new(policy, Manner { handoff, cache })
 }
 
 #[test]
 fn a_hand_off_needs_no_request() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     world.event(Event::Enter(Limit::None));
     world.event(Event::Run);
@@ -508,7 +702,7 @@ fn a_hand_off_needs_no_request() {
 
 #[test]
 fn a_lock_given_up_a_moment_ago_is_taken_back() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     world.event(Event::Release);
     world.event(Event::Enter(Limit::Try));
@@ -522,7 +716,7 @@ fn a_lock_given_up_a_moment_ago_is_taken_back() {
 
 #[test]
 fn try_lock_after_a_release_under_way_waits_for_it() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     world.event(Event::Release);
     world.event(Event::TakeRelease);
@@ -538,11 +732,12 @@ fn try_lock_after_a_release_under_way_waits_for_it() {
 
 #[test]
 fn a_try_does_not_wait_behind_others() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.event(Event::Enter(Limit::None));
     for _ in 0..2 {
         // Beside a request under way, and beside a refused one.
-        let entered = world.machine.enter(world.now, Patience::Try);
+        let entered =
+            world.machine.enter(world.now, Patience::Try, world.manner, &mut Effects::new());
         assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
         world.foreign = true;
         world.event(Event::AnswerAttempt(Answer::Truth));
@@ -553,7 +748,7 @@ fn a_try_does_not_wait_behind_others() {
 
 #[test]
 fn the_budget_ends_the_hand_offs() {
-    let mut world = World::new(Policy { handoffs: 1, ..plain() });
+    let mut world = within(1, Duration::from_secs(1));
     world.lock();
     for _ in 0..2 {
         world.event(Event::Enter(Limit::None));
@@ -570,9 +765,8 @@ fn the_budget_ends_the_hand_offs() {
 
 #[test]
 fn the_budget_has_an_end_in_time_too() {
-    let policy = Policy { handoff_time: Duration::from_millis(10), ..plain() };
     for (millis, handed_over) in [(9, true), (10, false)] {
-        let mut world = World::new(policy.clone());
+        let mut world = within(4, Duration::from_millis(10));
         world.lock();
         world.event(Event::Enter(Limit::None));
         world.event(Event::Advance(millis));
@@ -585,7 +779,7 @@ fn the_budget_has_an_end_in_time_too() {
 
 #[test]
 fn a_hand_off_that_is_not_picked_up_goes_to_the_next() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     for _ in 0..2 {
         world.event(Event::Enter(Limit::None));
@@ -600,7 +794,7 @@ fn a_hand_off_that_is_not_picked_up_goes_to_the_next() {
 
 #[test]
 fn a_grant_that_nobody_waits_for_is_released() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.event(Event::Enter(Limit::None));
     world.event(Event::Cancel(0));
     world.event(Event::AnswerAttempt(Answer::Truth));
@@ -610,7 +804,7 @@ fn a_grant_that_nobody_waits_for_is_released() {
 
 #[test]
 fn a_grant_that_comes_too_late_is_not_used() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.event(Event::Enter(Limit::None));
     let request = world.attempt.clone().unwrap();
     let mut effects = Effects::new();
@@ -626,7 +820,7 @@ fn a_grant_that_comes_too_late_is_not_used() {
 
 #[test]
 fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     world.event(Event::Advance(1_001));
     assert_eq!(world.renewals.len(), 1);
@@ -641,7 +835,7 @@ fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
 
 #[test]
 fn a_failed_renewal_does_not_move_the_deadline() {
-    let mut world = World::new(plain());
+    let mut world = plain();
     world.lock();
     let lease = world.holding.as_ref().unwrap().lease.clone();
     let deadline = lease.deadline();

@@ -12,7 +12,7 @@ use tokio::task::coop::poll_proceed;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
 use crate::blocking::block_on;
-use crate::engine::{Acquiring, Denial, Entry, Hold, Wait};
+use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
 use crate::error::{LockError, TryLockError};
 
 /// Waits for a [`Mutex`]: what [`Mutex::lock`] returns.
@@ -26,7 +26,7 @@ pub struct Lock<'a, T: ?Sized> {
 
 impl<'a, T: ?Sized> Lock<'a, T> {
     pub(super) fn new(mutex: &'a Mutex<T>, wait: Wait) -> Self {
-        Self { mutex, locking: Locking::new(&mutex.entry, wait) }
+        Self { mutex, locking: Locking::new(&mutex.entry, wait, mutex.manner) }
     }
 
     /// Waits by blocking this thread.
@@ -66,7 +66,7 @@ pub struct LockOwned<T: ?Sized> {
 
 impl<T: ?Sized> LockOwned<T> {
     pub(super) fn new(mutex: Arc<Mutex<T>>, wait: Wait) -> Self {
-        Self { locking: Locking::new(&mutex.entry, wait), mutex }
+        Self { locking: Locking::new(&mutex.entry, wait, mutex.manner), mutex }
     }
 
     /// Waits by blocking this thread.
@@ -106,8 +106,8 @@ pub(super) struct Locking {
 }
 
 impl Locking {
-    pub(super) fn new(entry: &Arc<Entry>, wait: Wait) -> Self {
-        let acquiring = Acquiring::new(Arc::clone(entry), wait);
+    pub(super) fn new(entry: &Arc<Entry>, wait: Wait, manner: Manner) -> Self {
+        let acquiring = Acquiring::new(Arc::clone(entry), wait, manner);
         Self { acquiring, hold: None, _pinned: PhantomPinned }
     }
 

@@ -19,8 +19,9 @@ pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
 pub use owned::OwnedMutexGuard;
 
 use crate::blocking::assert_may_block;
-use crate::engine::{Entry, Wait};
+use crate::engine::{Entry, Manner, Wait};
 use crate::error::{LockError, TryLockError};
+use crate::handoff::Handoff;
 use lock::Locking;
 
 /// An asynchronous mutex, as [`tokio::sync::Mutex`] is one, that excludes other processes as well.
@@ -89,6 +90,7 @@ use lock::Locking;
 /// ```
 pub struct Mutex<T: ?Sized> {
     entry: Arc<Entry>,
+    manner: Manner,
     /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
     /// owned guards, which keep the `Arc` of the mutex as well and drop it later.
     data: Arc<tokio::sync::Mutex<T>>,
@@ -96,7 +98,84 @@ pub struct Mutex<T: ?Sized> {
 
 impl<T: ?Sized> Mutex<T> {
     pub(crate) fn new(entry: Arc<Entry>, data: Arc<tokio::sync::Mutex<T>>) -> Self {
-        Self { entry, data }
+        Self { manner: entry.shared().manner, entry, data }
+    }
+
+    /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
+    /// what its [`Locks`](crate::Locks) say.
+    ///
+    /// It holds for guards of this mutex: whoever lets go decides.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Handoff, Locks};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let turnstile = locks.mutex("turnstile", ())?.with_handoff(Handoff::Fair);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_handoff(mut self, handoff: Handoff) -> Self
+    where
+        T: Sized,
+    {
+        self.manner.handoff = handoff;
+        self
+    }
+
+    /// Keeps the lease for up to `idle` after the last guard, so that the next one costs no round trip.
+    ///
+    /// The lease is renewed meanwhile, and every guard still gets a fencing token of its own. It is
+    /// given up as soon as another process wants it, which the store says; when it has been idle for
+    /// that long; at [`shutdown`](crate::Locks::shutdown); and with the mutex. Over a store that
+    /// cannot say who wants it (one without a queue) it is not kept.
+    ///
+    /// A lease that is kept is noticed to be lost no later than one that is held. But a process that
+    /// is stopped while it keeps one makes the others wait for the end of the lease, where otherwise
+    /// the lock would be free: use it for locks that are taken again and again.
+    ///
+    /// Needs [renewal](crate::Builder::renewal), without which nothing is kept.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let index = locks.mutex("index", 0)?.with_cache(Duration::from_secs(1));
+    /// *index.lock().await? += 1;
+    /// assert!(index.is_cached() && !index.is_held());
+    ///
+    /// *index.lock().await? += 1; // no request to the store
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_cache(mut self, idle: Duration) -> Self
+    where
+        T: Sized,
+    {
+        self.manner.cache = Some(idle);
+        self
+    }
+
+    /// Whether a guard of this process holds the lock now. Asks nobody.
+    ///
+    /// Of other processes it says nothing, and a guard whose lease was lost does not count.
+    pub fn is_held(&self) -> bool {
+        self.entry.is_held()
+    }
+
+    /// Whether this process keeps the lease although no guard holds the lock: see
+    /// [`with_cache`](Self::with_cache).
+    pub fn is_cached(&self) -> bool {
+        self.entry.is_cached()
     }
 
     /// The name of the lock.
@@ -299,7 +378,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Wait::Try));
+        let mut locking = pin!(Locking::new(&self.entry, Wait::Try, self.manner));
         let take_data = || self.data.try_lock().ok();
         let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
         let (hold, data) = locked.map_err(lock::try_lock_error)?;
@@ -316,7 +395,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Wait::Try));
+        let mut locking = pin!(Locking::new(&self.entry, Wait::Try, self.manner));
         let take_data = || Arc::clone(&self.data).try_lock_owned().ok();
         let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
         let (hold, data) = locked.map_err(lock::try_lock_error)?;

@@ -1,0 +1,68 @@
+//! What events ask for.
+
+use std::sync::Arc;
+
+use lock_core::{Acquire, Claim, Instant, Renew};
+
+use super::super::lease::Lease;
+use crate::error::LeaseLost;
+
+/// Something to be done on the store. Each is reported back when it is done.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Op {
+    Attempt(Acquire),
+    Renew(Renew),
+    /// Take the claim with [`begin_release`](super::Machine::begin_release) and release it.
+    Release {
+        /// Somebody elsewhere waits for it.
+        urgent: bool,
+    },
+    /// Release a claim that no longer matters to the machine.
+    Forget(Claim),
+    Watch,
+    Unwatch,
+}
+
+/// When a machine wants to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    /// A renewal: it may come earlier by the [window](super::renewal_window).
+    pub(crate) flexible: bool,
+}
+
+/// What an event asks for, to be done after the machine was unlocked.
+#[derive(Debug)]
+pub(in super::super) struct Effects<W> {
+    wake: Option<W>,
+    more: Vec<W>,
+    lost: Option<(Arc<Lease>, LeaseLost)>,
+    pub(in super::super) ops: Vec<Op>,
+}
+
+impl<W> Effects<W> {
+    pub(in super::super) fn new() -> Self {
+        Self { wake: None, more: Vec::new(), lost: None, ops: Vec::new() }
+    }
+
+    pub(super) fn wake(&mut self, waker: Option<W>) {
+        match (&self.wake, waker) {
+            (None, waker) => self.wake = waker,
+            (Some(_), Some(waker)) => self.more.push(waker),
+            (Some(_), None) => {}
+        }
+    }
+
+    pub(super) fn lose(&mut self, lease: Arc<Lease>, loss: LeaseLost) {
+        self.lost = Some((lease, loss));
+    }
+
+    /// Announces a loss, then wakes waiters.
+    pub(in super::super) fn wake_all(&mut self, wake: impl Fn(W), announced: impl Fn(LeaseLost)) {
+        if let Some((lease, loss)) = self.lost.take() {
+            lease.announce();
+            announced(loss);
+        }
+        self.wake.take().into_iter().chain(self.more.drain(..)).for_each(wake);
+    }
+}

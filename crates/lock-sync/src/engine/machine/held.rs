@@ -1,0 +1,224 @@
+//! A lease in this process's hands: its tokens, its turn, and when it must be renewed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, TokenRange, Ttl};
+
+use super::super::lease::Lease;
+use super::Manner;
+
+/// A lease is handed over only if at least this much of it is left.
+const MIN_SLICE: Duration = Duration::from_millis(1);
+/// A lease that is held for longer than this is watched: its holder hears at once if the key goes.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
+/// A hint is checked after this time: many are the echo of what this process did itself, and most
+/// of those concern a hold that is over by then.
+const CHECK_AFTER: Duration = Duration::from_millis(3);
+
+/// A lease that was granted to this process.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) claim: Claim,
+    pub(super) lease: Arc<Lease>,
+    tokens: Tokens,
+    /// How many holders there have been.
+    pub(super) used: u32,
+    demand: Demand,
+    /// What counts against the budget: since when others may be waiting, and the holders since.
+    turn: (Instant, u32),
+    pub(super) hold: u64,
+    pub(super) hold_until: Instant,
+    pub(super) renew_at: Instant,
+    /// Whether the renewal may come a little early, in company.
+    pub(super) relaxed: bool,
+    pub(super) renewing: bool,
+    /// The renewal under way asks for tokens.
+    pub(super) stocking: bool,
+    /// A hint made it doubtful whether this is still held: ask then.
+    pub(super) check_at: Option<Instant>,
+    pub(super) watch_at: Instant,
+    /// There is nothing here to hand over.
+    pub(super) spent: bool,
+}
+
+/// What may be done with a lease that its holder has given up and for which somebody waits here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    HandOver,
+    /// It may stay, but a token for the next holder has to be reserved first.
+    AwaitTokens,
+    GiveUp,
+}
+
+impl Held {
+    pub(super) fn new(clock: Clock, claim: Claim, grant: Grant, ttl: Ttl, now: Instant) -> Self {
+        let left = grant.valid_until.saturating_duration_since(now);
+        Self {
+            claim,
+            lease: Arc::new(Lease::new(clock, grant.valid_until)),
+            tokens: Tokens::new(grant.tokens),
+            used: 0,
+            demand: grant.demand,
+            turn: (now, 0),
+            hold: 0,
+            hold_until: Instant::FAR_FUTURE,
+            // What was handed over has to be claimed sooner than what was asked for.
+            renew_at: now + left.min(ttl.duration()) / 3,
+            relaxed: left > ttl.duration() / 2,
+            renewing: false,
+            stocking: false,
+            check_at: None,
+            watch_at: now + WATCH_AFTER,
+            spent: false,
+        }
+    }
+
+    /// A claim that may be held although nobody has seen a grant.
+    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Self {
+        let tokens = TokenRange::single(FencingToken::new(0));
+        let mut held = Self::new(clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
+        held.spent = true;
+        held
+    }
+
+    /// Gives the lease to its next holder. `None` if there is no token left.
+    pub(super) fn take(&mut self, hold: u64, hold_until: Instant) -> Option<FencingToken> {
+        let token = self.tokens.take()?;
+        self.used = self.used.saturating_add(1);
+        self.turn.1 = self.turn.1.saturating_add(1);
+        self.hold = hold;
+        self.hold_until = hold_until;
+        Some(token)
+    }
+
+    pub(super) fn next(&self, now: Instant, manner: Manner, renews: bool) -> Next {
+        if self.spent || !self.lease.is_valid(now) {
+            return Next::GiveUp;
+        }
+        if self.used == 0 {
+            return Next::HandOver;
+        }
+        let (since, served) = self.turn;
+        let quiet = self.demand == Demand::Quiet;
+        if now + MIN_SLICE >= self.lease.deadline()
+            || !(quiet || manner.handoff.allows(served, now.saturating_duration_since(since)))
+        {
+            return Next::GiveUp;
+        }
+        match self.tokens.left() {
+            0 if quiet && renews => Next::AwaitTokens,
+            0 => Next::GiveUp,
+            _ => Next::HandOver,
+        }
+    }
+
+    pub(super) fn demand(&self) -> Demand {
+        self.demand
+    }
+
+    /// Others were heard of, or not. Their waiting counts from now, the present holder included.
+    pub(super) fn set_demand(&mut self, demand: Demand, now: Instant) {
+        if self.demand == Demand::Quiet && demand != Demand::Quiet {
+            self.turn = (now, 1);
+        }
+        self.demand = demand;
+    }
+
+    pub(super) fn tokens_left(&self) -> u32 {
+        self.tokens.left()
+    }
+
+    pub(super) fn refill(&mut self, range: TokenRange) {
+        self.tokens.add(range);
+    }
+
+    /// A hint casts doubt on the lease.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        self.check_at.get_or_insert(now + CHECK_AFTER);
+    }
+}
+
+/// The tokens that are reserved and not yet given out, in rising order.
+#[derive(Debug)]
+struct Tokens {
+    range: TokenRange,
+    used: u32,
+    /// A later range that does not adjoin.
+    more: Option<TokenRange>,
+}
+
+impl Tokens {
+    fn new(range: TokenRange) -> Self {
+        Self { range, used: 0, more: None }
+    }
+
+    fn take(&mut self) -> Option<FencingToken> {
+        if self.range.nth(self.used).is_none() {
+            self.range = self.more.take()?;
+            self.used = 0;
+        }
+        let token = self.range.nth(self.used)?;
+        self.used += 1;
+        Some(token)
+    }
+
+    fn left(&self) -> u32 {
+        let more = self.more.map_or(0, |more| more.count().get());
+        (self.range.count().get() - self.used).saturating_add(more)
+    }
+
+    /// Adds a range above all others. Should one not fit, tokens are skipped, never repeated.
+    fn add(&mut self, range: TokenRange) {
+        let last = self.more.map_or(self.range.last(), |more| more.last());
+        if range.first() <= last {
+            return;
+        }
+        if self.more.is_none()
+            && range.first().get() == last.get() + 1
+            && let Some(count) = self.range.count().checked_add(range.count().get())
+        {
+            self.range = TokenRange::new(self.range.first(), count);
+        } else {
+            self.more = Some(range);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    fn range(first: u64, count: u32) -> TokenRange {
+        TokenRange::new(FencingToken::new(first), NonZeroU32::new(count).unwrap())
+    }
+
+    fn drain(mut tokens: Tokens) -> Vec<u64> {
+        let left = tokens.left();
+        let all: Vec<u64> = std::iter::from_fn(|| tokens.take()).map(|token| token.get()).collect();
+        assert_eq!(all.len() as u32, left);
+        all
+    }
+
+    #[test]
+    fn ranges_that_adjoin_become_one() {
+        let mut tokens = Tokens::new(range(5, 2));
+        tokens.take();
+        tokens.add(range(7, 2));
+        assert!(tokens.more.is_none());
+        tokens.add(range(20, 2));
+        assert_eq!(drain(tokens), [6, 7, 8, 20, 21]);
+    }
+
+    #[test]
+    fn tokens_are_skipped_rather_than_repeated() {
+        let mut tokens = Tokens::new(range(5, 2));
+        tokens.add(range(4, 3));
+        tokens.add(range(10, 2));
+        tokens.add(range(11, 2));
+        tokens.add(range(30, 1));
+        assert_eq!(drain(tokens), [5, 6, 30]);
+    }
+}

@@ -1,0 +1,376 @@
+//! Holding a lease: passing it on, keeping it, renewing it, losing it, giving it back.
+
+use std::sync::Arc;
+
+use lock_core::{Claim, Demand, Error, Instant, Released, Renew, Renewal};
+
+use super::held::{Held, Next};
+use super::timing::backoff;
+use super::watching::Watching;
+use super::{Denial, Effects, Machine, Manner, Op, Outage, Phase, Stage, Ticket};
+use crate::error::{LeaseLost, LossReason};
+
+/// How long to wait at least before a renewal that failed is tried again.
+const SOON: std::time::Duration = std::time::Duration::from_millis(1);
+/// When a lease that stays here has fewer tokens than this, it gets more.
+const LOW_TOKENS: u32 = 1024;
+/// How many it asks for then.
+const STOCK: u32 = 8192;
+
+impl<W> Machine<W> {
+    /// A holder is done. Returns `false` if the hold was over before.
+    pub(in super::super) fn release(
+        &mut self,
+        now: Instant,
+        hold: u64,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Held(held) if held.hold == hold => {
+                // A deadline that has passed unnoticed: the holder must hear of it.
+                let valid = held.lease.is_valid(now) && now < held.hold_until;
+                self.pass_on(now, held, manner, effects);
+                valid
+            }
+            Phase::Lost { hold: lost } if lost == hold => {
+                self.next_attempt(now, effects);
+                false
+            }
+            other => {
+                self.phase = other;
+                false
+            }
+        }
+    }
+
+    /// Gives a lease without a holder to the first in line, keeps it, or gives it back.
+    pub(super) fn pass_on(
+        &mut self,
+        now: Instant,
+        mut held: Held,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) {
+        let Some((id, _)) = self.queue.first() else {
+            self.rest_watch(now);
+            return match manner.cache {
+                Some(idle) if self.may_keep(now, &held) => {
+                    let until = now + idle;
+                    self.keep(now, held, manner, until, effects);
+                }
+                _ => self.give_up(held, effects),
+            };
+        };
+        match held.next(now, manner, self.policy.renew) {
+            Next::HandOver => {
+                let Some(ticket) = self.ticket(now, &mut held) else {
+                    return self.give_up(held, effects);
+                };
+                let waker = self.queue.settle(id, Ok(ticket));
+                effects.wake(waker);
+                if self.queue.is_empty() {
+                    self.rest_watch(now);
+                } else {
+                    self.settle_in(now, &mut held, effects);
+                }
+                self.phase = Phase::Held(held);
+            }
+            Next::AwaitTokens => self.keep(now, held, manner, now, effects),
+            Next::GiveUp => self.give_up(held, effects),
+        }
+    }
+
+    /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
+    fn settle_in(&mut self, now: Instant, held: &mut Held, effects: &mut Effects<W>) {
+        match held.demand() {
+            Demand::Unknown => self.watch_again(now, effects),
+            Demand::Quiet if held.tokens_left() < LOW_TOKENS => self.renew(held, true, effects),
+            _ => {}
+        }
+    }
+
+    /// Keeps a lease that nobody holds.
+    fn keep(
+        &mut self,
+        now: Instant,
+        mut held: Held,
+        manner: Manner,
+        until: Instant,
+        effects: &mut Effects<W>,
+    ) {
+        held.hold_until = Instant::FAR_FUTURE;
+        self.watch_again(now, effects);
+        let unknown = held.demand() == Demand::Unknown;
+        let known_soon = matches!(self.watch, Watching::Starting { .. });
+        if held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
+            self.renew(&mut held, true, effects);
+        }
+        self.phase = Phase::Kept { held, manner, until };
+    }
+
+    /// Whether a lease may stay without a holder: only if others who want it can make themselves
+    /// heard.
+    fn may_keep(&self, now: Instant, held: &Held) -> bool {
+        self.policy.renew
+            && !self.closed
+            && !held.spent
+            && held.lease.is_valid(now)
+            && held.demand() != Demand::Wanted
+            && !matches!(self.watch, Watching::Failed { .. })
+    }
+
+    pub(super) fn give_up(&mut self, held: Held, effects: &mut Effects<W>) {
+        effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
+        self.phase = Phase::Releasing { held, stage: Stage::Queued, outage: None };
+    }
+
+    /// Takes a lease that was kept, or was given up but not yet released.
+    pub(super) fn take_back(
+        &mut self,
+        now: Instant,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) -> Option<Ticket> {
+        let (mut held, kept) = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Kept { held, manner, until } => (held, Some((manner, until))),
+            Phase::Releasing { held, stage: Stage::Queued, .. } => (held, None),
+            other => {
+                self.phase = other;
+                return None;
+            }
+        };
+        match held.next(now, manner, self.policy.renew) {
+            Next::HandOver => {
+                let ticket = self.ticket(now, &mut held);
+                if kept.is_some() && held.tokens_left() < LOW_TOKENS {
+                    self.renew(&mut held, true, effects);
+                }
+                self.phase = Phase::Held(held);
+                return ticket;
+            }
+            Next::AwaitTokens => {
+                let until = kept.map_or(now, |(_, until)| until);
+                self.keep(now, held, manner, until, effects);
+            }
+            Next::GiveUp if kept.is_some() => self.give_up(held, effects),
+            Next::GiveUp => {
+                self.phase = Phase::Releasing { held, stage: Stage::Queued, outage: None };
+            }
+        }
+        None
+    }
+
+    fn ticket(&mut self, now: Instant, held: &mut Held) -> Option<Ticket> {
+        let hold = self.holds + 1;
+        let hold_until =
+            self.policy.max_hold.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
+        let token = held.take(hold, hold_until)?;
+        self.holds = hold;
+        Some(Ticket { hold, lease: Arc::clone(&held.lease), token, hold_until })
+    }
+
+    // ---- Releasing ----
+
+    /// Takes the claim that is to be released, if it still is.
+    pub(in super::super) fn begin_release(&mut self) -> Option<Claim> {
+        match &mut self.phase {
+            Phase::Releasing { held, stage: stage @ Stage::Queued, .. } => {
+                *stage = Stage::Sent;
+                // Whatever is heard of it: the store may have carried it out.
+                held.spent = true;
+                Some(held.claim.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The store answered to a release.
+    pub(in super::super) fn release_done(
+        &mut self,
+        now: Instant,
+        result: Result<Released, Error>,
+        effects: &mut Effects<W>,
+    ) {
+        let Phase::Releasing { held, stage: stage @ Stage::Sent, outage } = &mut self.phase else {
+            return;
+        };
+        let contended = match result {
+            Ok(Released::Freed { contended }) => contended,
+            Ok(_) => false,
+            // The lease ends by itself at its deadline; until then it is worth trying again.
+            Err(error) if error.is_retryable() && now < held.lease.deadline() => {
+                let trouble = Outage::continued(outage.take(), now, error.clone());
+                *stage = Stage::Failed(now + backoff(trouble.tries, &held.claim));
+                *outage = Some(trouble);
+                self.deny_tries(&Denial::Failed(error), effects);
+                return;
+            }
+            Err(error) => {
+                // Whoever waits has waited for the store since then.
+                let trouble =
+                    error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
+                self.used_last = held.used;
+                self.phase = Phase::Idle;
+                return self.next_attempt_after(now, trouble, effects);
+            }
+        };
+        self.used_last = held.used;
+        self.phase = Phase::Idle;
+        if contended && !self.queue.is_empty() {
+            self.yield_to_others(now, effects);
+        } else {
+            self.next_attempt(now, effects);
+        }
+    }
+
+    /// A claim turned out to be held that may have been given up before.
+    pub(in super::super) fn forget_unless_known(&mut self, claim: Claim, effects: &mut Effects<W>) {
+        let known = match &self.phase {
+            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim),
+            Phase::Held(held)
+            | Phase::Kept { held, .. }
+            | Phase::Releasing { held, stage: Stage::Queued, .. } => Some(&held.claim),
+            // Its release may have been served before.
+            Phase::Idle | Phase::Releasing { .. } | Phase::Lost { .. } => None,
+        };
+        if known.is_none_or(|known| known.owner != claim.owner) {
+            effects.ops.push(Op::Forget(claim));
+        }
+    }
+
+    // ---- Renewing ----
+
+    /// Renews, unless that is under way. If more holders are to be expected and few tokens are left,
+    /// it asks for some.
+    pub(super) fn renew(&self, held: &mut Held, more: bool, effects: &mut Effects<W>) {
+        if !self.policy.renew || std::mem::replace(&mut held.renewing, true) {
+            return;
+        }
+        held.check_at = None;
+        held.stocking = more && held.tokens_left() < LOW_TOKENS;
+        let tokens = if held.stocking { STOCK } else { 0 };
+        let renew = Renew::new(held.claim.clone(), self.policy.ttl).reserving(tokens);
+        effects.ops.push(Op::Renew(renew));
+    }
+
+    /// The store answered to a renewal of this claim.
+    pub(in super::super) fn renew_done(
+        &mut self,
+        now: Instant,
+        claim: &Claim,
+        sent: Instant,
+        renewal: Renewal,
+        effects: &mut Effects<W>,
+    ) {
+        let ttl = self.policy.ttl.duration();
+        let held = match &mut self.phase {
+            // Given up meanwhile, but somebody may take it back.
+            Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
+            _ => return,
+        };
+        if held.claim.owner != claim.owner {
+            return;
+        }
+        held.renewing = false;
+        let stocked = std::mem::take(&mut held.stocking);
+        let mut answered = true;
+        let loss = match renewal {
+            // Once its deadline has passed a lease is lost for good: a guard that has reported so must
+            // not become valid again.
+            _ if !held.lease.is_valid(now) => Some(LossReason::Expired),
+            Renewal::Lost => Some(LossReason::Revoked),
+            Renewal::Renewed { valid_until, tokens, demand } => {
+                held.lease.extend(valid_until);
+                held.renew_at = sent + ttl / 3;
+                held.relaxed = true;
+                held.set_demand(demand, now);
+                if let Some(tokens) = tokens {
+                    held.refill(tokens);
+                }
+                None
+            }
+            // The deadline stands. Ask again while there is time.
+            _ => {
+                let left = held.lease.deadline().saturating_duration_since(now);
+                held.renew_at = now + (ttl / 10).min(left / 4).max(SOON);
+                answered = false;
+                None
+            }
+        };
+        match (loss, &mut self.phase) {
+            (Some(loss), Phase::Held(_)) => self.lose(now, loss, effects),
+            (Some(loss), Phase::Kept { .. }) => self.drop_kept(now, loss, effects),
+            (Some(_), Phase::Releasing { held, .. }) => held.spent = true,
+            (None, Phase::Kept { .. }) => self.review_kept(now, answered, stocked, effects),
+            _ => {}
+        }
+    }
+
+    /// News about a lease that nobody here holds.
+    ///
+    /// `answered`: the store has said something. `stocked`: it was asked for tokens.
+    pub(super) fn review_kept(
+        &mut self,
+        now: Instant,
+        answered: bool,
+        stocked: bool,
+        effects: &mut Effects<W>,
+    ) {
+        let (held, manner, until) = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Kept { held, manner, until } => (held, manner, until),
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
+        let waited_for = !self.queue.is_empty();
+        // A lease kept for somebody who waits here and still has no token is of no use.
+        let useless = waited_for && stocked && held.tokens_left() == 0;
+        let quiet = held.demand() == Demand::Quiet
+            || held.demand() == Demand::Unknown && (!answered || held.check_at.is_some());
+        let learning =
+            held.demand() == Demand::Unknown && matches!(self.watch, Watching::Starting { .. });
+        if useless || !waited_for && (now >= until || !(quiet || learning)) {
+            self.give_up(held, effects);
+        } else if waited_for && !held.renewing {
+            self.pass_on(now, held, manner, effects);
+        } else {
+            self.phase = Phase::Kept { held, manner, until };
+        }
+    }
+
+    // ---- Losing ----
+
+    pub(super) fn lose(&mut self, now: Instant, reason: LossReason, effects: &mut Effects<W>) {
+        let held = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Held(held) => held,
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
+        held.lease.end(held.hold, reason);
+        effects.lose(held.lease, LeaseLost::new(reason));
+        self.used_last = held.used;
+        if reason != LossReason::Revoked {
+            // The store may still have it for a moment; there is no reason to make others wait.
+            effects.ops.push(Op::Forget(held.claim));
+        }
+        self.rest_watch(now);
+        self.phase = Phase::Lost { hold: held.hold };
+    }
+
+    /// A lease that nobody held is over.
+    pub(super) fn drop_kept(&mut self, now: Instant, reason: LossReason, effects: &mut Effects<W>) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Kept { held, .. } => {
+                if reason != LossReason::Revoked {
+                    effects.ops.push(Op::Forget(held.claim));
+                }
+                self.next_attempt(now, effects);
+            }
+            other => self.phase = other,
+        }
+    }
+}
