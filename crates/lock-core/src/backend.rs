@@ -110,6 +110,44 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`a_holder_hears_that_it_is_wanted`). Grants and renewals MUST say so while somebody waits
 ///   (`every_answer_tells_the_demand`).
 ///
+/// **Sharing**
+///
+/// A store that lacks a mode answers [`ErrorKind::Unsupported`](crate::ErrorKind) and is done.
+/// - Readers MUST be granted the key beside one another (`readers_share_a_key`), and neither beside
+///   a writer (`readers_and_writers_exclude_each_other`).
+/// - A reader's lease MUST end for itself alone (`each_reader_has_its_own_lease`). Owner and mode
+///   together name a lease (`a_claim_names_its_mode`).
+/// - Readers who stand in line one after another MUST be granted together
+///   (`readers_in_line_are_granted_together`). A reader MUST NOT overtake a writer who waits
+///   (`a_waiting_writer_holds_back_later_readers`).
+/// - There MUST NOT be two [`Mode::Upgradable`](crate::Mode::Upgradable) holders
+///   (`only_one_reader_is_upgradable`), nor two kinds of lock at once on a key
+///   (`a_key_is_one_kind_of_lock`).
+///
+/// **Counting**
+/// - Permits MUST be granted while they are free (`permits_add_up_to_their_limit`), and never more
+///   than there are (`permits_never_exceed_their_limit`). Those of a lease that ran out MUST come
+///   back (`an_expired_holders_permits_return`).
+/// - Another limit than that of the present holders MUST be refused as
+///   [`ErrorKind::InvalidConfig`](crate::ErrorKind), with both in the message
+///   (`differing_limits_are_refused`).
+/// - Small requests MUST NOT overtake a large one that waits (`a_large_request_is_not_starved`).
+///
+/// **Converting**
+/// - A weaker mode MUST be granted at once, before anybody who waits (`a_downgrade_leaves_no_gap`).
+///   It MUST keep the tokens, and let in those for whom there is room now
+///   (`a_downgrade_lets_readers_in`).
+/// - An upgrade MUST wait until its owner is the only holder, and bring new tokens
+///   (`an_upgrade_waits_for_readers`). It MUST come before everybody in the queue
+///   (`an_upgrade_goes_before_those_in_line`). Until then the upgradable lease MUST stay
+///   (`a_waiting_upgrade_keeps_its_lease`), and when that is over, the upgrade MUST NOT be granted
+///   any more (`an_upgrade_ends_with_its_lease`).
+/// - A conversion that is repeated after it was granted MUST return the grant again
+///   (`a_repeated_conversion_returns_the_same_grant`).
+/// - Converting what is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)
+///   (`converting_what_is_not_held_fails`), and between any other two modes with
+///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`impossible_conversions_are_refused`).
+///
 /// **Failing**
 /// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,
 ///   renewals with [`Renewal::Unknown`], and both MUST work again by themselves afterwards

@@ -16,9 +16,14 @@ pub(super) struct Waiter<'c, B> {
     pub(super) retry_after: Option<Duration>,
 }
 
+/// A claim by a new owner.
+pub(super) fn in_mode(key: &Key, mode: Mode) -> Check<Claim> {
+    Ok(claim(key)?.in_mode(mode))
+}
+
 /// A request by a new owner that asks to be queued.
 pub(super) fn queued(key: &Key, mode: Mode, ttl: Ttl) -> Check<Acquire> {
-    Ok(Acquire::new(claim(key)?.in_mode(mode), ttl).queued())
+    Ok(Acquire::new(in_mode(key, mode)?, ttl).queued())
 }
 
 impl<B: Backend> Client<B> {

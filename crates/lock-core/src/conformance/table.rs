@@ -2,7 +2,8 @@
 
 use futures::future::BoxFuture;
 
-use super::laws::{ending, failing, fencing, granting, handing, queueing, renewing, watching};
+use super::laws::{converting, counting, ending, failing, fencing, granting, handing};
+use super::laws::{queueing, renewing, sharing, watching};
 use super::{Harness, Scene, verdict::Check};
 
 /// One law of [`Backend`](crate::Backend).
@@ -151,6 +152,56 @@ macro_rules! __lock_core_laws {
                 "A holder that watches its key hears when somebody begins to wait for it.",
             every_answer_tells_the_demand:
                 "Grants and renewals say whether somebody waits.",
+        }
+        sharing {
+            readers_share_a_key:
+                "Any number of readers hold a key at once, each with tokens of its own.",
+            readers_and_writers_exclude_each_other:
+                "While anybody reads nobody writes, and while anybody writes nobody reads.",
+            each_reader_has_its_own_lease:
+                "A reader whose time is over takes no other reader's lease with it, and blocks nobody.",
+            a_claim_names_its_mode:
+                "A lease is renewed and released only in the mode in which it is held.",
+            readers_in_line_are_granted_together:
+                "All readers up to the next writer in line are granted the key at once.",
+            a_waiting_writer_holds_back_later_readers:
+                "A reader who comes after a waiting writer waits behind it.",
+            only_one_reader_is_upgradable:
+                "Beside an upgradable reader there are plain ones, but no second upgradable one.",
+            a_key_is_one_kind_of_lock:
+                "While a key is held as one kind of lock, it is busy for all other kinds.",
+        }
+        counting {
+            permits_add_up_to_their_limit:
+                "Permits are granted as long as they add up to no more than there are.",
+            permits_never_exceed_their_limit:
+                "However long many clients contend, no more permits are held than there are.",
+            an_expired_holders_permits_return:
+                "When a lease's time is over, its permits can be granted again, once.",
+            differing_limits_are_refused:
+                "Asking for permits of another number than the holders know names both numbers.",
+            a_large_request_is_not_starved:
+                "Who waits for many permits gets them before those who came later and want few.",
+        }
+        converting {
+            a_downgrade_leaves_no_gap:
+                "A writer becomes a reader at once, and no other writer gets in between.",
+            a_downgrade_lets_readers_in:
+                "A downgrade keeps its tokens and lets in those readers who are first in line.",
+            an_upgrade_waits_for_readers:
+                "An upgrade is granted to the last reader alone, with higher tokens.",
+            an_upgrade_goes_before_those_in_line:
+                "Who waits for an upgrade comes before all others who wait.",
+            a_waiting_upgrade_keeps_its_lease:
+                "Until it is upgraded, a lease stays what it was, and holds back new readers.",
+            an_upgrade_ends_with_its_lease:
+                "When the lease is over, so is the wait for its upgrade.",
+            a_repeated_conversion_returns_the_same_grant:
+                "Who asks again for a conversion that it has gets the same tokens.",
+            converting_what_is_not_held_fails:
+                "A lease that is over, or another's, is not converted.",
+            impossible_conversions_are_refused:
+                "A conversion that there is no safe way for is refused, and the lease stays.",
         }
         failing {
             a_cut_client_recovers:

@@ -4,6 +4,8 @@
 //! further traits get a module and a table of their own beside these.
 
 pub(super) mod arena;
+pub(super) mod converting;
+pub(super) mod counting;
 pub(super) mod ending;
 pub(super) mod failing;
 pub(super) mod fencing;
@@ -11,5 +13,6 @@ pub(super) mod granting;
 pub(super) mod handing;
 pub(super) mod queueing;
 pub(super) mod renewing;
+pub(super) mod sharing;
 pub(super) mod slow;
 pub(super) mod watching;

@@ -1,0 +1,259 @@
+//! From one mode to another without letting go.
+
+use super::super::Harness;
+use super::super::line::{in_mode, queued, refused};
+use super::super::scene::{Scene, claim, granted};
+use super::super::verdict::{Check, ensure};
+use crate::{Acquire, Attempt, Claim, ErrorKind, Mode, Ttl};
+
+/// A request to convert the lease of `held` to another mode, which does not ask to be queued.
+fn conversion(held: &Claim, to: Mode, ttl: Ttl) -> Acquire {
+    Acquire::new(held.clone().in_mode(to), ttl).converting(held.mode)
+}
+
+pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let written = claim(&key)?;
+    one.granted(&written, ttl).await?;
+    let downgrade = conversion(&written, Mode::Shared, ttl);
+    // A writer is first in line, and must not get in between.
+    let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut reader = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
+    granted(one.ask(&downgrade).await?)?;
+    writer.still_waits().await?;
+    reader.still_waits().await?;
+    // What it held is over, and what it holds now is a lease like any other.
+    one.lost(&written, ttl).await?;
+    one.not_held(&written).await?;
+    one.renewed(&downgrade.claim, ttl).await?;
+    writer.still_waits().await?;
+    one.freed(&downgrade.claim).await?;
+    writer.hears_grant().await?;
+    ensure!(writer.leaves().await?, "the lease was lost");
+    reader.hears_grant().await?;
+    reader.claims().await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_downgrade_lets_readers_in<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    // The third mode is one that only the second lets in.
+    let steps = [
+        (Mode::Exclusive, Mode::Shared, Mode::Upgradable),
+        (Mode::Exclusive, Mode::Upgradable, Mode::Shared),
+        (Mode::Upgradable, Mode::Shared, Mode::Upgradable),
+    ];
+    for (from, to, welcome) in steps {
+        let key = scene.key()?;
+        let held = in_mode(&key, from)?;
+        let before = one.obtains(&held, ttl).await?;
+        let mut reader = other.waits(queued(&key, welcome, ttl)?).await?;
+        let downgrade = conversion(&held, to, ttl);
+        let after = granted(one.ask(&downgrade).await?)?;
+        ensure!(
+            after.tokens == before.tokens,
+            "the tokens were {:?} and are {:?} after a downgrade",
+            before.tokens,
+            after.tokens
+        );
+        reader.hears_grant().await?;
+        reader.claims().await?;
+        one.renewed(&downgrade.claim, ttl).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let reader = in_mode(&key, Mode::Shared)?;
+    let before = one.obtains(&upgradable, ttl).await?;
+    other.obtains(&reader, ttl).await?;
+    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    refused(one.ask(&upgrade).await?)?;
+    one.renewed(&upgradable, ttl).await?;
+    other.renewed(&reader, ttl).await?;
+    other.freed(&reader).await?;
+    let after = granted(one.ask(&upgrade).await?)?;
+    let (highest, lowest) = (before.tokens.last(), after.tokens.first());
+    ensure!(lowest > highest, "an upgrade brought {lowest} after {highest}");
+    // It holds the key alone, and in that mode only.
+    other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
+    one.lost(&upgradable, ttl).await?;
+    one.freed(&upgrade.claim).await?;
+    other.granted(&claim(&key)?, ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn an_upgrade_goes_before_those_in_line<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let reader = in_mode(&key, Mode::Shared)?;
+    let before = one.obtains(&upgradable, ttl).await?;
+    other.obtains(&reader, ttl).await?;
+    let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+    let mut upgrade = one.waits(upgrade).await?;
+    writer.still_waits().await?;
+    other.freed(&reader).await?;
+    let pushed = upgrade.hears_grant().await?;
+    let claimed = upgrade.claims().await?;
+    for grant in pushed.into_iter().chain([claimed]) {
+        let (highest, lowest) = (before.tokens.last(), grant.tokens.first());
+        ensure!(lowest > highest, "an upgrade brought {lowest} after {highest}");
+    }
+    one.lost(&upgradable, ttl).await?;
+    writer.still_waits().await?;
+    ensure!(upgrade.leaves().await?, "the lease was lost");
+    writer.hears_grant().await?;
+    writer.claims().await?;
+    Ok(())
+}
+
+pub(in super::super) async fn a_waiting_upgrade_keeps_its_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let reader = in_mode(&key, Mode::Shared)?;
+    one.obtains(&upgradable, ttl).await?;
+    other.obtains(&reader, ttl).await?;
+    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+    let mut upgrade = one.waits(upgrade).await?;
+    one.renewed(&upgradable, ttl).await?;
+    // Readers who come now wait for it, as for any writer.
+    other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
+    let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
+    upgrade.still_waits().await?;
+    // It gives up the upgrade, but not what it has.
+    ensure!(!upgrade.leaves().await?, "it was granted beside a reader");
+    one.renewed(&upgradable, ttl).await?;
+    later.hears_grant().await?;
+    later.claims().await?;
+    other.is_refused(&in_mode(&key, Mode::Upgradable)?, ttl).await?;
+    one.freed(&upgradable).await
+}
+
+pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    for expires in [false, true] {
+        let key = scene.key()?;
+        let upgradable = in_mode(&key, Mode::Upgradable)?;
+        let reader = in_mode(&key, Mode::Shared)?;
+        one.obtains(&upgradable, if expires { scene.ttl() } else { ttl }).await?;
+        other.obtains(&reader, ttl).await?;
+        let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+        let upgrade = one.waits(upgrade).await?;
+        if expires {
+            scene.elapse(scene.ttl().duration()).await;
+        } else {
+            one.freed(&upgradable).await?;
+        }
+        // It holds nothing back any more, and does not get the key when that is free.
+        let late = in_mode(&key, Mode::Shared)?;
+        other.obtains(&late, ttl).await?;
+        other.freed(&late).await?;
+        other.freed(&reader).await?;
+        one.lost(upgrade.claim(), ttl).await?;
+        other.granted(&claim(&key)?, ttl).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn a_repeated_conversion_returns_the_same_grant<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    let steps = [
+        (Mode::Exclusive, Mode::Shared),
+        (Mode::Exclusive, Mode::Upgradable),
+        (Mode::Upgradable, Mode::Exclusive),
+    ];
+    for (from, to) in steps {
+        let key = scene.key()?;
+        let held = in_mode(&key, from)?;
+        one.obtains(&held, ttl).await?;
+        let convert = conversion(&held, to, ttl);
+        let first = granted(one.ask(&convert).await?)?;
+        for client in [&one, &other] {
+            let again = granted(client.ask(&convert).await?)?;
+            ensure!(
+                again.tokens == first.tokens,
+                "the repeated conversion got {:?}, the first {:?}",
+                again.tokens,
+                first.tokens
+            );
+        }
+        one.freed(&convert.claim).await?;
+        other.granted(&claim(&key)?, ttl).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn converting_what_is_not_held_fails<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    for (from, to) in [(Mode::Exclusive, Mode::Shared), (Mode::Upgradable, Mode::Exclusive)] {
+        let key = scene.key()?;
+        let never = in_mode(&key, from)?;
+        one.fails(&conversion(&never, to, ttl).queued(), ErrorKind::NotHeld).await?;
+        let over = in_mode(&key, from)?;
+        one.obtains(&over, scene.ttl()).await?;
+        scene.elapse(scene.ttl().duration()).await;
+        one.fails(&conversion(&over, to, ttl), ErrorKind::NotHeld).await?;
+        // Nor can one convert what another holds.
+        let held = in_mode(&key, from)?;
+        other.obtains(&held, ttl).await?;
+        for claim in [&never, &over] {
+            one.fails(&conversion(claim, to, ttl), ErrorKind::NotHeld).await?;
+        }
+        other.renewed(&held, ttl).await?;
+        other.freed(&held).await?;
+        other.granted(&claim(&key)?, ttl).await?;
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn impossible_conversions_are_refused<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    let permits = Mode::Permits { take: 1, of: 3 };
+    let pairs = [
+        (Mode::Shared, Mode::Exclusive),
+        (Mode::Shared, Mode::Upgradable),
+        (Mode::Exclusive, permits),
+        (permits, Mode::Exclusive),
+        (permits, Mode::Permits { take: 2, of: 3 }),
+    ];
+    for (from, to) in pairs {
+        let key = scene.key()?;
+        let held = in_mode(&key, from)?;
+        one.obtains(&held, ttl).await?;
+        one.fails(&conversion(&held, to, ttl), ErrorKind::InvalidConfig).await?;
+        one.renewed(&held, ttl).await?;
+        other.refused(&key, ttl).await?;
+        one.freed(&held).await?;
+        let attempt = other.ask(&Acquire::new(claim(&key)?, ttl)).await?;
+        ensure!(matches!(attempt, Attempt::Granted(_)), "something was left behind: {attempt:?}");
+    }
+    Ok(())
+}
