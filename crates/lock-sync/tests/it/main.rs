@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod cache;
 mod cancel;
 mod contract;
 mod driver_gone;
@@ -11,3 +12,4 @@ mod mutex;
 mod outage;
 mod shutdown;
 mod support;
+mod turns;

@@ -85,7 +85,10 @@ impl<W> Machine<W> {
     fn settle_in(&mut self, now: Instant, held: &mut Held, effects: &mut Effects<W>) {
         match held.demand() {
             Demand::Unknown => self.watch_again(now, effects),
-            Demand::Quiet if held.tokens_left() < LOW_TOKENS => self.renew(held, true, effects),
+            // Not for the first: others may be on their way to the queue, in whose turn it ends.
+            Demand::Quiet if held.used > 2 && held.tokens_left() < LOW_TOKENS => {
+                self.renew(held, true, effects);
+            }
             _ => {}
         }
     }

@@ -1,0 +1,258 @@
+//! Who gets the lock after whom, among tasks of one process and among processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lock_core::{FencingToken, Hint, Key, OwnerToken};
+use lock_sync::{Handoff, Mutex};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Pair, poll_once};
+
+/// Who held the lock, in order.
+type Book = Arc<std::sync::Mutex<Vec<(&'static str, FencingToken)>>>;
+
+/// A task that takes the lock `rounds` times and writes itself down.
+fn taker(who: &'static str, mutex: &Arc<Mutex<u32>>, rounds: u32, book: &Book) -> JoinHandle<()> {
+    let (mutex, book) = (Arc::clone(mutex), Arc::clone(book));
+    tokio::spawn(async move {
+        for _ in 0..rounds {
+            let guard = mutex.lock().await.unwrap();
+            book.lock().unwrap().push((who, guard.fencing_token()));
+            yield_now().await;
+        }
+    })
+}
+
+fn assert_rising(book: &Book) {
+    assert!(book.lock().unwrap().is_sorted_by(|(_, a), (_, b)| a < b), "tokens increase");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_nobody_waits_elsewhere_the_lock_stays() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let mutex = Arc::new(pair.here.mutex("it", 0).unwrap());
+    let book = Book::default();
+    let tasks: Vec<_> = (0..4).map(|_| taker("here", &mutex, 5_000, &book)).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(book.lock().unwrap().len(), 20_000);
+    assert_rising(&book);
+    let stats = pair.ours.stats();
+    assert!(stats.total() < 100, "hardly a request for each hundred hand-overs: {stats:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_get_their_turn_within_the_budget() {
+    const HANDOFFS: u32 = 5;
+    let budget = Handoff::Budget { handoffs: HANDOFFS, time: Duration::from_secs(3600) };
+    let pair = Pair::local_with(|builder| builder.handoff(budget));
+    let (here, there) = pair.mutexes();
+    let (here, there) = (Arc::new(here), Arc::new(there));
+    let book = Book::default();
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        tasks.push(taker("here", &here, 400, &book));
+        tasks.push(taker("there", &there, 400, &book));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_rising(&book);
+    let book = book.lock().unwrap();
+    let both: Vec<_> = book.iter().map(|(who, _)| *who).collect();
+    let last = |who| both.iter().rposition(|other| *other == who).unwrap();
+    let contended = &both[..last("here").min(last("there"))];
+    let mut runs = vec![1];
+    for pair in contended.windows(2) {
+        match runs.last_mut() {
+            Some(run) if pair[0] == pair[1] => *run += 1,
+            _ => runs.push(1),
+        }
+    }
+    // The first run begins before anybody else has come.
+    let longest = *runs[1..].iter().max().unwrap();
+    assert!(longest <= HANDOFFS + 1, "{longest} in a row");
+    assert!(longest > 1, "the budget is used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_fair_mode_processes_take_turns_for_two_requests_each() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let (here, there) = pair.mutexes();
+    let (here, there) = (Arc::new(here), Arc::new(there));
+    let book = Book::default();
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        tasks.push(taker("here", &here, 200, &book));
+        tasks.push(taker("there", &there, 200, &book));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_rising(&book);
+    let book = book.lock().unwrap();
+    // Once both have come, they alternate until one is done.
+    let alternating = book[20..1_500].windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
+    assert!(alternating > 1_400, "only {alternating} changes");
+    let requests = pair.ours.stats().total();
+    assert!(requests < 800 * 22 / 10, "{requests} requests for 800 hand-overs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lock_may_be_fairer_than_the_others() {
+    let pair = Pair::local();
+    let fair = Arc::new(pair.here.mutex("it", 0).unwrap().with_handoff(Handoff::Fair));
+    let other = pair.there.mutex("it", 0).unwrap();
+    let guard = fair.lock().await.unwrap();
+    let mut second = Box::pin(fair.lock());
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    let mut elsewhere = Box::pin(other.lock());
+    assert!(poll_once(elsewhere.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(100)).await;
+    drop(guard);
+    drop(elsewhere.await.unwrap());
+    assert!(second.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_are_served_in_the_order_in_which_they_came() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let guard = Arc::new(pair.here.mutex("it", 0).unwrap()).lock_owned().await.unwrap();
+    let order: Arc<std::sync::Mutex<Vec<usize>>> = Arc::default();
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let locks = lock_sync::Locks::builder(pair.store.client())
+            .on_runtime(tokio::runtime::Handle::current())
+            .build()
+            .unwrap();
+        let order = Arc::clone(&order);
+        tasks.push(tokio::spawn(async move {
+            let mutex = locks.mutex("it", 0).unwrap();
+            let _guard = mutex.lock().await.unwrap();
+            order.lock().unwrap().push(n);
+        }));
+        // Until it stands in the store's queue.
+        sleep(Duration::from_millis(1)).await;
+    }
+    drop(guard);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_message_is_lost_is_found_out() {
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
+    let (here, there) = pair.mutexes();
+    let guard = there.lock().await.unwrap();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    pair.ours.faults().mute_hints(true);
+    drop(guard);
+    let begin = Instant::now();
+    assert!(waiting.await.unwrap().is_valid());
+    let bound = ttl / 3 + Duration::from_millis(20);
+    assert!(begin.elapsed() <= bound, "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_not_made_lets_nobody_in() {
+    let pair = Pair::local();
+    let (here, there) = pair.mutexes();
+    let guard = there.lock().await.unwrap();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    let key = Key::new("it").unwrap();
+    let owner = OwnerToken::generate().unwrap();
+    for hint in [Hint::Granted { owner, grant: None }, Hint::Changed, Hint::Wanted] {
+        pair.ours.faults().hint(&key, hint);
+        sleep(Duration::from_millis(50)).await;
+        assert!(poll_once(waiting.as_mut()).await.is_pending());
+    }
+    assert!(guard.is_valid());
+    drop(guard);
+    assert!(waiting.await.unwrap().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_in_its_turn_passes_it_on() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let (here, there) = pair.mutexes();
+    let third = pair.store.client();
+    let third = lock_sync::Locks::builder(third)
+        .on_runtime(tokio::runtime::Handle::current())
+        .build()
+        .unwrap();
+    let third = third.mutex("it", 0).unwrap();
+    let guard = there.lock().await.unwrap();
+    let mut first = Box::pin(here.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    let mut second = Box::pin(third.lock());
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    drop(guard);
+    sleep(Duration::from_millis(5)).await;
+    // It has been granted, and nobody has looked.
+    drop(first);
+    let begin = Instant::now();
+    assert!(second.await.unwrap().is_valid());
+    assert!(begin.elapsed() < Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_at_once_that_its_key_is_gone() {
+    let pair = Pair::local_with(|builder| builder.ttl(Duration::from_secs(30)));
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let key = Key::new("it").unwrap();
+    sleep(Duration::from_secs(1)).await;
+    // An echo of something else does no harm.
+    for hint in [Hint::Changed, Hint::Released, Hint::Expired] {
+        pair.ours.faults().hint(&key, hint);
+        sleep(Duration::from_millis(100)).await;
+        assert!(guard.is_valid());
+    }
+    pair.store.forget();
+    pair.ours.faults().hint(&key, Hint::Released);
+    let begin = Instant::now();
+    guard.lost().await;
+    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_and_holding_costs_renewals_only() {
+    static HOLDERS: AtomicU32 = AtomicU32::new(0);
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = pair.mutexes();
+    let guard = there.lock().await.unwrap();
+    let here = Arc::new(here);
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            let here = Arc::clone(&here);
+            tokio::spawn(async move {
+                let _guard = here.lock().await.unwrap();
+                HOLDERS.fetch_add(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    sleep(Duration::from_secs(1)).await;
+    let before = pair.ours.stats();
+    sleep(ttl * 10).await;
+    let requests = pair.ours.stats().since(before).total();
+    assert!(requests <= 31, "a place is renewed every third of the lease: {requests}");
+    drop(guard);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(HOLDERS.load(Ordering::SeqCst), 100);
+}
