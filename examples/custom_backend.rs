@@ -80,7 +80,7 @@ struct State {
 impl Backend for FolderBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
         let claim = &request.claim;
-        if claim.mode != Mode::Exclusive {
+        if claim.mode != Mode::Exclusive || request.from.is_some() {
             return Err(Error::new(ErrorKind::Unsupported, "this store has one holder per key"));
         }
         let lock = self.lock_folder(&claim.key);
@@ -91,25 +91,26 @@ impl Backend for FolderBackend {
             // The lease counts from before the work is done: read the clock first.
             let now = self.clock().now();
             let state = State::read(&lock)?;
-            let left = state.ends.saturating_duration_since(now);
-            if state.is_held_by(claim, now) {
-                // The same owner asks again, perhaps because it never saw the answer. It gets the
-                // same token, and the lease that it has.
-                let valid_until = now + left.saturating_sub(request.ttl.drift());
-                return Ok(Attempt::Granted(Grant::new(state.tokens(), valid_until)));
-            }
-            if state.is_held(now) {
-                return Ok(Attempt::Busy { retry_after: Some(left) });
+            let is_held = state.is_held(now);
+            if is_held && !state.is_held_by(claim, now) {
+                // This store has no queue, so a request that asks for a place in it is refused like
+                // any other.
+                let retry_after = Some(state.ends.saturating_duration_since(now));
+                return Ok(Attempt::Busy { retry_after });
             }
             let mut next = state.successor();
-            // The version serves as fencing token. A request may ask for a range of tokens;
-            // granting fewer is always right.
-            next.token = next.version;
-            next.owner = Some(name_of(&claim.owner));
-            next.ends = now + request.ttl.duration();
+            if !is_held {
+                // The version serves as fencing token. A request may ask for a range of tokens;
+                // granting fewer is always right.
+                next.token = next.version;
+                next.owner = Some(name_of(&claim.owner));
+                next.ends = now;
+            }
+            // The same owner may ask again, perhaps because it never saw the answer. It keeps its
+            // token, and the time that it has left, if that is more than it asks for.
+            next.ends = next.ends.max(now + request.ttl.duration());
             if state.swap(&next, &lock)? {
-                let valid_until = request.ttl.valid_until(now);
-                return Ok(Attempt::Granted(Grant::new(next.tokens(), valid_until)));
+                return Ok(Attempt::Granted(Grant::new(next.tokens(), next.deadline(now))));
             }
         }
     }
@@ -242,6 +243,12 @@ impl State {
 
     fn is_held_by(&self, claim: &Claim, now: Instant) -> bool {
         self.is_held(now) && self.owner.as_deref() == Some(&name_of(&claim.owner))
+    }
+
+    /// When the holder must let go: earlier than others may come, by as much as `Ttl::drift` says.
+    fn deadline(&self, now: Instant) -> Instant {
+        let left = self.ends.saturating_duration_since(now);
+        now + left.saturating_sub(left / 100 + Duration::from_millis(2))
     }
 
     fn tokens(&self) -> TokenRange {

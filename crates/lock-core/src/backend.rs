@@ -29,9 +29,9 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   cannot be carried MUST be refused as [`ErrorKind::InvalidKey`](crate::ErrorKind)
 ///   (`odd_keys_are_keys`).
 /// - A request repeated with the same owner while it holds MUST return the grant again, with the
-///   same tokens (`a_repeated_acquire_returns_the_same_grant`). The lease then lives for the ttl that
-///   the repetition asks for, or for what is left if that is more
-///   (`a_repeated_acquire_never_shortens_the_lease`).
+///   same tokens (`a_repeated_acquire_returns_the_same_grant`). The lease MUST then live on for
+///   what is left of it (`a_repeated_acquire_never_shortens_the_lease`), or for the ttl that the
+///   repetition asks for if that is more (`a_repeated_acquire_extends_the_lease`).
 /// - A refusal MUST say when the present lease ends, if it has an end
 ///   (`a_refusal_says_when_to_retry`).
 /// - A grant MUST be dated from before the request was sent, and its deadline be no later than

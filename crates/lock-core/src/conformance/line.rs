@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::scene::{Client, claim, granted};
 use super::verdict::{Check, Failure};
-use crate::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, Key, Mode, Released, Ttl};
+use crate::{
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Grant, Hint, Key, Mode, Released, Ttl,
+};
 use crate::{Renew, Renewal, Watch};
 
 /// A request that stands in the queue of its key, and the watch that tells of its grant.
@@ -54,10 +56,7 @@ impl<B: Backend> Client<B> {
     /// Makes a request; the law is not applicable to a backend without such a mode.
     pub(super) async fn ask(&self, request: &Acquire) -> Check<Attempt> {
         match self.try_acquire(request).await? {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let mode = request.claim.mode;
-                Err(Failure::NotApplicable(format!("this backend has no {mode:?}: {error}")))
-            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => Err(lacks(request, &error)),
             answer => Ok(answer?),
         }
     }
@@ -76,11 +75,7 @@ impl<B: Backend> Client<B> {
     pub(super) async fn fails(&self, request: &Acquire, kind: ErrorKind) -> Check<String> {
         match self.try_acquire(request).await? {
             Err(error) if error.kind() == kind => Ok(error.to_string()),
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let Acquire { claim, from, .. } = request;
-                let what = format!("{from:?} to {:?}", claim.mode);
-                Err(Failure::NotApplicable(format!("this backend has no {what}: {error}")))
-            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => Err(lacks(request, &error)),
             other => Err(Failure::Broken(format!("expected {kind:?}, got {other:?}"))),
         }
     }
@@ -165,6 +160,15 @@ impl<B: Backend> Waiter<'_, B> {
             Released::NotHeld => Ok(false),
         }
     }
+}
+
+/// A mode or a conversion that the backend does not offer.
+fn lacks(request: &Acquire, error: &Error) -> Failure {
+    let to = request.claim.mode;
+    Failure::NotApplicable(match request.from {
+        None => format!("this backend has no {to:?}: {error}"),
+        Some(from) => format!("this backend does not convert {from:?} to {to:?}: {error}"),
+    })
 }
 
 fn no_queue() -> Failure {

@@ -52,6 +52,8 @@ macro_rules! __lock_core_laws {
                 "The holder who asks again is granted again, with the same tokens.",
             a_repeated_acquire_never_shortens_the_lease:
                 "The holder who asks again with a shorter time keeps the time it has.",
+            a_repeated_acquire_extends_the_lease:
+                "The holder who asks again with a longer time gets that time.",
             a_refusal_says_when_to_retry:
                 "A refusal names a time after which the key is free, unless its holder renews.",
             a_grant_is_dated_from_before_the_request:

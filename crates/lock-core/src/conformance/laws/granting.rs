@@ -214,6 +214,21 @@ pub(in super::super) async fn a_repeated_acquire_never_shortens_the_lease<H: Har
     scene.refused_until(first.valid_until.max(again.valid_until), &other, &key).await
 }
 
+pub(in super::super) async fn a_repeated_acquire_extends_the_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    let claim = claim(&key)?;
+    let first = holder.granted(&claim, ttl).await?;
+    let again = holder.granted(&claim, scene.long()).await?;
+    ensure!(again.valid_until > first.valid_until, "more time was asked for, but not granted");
+    scene.elapse(ttl.duration()).await;
+    other.refused(&key, ttl).await?;
+    holder.renewed(&claim, ttl).await?;
+    Ok(())
+}
+
 pub(in super::super) async fn a_refusal_says_when_to_retry<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
