@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, FencingToken, Grant, OwnerToken, Result};
-use lock_core::{Renew, TokenRange, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, Demand, FencingToken, Grant, OwnerToken};
+use lock_core::{Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -38,23 +38,30 @@ impl Mutant {
                 });
                 return task.await.expect("it does not panic");
             }
+            Bug::ARepeatedAcquireDoesNotExtend if repeated => request.ttl = Ttl::MIN,
             Bug::NeverExpires => request.ttl = Ttl::MAX,
             Bug::ExpiresEarly => request.ttl = Ttl::new(asked.duration() / 2).unwrap_or(Ttl::MIN),
             _ => {}
         }
         let sent = self.clock().now();
-        let grant = match self.store.try_acquire(&request).await? {
+        let waited = self.is_in_line(&claim);
+        let mut grant = match self.ask_store(&request).await? {
             Attempt::Granted(grant) => grant,
             Attempt::Busy { .. } if self.grants_anyway() => self.made_up(asked),
             refused => return Ok(self.refused_wrongly(refused)),
         };
-        let grant = self.numbered(&claim, request.tokens, grant, repeated);
+        grant.tokens = self.numbered(&request, grant.tokens, repeated, waited);
+        grant.demand = match self.bug {
+            Bug::NeverKnowsTheDemand => Demand::Unknown,
+            Bug::AlwaysSaysQuiet => Demand::Quiet,
+            _ => grant.demand,
+        };
         {
             let mut shared = self.shared();
             shared.seen.insert(claim.owner);
             shared.holders.insert(claim.key.clone(), claim.clone());
         }
-        let valid_until = match self.bug {
+        grant.valid_until = match self.bug {
             Bug::DatesGrantsFromTheReply => {
                 yield_now().await;
                 asked.valid_until(self.clock().now())
@@ -67,14 +74,14 @@ impl Mutant {
             }
             _ => grant.valid_until,
         };
-        Ok(Attempt::Granted(Grant::new(grant.tokens, valid_until)))
+        Ok(Attempt::Granted(grant))
     }
 
     fn grants_anyway(&self) -> bool {
         matches!(self.bug, Bug::AlwaysGrants | Bug::ChecksThenSets)
     }
 
-    fn made_up(&self, ttl: Ttl) -> Grant {
+    pub(crate) fn made_up(&self, ttl: Ttl) -> Grant {
         let token = TokenRange::single(FencingToken::new(u64::MAX));
         Grant::new(token, ttl.valid_until(self.clock().now()))
     }
@@ -89,28 +96,32 @@ impl Mutant {
         }
     }
 
-    /// The grant with the tokens of a counter that is not the store's.
-    fn numbered(&self, claim: &Claim, wanted: NonZeroU32, grant: Grant, repeated: bool) -> Grant {
+    /// The tokens of a counter that is not the store's.
+    fn numbered(
+        &self,
+        request: &Acquire,
+        granted: TokenRange,
+        repeated: bool,
+        waited: bool,
+    ) -> TokenRange {
         let mut shared = self.shared();
-        let renewed = shared.renewed.contains(&claim.owner);
-        let counter = shared.counters.entry(claim.key.clone()).or_insert(1);
+        let renewed = shared.renewed.contains(&request.claim.owner);
+        let counter = shared.counters.entry(request.claim.key.clone()).or_insert(1);
         let range = |first, count| TokenRange::new(FencingToken::new(first), count);
-        let tokens = match self.bug {
-            Bug::ConstantTokens => range(1, wanted),
+        let next = range(granted.last().get() + 1, NonZeroU32::MIN);
+        match self.bug {
+            Bug::ConstantTokens => range(1, request.tokens),
             // Counted up when a lease is released, and so not when it runs out.
             Bug::RepeatsTokensAfterExpiry => range(*counter, NonZeroU32::MIN),
             Bug::RepeatsTokensAfterForgetting | Bug::ReissuesReservedTokens => {
                 *counter += u64::from(!repeated);
-                range(*counter, wanted)
+                range(*counter, request.tokens)
             }
-            Bug::NewTokenForARepeatedAcquire if repeated => {
-                range(grant.tokens.last().get() + 1, NonZeroU32::MIN)
-            }
-            Bug::RenewalChangesTokens if renewed => {
-                range(grant.tokens.last().get() + 1, NonZeroU32::MIN)
-            }
-            _ => grant.tokens,
-        };
-        Grant::new(tokens, grant.valid_until)
+            Bug::NewTokenForARepeatedAcquire if repeated => next,
+            Bug::RenewalChangesTokens if renewed => next,
+            Bug::HandsOverOldTokens if waited => range(1, NonZeroU32::MIN),
+            Bug::DowngradesChangeTokens if request.from.is_some() => next,
+            _ => granted,
+        }
     }
 }

@@ -1,20 +1,42 @@
 //! Bugs of renewing and releasing.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Error, ErrorKind, Hint, Released, Renewal};
-use lock_core::{Renew, Result, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, Hint, Released};
+use lock_core::{Renew, Renewal, Result, TokenRange};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
 use crate::mutant::Mutant;
 
 impl Mutant {
-    pub(crate) async fn renew_wrongly(&self, claim: &Claim, ttl: Ttl) -> Renewal {
+    pub(crate) async fn renew_wrongly(&self, request: &Renew) -> Renewal {
         let sent = self.clock().now();
+        let Renew { claim, ttl, .. } = request;
         if self.bug == Bug::RenewsWithoutExtending {
             return Renewal::until(ttl.valid_until(sent));
         }
-        let renewal = self.store.renew(&Renew::new(claim.clone(), ttl)).await;
+        let mut request = request.clone();
+        if self.bug == Bug::IgnoresTheMode {
+            request.claim = self.as_held(claim);
+        }
+        let renewal = self.store.renew(&request).await;
+        if self.bug == Bug::ReadersEndTogether && matches!(renewal, Renewal::Lost) {
+            self.end_all_readers(&claim.key).await;
+        }
         match (self.bug, renewal) {
+            (
+                Bug::RenewsWithOldTokens,
+                Renewal::Renewed { valid_until, tokens: Some(tokens), demand },
+            ) => {
+                let first = self.tokens_of(claim.owner).unwrap_or(tokens).first();
+                let tokens = Some(TokenRange::new(first, tokens.count()));
+                Renewal::Renewed { valid_until, tokens, demand }
+            }
+            (Bug::NeverKnowsTheDemand, Renewal::Renewed { valid_until, tokens, .. }) => {
+                Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown }
+            }
+            (Bug::AlwaysSaysQuiet, Renewal::Renewed { valid_until, tokens, .. }) => {
+                Renewal::Renewed { valid_until, tokens, demand: Demand::Quiet }
+            }
             (Bug::OnlyEverHolds, Renewal::Renewed { .. }) => Renewal::Held,
             (Bug::RenewalChangesTokens, renewal @ Renewal::Renewed { .. }) => {
                 self.shared().renewed.insert(claim.owner);
@@ -26,7 +48,7 @@ impl Mutant {
             }
             (Bug::RenewsWhatIsLost, Renewal::Lost) => Renewal::until(ttl.valid_until(sent)),
             (Bug::RenewalCreates, Renewal::Lost) => {
-                match self.store.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
+                match self.store.try_acquire(&Acquire::new(claim.clone(), *ttl)).await {
                     Ok(Attempt::Granted(grant)) => Renewal::until(grant.valid_until),
                     _ => Renewal::Lost,
                 }
@@ -39,12 +61,13 @@ impl Mutant {
         let holder = self.shared().holders.get(&claim.key).cloned();
         let was_holder = self.shared().seen.contains(&claim.owner);
         let released = match (self.bug, holder) {
+            (Bug::IgnoresTheMode, _) => self.store.release(&self.as_held(claim)).await?,
             (Bug::KeepsWhatIsReleased, _) => return Ok(Released::Freed { contended: false }),
             (Bug::ReleaseIgnoresTheOwner, Some(holder)) => self.store.release(&holder).await?,
             (Bug::StaleReleaseFrees, Some(holder)) if was_holder => {
                 self.store.release(&holder).await?
             }
-            _ => self.store.release(claim).await?,
+            _ => self.pass_on_wrongly(claim).await?,
         };
         match (self.bug, released) {
             (Bug::FailsARepeatedRelease, Released::NotHeld) => {

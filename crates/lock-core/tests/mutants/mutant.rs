@@ -1,6 +1,7 @@
 //! A backend that is right but for one bug.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,7 +10,7 @@ use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Hint, Key};
-use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Watch};
+use lock_core::{Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Watch};
 
 use crate::bug::Bug;
 
@@ -37,11 +38,28 @@ pub(crate) struct Shared {
     pub(crate) counters: HashMap<Key, u64>,
     pub(crate) watched: HashSet<Key>,
     pub(crate) everybody: Vec<UnboundedSender<Hint>>,
+    /// Who waits, in order, and through which client.
+    pub(crate) line: Vec<(MemoryBackend, Acquire)>,
+    /// The latest lease of each owner.
+    pub(crate) leases: HashMap<OwnerToken, Lease>,
+    /// Watches that outlive their users.
+    pub(crate) leaked: Vec<Watch>,
+}
+
+/// What is remembered of a lease.
+pub(crate) struct Lease {
+    pub(crate) claim: Claim,
+    pub(crate) tokens: TokenRange,
 }
 
 impl Colony {
     pub(crate) fn new(bug: Bug) -> Self {
         Self { bug, store: MemoryBackend::new(), shared: Arc::default() }
+    }
+
+    fn client_of(&self, store: MemoryBackend) -> Mutant {
+        let shared = Arc::clone(&self.shared);
+        Mutant { bug: self.bug, store, failed: AtomicBool::new(false), shared }
     }
 }
 
@@ -50,16 +68,35 @@ impl Mutant {
         self.shared.lock().expect("no mutant panics")
     }
 
-    /// The claim as a store sees it that confuses keys.
+    pub(crate) fn share(&self) -> Arc<Mutex<Shared>> {
+        Arc::clone(&self.shared)
+    }
+
+    /// The claim as a store sees it that confuses keys, or modes.
     fn confused(&self, claim: &Claim) -> Claim {
         let name = claim.key.as_bytes();
-        let key = match self.bug {
-            Bug::OneKeyForAll => Key::new("all"),
-            Bug::CutsKeysShort => Key::new(&name[..name.len().min(44)]),
-            _ => return claim.clone(),
+        let key = match (self.bug, claim.mode) {
+            (Bug::OneKeyForAll, _) => Key::new("all"),
+            (Bug::CutsKeysShort, _) => Key::new(&name[..name.len().min(44)]),
+            (Bug::MixesKindsOfLocks, Mode::Permits { .. }) => Key::new([name, b"+"].concat()),
+            _ => Ok(claim.key.clone()),
         };
         let key = key.expect("not longer than before");
-        Claim::exclusive(key, claim.owner).in_mode(claim.mode)
+        Claim::exclusive(key, claim.owner).in_mode(self.confused_mode(claim.mode))
+    }
+
+    fn confused_mode(&self, mode: Mode) -> Mode {
+        match (self.bug, mode) {
+            (Bug::ReadersAreWriters, Mode::Shared) => Mode::Exclusive,
+            (Bug::TwoUpgradableReaders, Mode::Upgradable) => Mode::Shared,
+            (Bug::OnePermitTooMany, Mode::Permits { take, of }) => {
+                Mode::Permits { take, of: of + 1 }
+            }
+            (Bug::IgnoresDifferingLimits, Mode::Permits { take, .. }) => {
+                Mode::Permits { take, of: 100 }
+            }
+            _ => mode,
+        }
     }
 
     /// What becomes of a failure, and whether it becomes anything at all.
@@ -86,14 +123,15 @@ impl Backend for Mutant {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
         let mut request = request.clone();
         request.claim = self.confused(&request.claim);
+        request.from = request.from.map(|from| self.confused_mode(from));
         let answer = self.acquire_wrongly(request).await;
         self.failing(answer).await
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
-        let Renew { claim, ttl, .. } = request.clone();
-        let claim = &claim;
-        let renewal = self.renew_wrongly(&self.confused(claim), ttl).await;
+        let mut request = request.clone();
+        request.claim = self.confused(&request.claim);
+        let renewal = self.renew_wrongly(&request).await;
         let answer = match renewal {
             Renewal::Unknown(_) if self.bug == Bug::LosesLeasesWhenCut => return Renewal::Lost,
             Renewal::Unknown(error) => Err(error),
@@ -125,11 +163,23 @@ impl Harness for Colony {
             Bug::StubbedRemote => MemoryBackend::new(),
             _ => self.store.client(),
         };
-        let shared = Arc::clone(&self.shared);
-        Ok(Mutant { bug: self.bug, store, failed: AtomicBool::new(false), shared })
+        Ok(self.client_of(store))
+    }
+
+    async fn limited_client(&self, waiters: NonZeroU32) -> Result<Option<Mutant>> {
+        let store = match self.bug {
+            Bug::HasNoQueueLimit => MemoryBackend::new(),
+            _ => MemoryBackend::with_queue_limit(waiters),
+        };
+        Ok(Some(self.client_of(store)))
     }
 
     async fn cut(&self, client: &Mutant) -> Hook {
+        if self.bug == Bug::HandsOverToTheDead {
+            // The store does not notice.
+            client.store.faults().mute_hints(true);
+            return Hook::Done;
+        }
         client.store.faults().cut();
         Hook::Done
     }

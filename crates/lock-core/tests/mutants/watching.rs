@@ -1,17 +1,22 @@
 //! Bugs of watching.
 
+use std::future::ready;
+use std::sync::Mutex;
+
 use futures::StreamExt;
 use futures::channel::mpsc;
-use futures::stream::pending;
-use lock_core::{Backend, Key, Result, Watch};
+use futures::stream::{pending, select};
+use lock_core::{Backend, Clock, FencingToken, Hint, Key, Result, TokenRange, Watch};
 
 use crate::bug::Bug;
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Shared};
 
 impl Mutant {
     pub(crate) async fn watch_wrongly(&self, key: &Key) -> Result<Watch> {
         let watch = self.store.watch(key).await?;
         let first = self.shared().watched.insert(key.clone());
+        let (bug, clock, shared) = (self.bug, self.clock(), self.share());
+        let heard = move |hint| ready(heard_wrongly(bug, hint, clock, &shared));
         Ok(match self.bug {
             Bug::NeverHints => Watch::new(pending()),
             Bug::HintsOnce => Watch::new(watch.take(1).chain(pending())),
@@ -21,8 +26,45 @@ impl Mutant {
                 self.shared().everybody.push(sender);
                 Watch::new(hints)
             }
+            Bug::TellsOfGrantsOnOtherKeys => {
+                let (sender, hints) = mpsc::unbounded();
+                self.shared().everybody.push(sender);
+                Watch::new(select(watch.filter_map(heard), hints))
+            }
             Bug::HidesACut => Watch::new(watch.chain(pending())),
-            _ => watch,
+            Bug::HandsOverToTheDead => {
+                let leaked = self.store.watch(key).await?;
+                self.shared().leaked.push(leaked);
+                watch
+            }
+            _ => Watch::new(watch.filter_map(heard)),
         })
     }
+}
+
+/// What a watch says instead of a hint.
+fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
+    let shared = shared.lock().expect("no mutant panics");
+    let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
+        return (bug != Bug::NeverSaysWanted || hint != Hint::Wanted).then_some(hint);
+    };
+    match bug {
+        Bug::TellsNobodyOfTheirGrant => return None,
+        Bug::AnnouncesOtherTokens => {
+            let next = FencingToken::new(grant.tokens.last().get() + 1);
+            grant.tokens = TokenRange::single(next);
+        }
+        Bug::DatesPushesFromTheReading => {
+            let waiting = shared.line.iter().find(|(_, waiting)| waiting.claim.owner == owner);
+            let ttl = waiting.expect("it was queued").1.ttl.claim();
+            grant.valid_until = ttl.valid_until(clock.now());
+        }
+        Bug::TellsOfGrantsOnOtherKeys => {
+            for listener in &shared.everybody {
+                let _gone = listener.unbounded_send(hint);
+            }
+        }
+        _ => {}
+    }
+    Some(Hint::Granted { owner, grant: Some(grant) })
 }

@@ -1,0 +1,184 @@
+//! Bugs of queueing and of handing over.
+//!
+//! The store below queues rightly. A bug undoes that from outside: it takes waiters out of their
+//! places and puts them back elsewhere, or does something to those who have just been served.
+
+use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Key, Mode, Released, Renew, Renewal, Result, Ttl,
+};
+
+use crate::bug::Bug;
+use crate::mutant::{Lease, Mutant};
+
+impl Mutant {
+    /// Asks the store, and remembers who waits for what and who holds it.
+    pub(crate) async fn ask_store(&self, request: &Acquire) -> Result<Attempt> {
+        let attempt = match request.from {
+            Some(from) => self.convert_wrongly(request, from).await?,
+            None => self.queue_wrongly(request).await?,
+        };
+        let claim = &request.claim;
+        match &attempt {
+            Attempt::Granted(grant) => {
+                self.forget_waiter(claim);
+                let lease = Lease { claim: claim.clone(), tokens: grant.tokens };
+                self.shared().leases.insert(claim.owner, lease);
+            }
+            Attempt::Queued { .. } if !self.is_in_line(claim) => {
+                self.shared().line.push((self.store.clone(), request.clone()));
+            }
+            _ => {}
+        }
+        Ok(attempt)
+    }
+
+    async fn queue_wrongly(&self, request: &Acquire) -> Result<Attempt> {
+        let mut request = request.clone();
+        let claim = request.claim.clone();
+        let waits = self.is_in_line(&claim);
+        match self.bug {
+            Bug::QueuesWhoDoesNotAsk => request.queue = true,
+            Bug::ARepeatedAcquireDoesNotExtend if waits => request.ttl = Ttl::MIN,
+            Bug::KeepsDeadPermits if matches!(claim.mode, Mode::Permits { .. }) => {
+                request.ttl = Ttl::MAX;
+            }
+            Bug::RepeatingLosesThePlace if waits && !holds(&self.store, &claim).await => {
+                self.store.release(&claim).await?;
+            }
+            Bug::ExpiryGrantsWhoeverAsks if waits && self.store.live_leases() == 0 => {
+                return Ok(Attempt::Granted(self.made_up(request.ttl)));
+            }
+            _ if !waits && self.overtakes(claim.mode) => {
+                let line = self.take_out_all_but(&claim).await?;
+                let attempt = self.store.try_acquire(&request).await?;
+                put_back(line).await?;
+                return Ok(attempt);
+            }
+            _ => {}
+        }
+        let attempt = self.store.try_acquire(&request).await?;
+        match (self.bug, attempt) {
+            (Bug::QueuesOnlyOne, Attempt::Queued { retry_after }) if self.others(&claim) > 0 => {
+                self.store.release(&claim).await?;
+                Ok(Attempt::Busy { retry_after })
+            }
+            (Bug::QueuesWhoDoesNotWatch, Attempt::Busy { retry_after }) if request.queue => {
+                Ok(Attempt::Queued { retry_after })
+            }
+            (Bug::QueuesBackwards, attempt @ Attempt::Queued { .. }) if !waits => {
+                let line = self.take_out_all_but(&claim).await?;
+                put_back(line.into_iter().rev()).await?;
+                Ok(attempt)
+            }
+            (Bug::PlacesNeverLapse, Attempt::Queued { .. }) => {
+                request.ttl = Ttl::MAX;
+                self.store.try_acquire(&request).await
+            }
+            (Bug::WritersBesideReaders, Attempt::Busy { .. }) if claim.mode == Mode::Exclusive => {
+                request.claim.mode = Mode::Shared;
+                self.store.try_acquire(&request).await
+            }
+            (_, attempt) => Ok(attempt),
+        }
+    }
+
+    fn overtakes(&self, mode: Mode) -> bool {
+        match self.bug {
+            Bug::NewcomersOvertake => true,
+            Bug::ReadersOvertakeWriters => mode == Mode::Shared,
+            Bug::SmallRequestsOvertake => matches!(mode, Mode::Permits { .. }),
+            _ => false,
+        }
+    }
+
+    /// Releases a claim, with the bugs that befall those who come next.
+    pub(crate) async fn pass_on_wrongly(&self, claim: &Claim) -> Result<Released> {
+        let waits = self.is_in_line(claim);
+        match self.bug {
+            Bug::KeepsWhoLeaves if waits && !holds(&self.store, claim).await => {
+                return Ok(Released::NotHeld);
+            }
+            Bug::UpgradesOutliveTheirLease => return self.release_without_upgrade(claim).await,
+            _ => self.forget_waiter(claim),
+        }
+        if self.bug == Bug::LeavesWithoutWakingTheNext && waits {
+            let line = self.take_out_all_but(claim).await?;
+            let released = self.store.release(claim).await?;
+            put_back(line).await?;
+            return Ok(released);
+        }
+        let released = self.store.release(claim).await?;
+        self.treat_served_wrongly(&claim.key).await?;
+        Ok(released)
+    }
+
+    async fn treat_served_wrongly(&self, key: &Key) -> Result<()> {
+        let spared = match self.bug {
+            Bug::TellsWithoutHandingOver | Bug::HandsOverForTheWholeTtl => 0,
+            Bug::HandsOverToOneReader => 1,
+            _ => return Ok(()),
+        };
+        let mut served = 0;
+        for (client, waiting) in self.line_of(key) {
+            if !holds(&client, &waiting.claim).await {
+                continue;
+            }
+            served += 1;
+            if self.bug == Bug::HandsOverForTheWholeTtl {
+                let _renewed = client.renew(&Renew::new(waiting.claim, waiting.ttl)).await;
+            } else if served > spared {
+                client.release(&waiting.claim).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everybody out of the queue for a key, in order, but not who has been served already.
+    pub(crate) async fn take_out_all_but(
+        &self,
+        claim: &Claim,
+    ) -> Result<Vec<(MemoryBackend, Acquire)>> {
+        let mut taken = Vec::new();
+        for (client, waiting) in self.line_of(&claim.key) {
+            if waiting.claim != *claim && !holds(&client, &waiting.claim).await {
+                client.release(&waiting.claim).await?;
+                taken.push((client, waiting));
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(crate) fn is_in_line(&self, claim: &Claim) -> bool {
+        self.shared().line.iter().any(|(_, waiting)| waiting.claim == *claim)
+    }
+
+    fn others(&self, claim: &Claim) -> usize {
+        let line = self.line_of(&claim.key);
+        line.iter().filter(|(_, waiting)| waiting.claim != *claim).count()
+    }
+
+    fn forget_waiter(&self, claim: &Claim) {
+        self.shared().line.retain(|(_, waiting)| waiting.claim != *claim);
+    }
+
+    fn line_of(&self, key: &Key) -> Vec<(MemoryBackend, Acquire)> {
+        let shared = self.shared();
+        shared.line.iter().filter(|(_, waiting)| waiting.claim.key == *key).cloned().collect()
+    }
+}
+
+pub(crate) async fn put_back(
+    line: impl IntoIterator<Item = (MemoryBackend, Acquire)>,
+) -> Result<()> {
+    for (client, waiting) in line {
+        let _either = client.try_acquire(&waiting).await?;
+    }
+    Ok(())
+}
+
+/// Whether a claim is held. Asking renews it, for as long as a handed-over lease lives.
+async fn holds(client: &MemoryBackend, claim: &Claim) -> bool {
+    let renewal = client.renew(&Renew::new(claim.clone(), Ttl::DEFAULT.claim())).await;
+    matches!(renewal, Renewal::Renewed { .. })
+}

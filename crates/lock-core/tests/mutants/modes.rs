@@ -1,0 +1,91 @@
+//! Bugs of sharing and of converting.
+
+use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Result};
+use lock_core::{Error, Released, TokenRange, Ttl};
+
+use crate::bug::Bug;
+use crate::line::put_back;
+use crate::mutant::Mutant;
+
+impl Mutant {
+    pub(crate) async fn convert_wrongly(&self, request: &Acquire, from: Mode) -> Result<Attempt> {
+        let claim = &request.claim;
+        let former = claim.clone().in_mode(from);
+        let mut plain = request.clone();
+        plain.from = None;
+        let is_upgrade = claim.mode == Mode::Exclusive;
+        match self.bug {
+            Bug::DowngradesWithAGap if !is_upgrade => {
+                self.store.release(&former).await?;
+                return self.store.try_acquire(&plain).await;
+            }
+            Bug::DowngradesWakeNobody if !is_upgrade => {
+                let line = self.take_out_all_but(claim).await?;
+                let attempt = self.store.try_acquire(request).await?;
+                put_back(line).await?;
+                return Ok(attempt);
+            }
+            Bug::ForgetsConversions if self.as_held(&former) == *claim => {
+                return Err(Error::new(ErrorKind::NotHeld, "not any more"));
+            }
+            _ => {}
+        }
+        let before = self.tokens_of(claim.owner);
+        match (self.bug, self.store.try_acquire(request).await) {
+            (Bug::UpgradesKeepTheirTokens, Ok(Attempt::Granted(mut grant))) => {
+                grant.tokens = before.unwrap_or(grant.tokens);
+                Ok(Attempt::Granted(grant))
+            }
+            (Bug::UpgradesBesideReaders, Ok(Attempt::Busy { .. })) => {
+                Ok(Attempt::Granted(self.made_up(request.ttl)))
+            }
+            (Bug::UpgradesQueueLikeAnyWriter, Ok(Attempt::Queued { .. })) => {
+                self.store.release(claim).await?;
+                self.store.try_acquire(&plain).await
+            }
+            (Bug::WaitingUpgradesLetGo, Ok(queued @ Attempt::Queued { .. })) => {
+                self.store.release(&former).await?;
+                Ok(queued)
+            }
+            (Bug::ConvertsWhatIsNotHeld, Err(error)) if error.kind() == ErrorKind::NotHeld => {
+                self.store.try_acquire(&plain).await
+            }
+            (Bug::ConvertsAnything, Err(error)) if error.kind() == ErrorKind::InvalidConfig => {
+                self.store.release(&former).await?;
+                self.store.try_acquire(&plain).await
+            }
+            (_, attempt) => attempt,
+        }
+    }
+
+    /// Releases a lease and puts its upgrade back into the queue, as if it could do without.
+    pub(crate) async fn release_without_upgrade(&self, claim: &Claim) -> Result<Released> {
+        let released = self.store.release(claim).await?;
+        let upgrade = claim.clone().in_mode(Mode::Exclusive);
+        if claim.mode == Mode::Upgradable && self.is_in_line(&upgrade) {
+            let request = Acquire::new(upgrade, Ttl::DEFAULT).queued();
+            let _either = self.store.try_acquire(&request).await?;
+        }
+        Ok(released)
+    }
+
+    pub(crate) async fn end_all_readers(&self, key: &Key) {
+        let is_reader = |claim: &Claim| claim.key == *key && claim.mode == Mode::Shared;
+        let readers: Vec<_> =
+            self.shared().leases.values().map(|lease| lease.claim.clone()).collect();
+        for reader in readers.into_iter().filter(is_reader) {
+            drop(self.store.release(&reader).await);
+        }
+    }
+
+    /// The claim in the mode in which its owner holds the key, whatever it says itself.
+    pub(crate) fn as_held(&self, claim: &Claim) -> Claim {
+        let shared = self.shared();
+        let held = shared.leases.get(&claim.owner).map(|lease| &lease.claim);
+        held.filter(|held| held.key == claim.key).unwrap_or(claim).clone()
+    }
+
+    pub(crate) fn tokens_of(&self, owner: OwnerToken) -> Option<TokenRange> {
+        self.shared().leases.get(&owner).map(|lease| lease.tokens)
+    }
+}
