@@ -60,6 +60,13 @@ impl Acquiring {
                     self.patience = self.patience(wait);
                     self.state = State::Entering;
                 }
+                State::Entering
+                    if self.patience == Patience::Forever
+                        && let Some(id) = self.entry.join(context) =>
+                {
+                    self.state = State::Waiting(id);
+                    return Poll::Pending;
+                }
                 State::Entering => match self.entry.enter(self.patience, self.manner) {
                     Entered::Done(outcome) => {
                         if let Some(result) = self.finish(outcome) {

@@ -91,6 +91,11 @@ impl Entry {
 
     // ---- What tasks do ----
 
+    /// The short way into the line, if there is one: see [`Machine::join`].
+    fn join(&self, context: &Context<'_>) -> Option<WaiterId> {
+        self.lock().machine.join(|| context.waker().clone())
+    }
+
     fn enter(self: &Arc<Self>, patience: Patience, manner: Manner) -> Entered {
         self.event(|machine, now, effects| machine.enter(now, patience, manner, effects))
     }
@@ -118,15 +123,15 @@ impl Entry {
     /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
     /// the driver to wake up.
     fn release(self: &Arc<Self>, hold: u64, manner: Manner) {
-        let here = self.shared.home == Home::Asker && Handle::try_current().is_ok();
         let urgent = self.event(|machine, now, effects| {
             machine.release(now, hold, manner, effects);
-            let urgent = |op: &mut Op| matches!(op, Op::Release { urgent: true });
-            if here && effects.ops.extract_if(.., urgent).count() > 0 {
-                machine.begin_release()
-            } else {
-                None
+            let urgent =
+                effects.ops.iter().position(|op| matches!(op, Op::Release { urgent: true }))?;
+            if self.shared.home == Home::Driver || Handle::try_current().is_err() {
+                return None;
             }
+            effects.ops.swap_remove(urgent);
+            machine.begin_release()
         });
         if let Some(claim) = urgent {
             Running::release(self, claim, Home::Asker).begin();

@@ -63,6 +63,11 @@ impl<W> Effects<W> {
             lease.announce();
             announced(loss);
         }
-        self.wake.take().into_iter().chain(self.more.drain(..)).for_each(wake);
+        if let Some(first) = self.wake.take() {
+            wake(first);
+        }
+        for waker in std::mem::take(&mut self.more) {
+            wake(waker);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, TokenRange, Ttl};
 
 use super::super::lease::Lease;
-use super::Manner;
+use super::{Manner, Ticket};
 
 /// A lease is handed over only if at least this much of it is left.
 const MIN_SLICE: Duration = Duration::from_millis(1);
@@ -83,13 +83,13 @@ impl Held {
     }
 
     /// Gives the lease to its next holder. `None` if there is no token left.
-    pub(super) fn take(&mut self, hold: u64, hold_until: Instant) -> Option<FencingToken> {
+    pub(super) fn ticket(&mut self, hold: u64, hold_until: Instant) -> Option<Ticket> {
         let token = self.tokens.take()?;
         self.used = self.used.saturating_add(1);
         self.turn.1 = self.turn.1.saturating_add(1);
         self.hold = hold;
         self.hold_until = hold_until;
-        Some(token)
+        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
     }
 
     pub(super) fn next(&self, now: Instant, manner: Manner, renews: bool) -> Next {

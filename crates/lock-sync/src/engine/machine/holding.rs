@@ -1,7 +1,5 @@
 //! Holding a lease: passing it on, keeping it, renewing it, losing it, giving it back.
 
-use std::sync::Arc;
-
 use lock_core::{Claim, Demand, Error, Instant, Released, Renew, Renewal};
 
 use super::held::{Held, Next};
@@ -26,10 +24,18 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> bool {
+        // A deadline that has passed unnoticed: the holder must hear of it.
+        let valid = match &self.phase {
+            Phase::Held(held) if held.hold == hold => {
+                held.lease.is_valid(now) && now < held.hold_until
+            }
+            _ => false,
+        };
+        if valid && self.hand_over(now, manner, effects) {
+            return true;
+        }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Held(held) if held.hold == hold => {
-                // A deadline that has passed unnoticed: the holder must hear of it.
-                let valid = held.lease.is_valid(now) && now < held.hold_until;
                 self.pass_on(now, held, manner, effects);
                 valid
             }
@@ -42,6 +48,31 @@ impl<W> Machine<W> {
                 false
             }
         }
+    }
+
+    /// The common case of [`pass_on`](Self::pass_on), without moving anything: the holder's lease goes
+    /// to the first in line.
+    fn hand_over(&mut self, now: Instant, manner: Manner, effects: &mut Effects<W>) -> bool {
+        let (Phase::Held(held), Some((id, _))) = (&mut self.phase, self.queue.first()) else {
+            return false;
+        };
+        // Whatever else is to be decided is decided at length.
+        if held.next(now, manner, self.policy.renew) != Next::HandOver
+            || held.demand() != Demand::Wanted && held.tokens_left() < LOW_TOKENS
+            || held.demand() == Demand::Unknown
+        {
+            return false;
+        }
+        let hold = self.holds + 1;
+        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |limit| now + limit);
+        let Some(ticket) = held.ticket(hold, until) else { return false };
+        self.holds = hold;
+        let waker = self.queue.settle(id, Ok(ticket));
+        effects.wake(waker);
+        if self.queue.is_empty() {
+            self.rest_watch(now);
+        }
+        true
     }
 
     /// Gives a lease without a holder to the first in line, keeps it, or gives it back.
@@ -168,9 +199,9 @@ impl<W> Machine<W> {
         let hold = self.holds + 1;
         let hold_until =
             self.policy.max_hold.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
-        let token = held.take(hold, hold_until)?;
+        let ticket = held.ticket(hold, hold_until)?;
         self.holds = hold;
-        Some(Ticket { hold, lease: Arc::clone(&held.lease), token, hold_until })
+        Some(ticket)
     }
 
     // ---- Releasing ----

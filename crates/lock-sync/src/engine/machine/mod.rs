@@ -288,6 +288,22 @@ impl<W> Machine<W> {
         Entered::Queued(self.queue.push(patience))
     }
 
+    /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else
+    /// to decide. That takes no clock, and one look at the line.
+    pub(super) fn join(&mut self, waker: impl FnOnce() -> W) -> Option<WaiterId> {
+        let waits = match &self.phase {
+            Phase::Held(_) | Phase::Waiting { .. } | Phase::Attempting { .. } => true,
+            Phase::Lost { .. } | Phase::Releasing { stage: Stage::Sent, .. } => true,
+            Phase::Idle | Phase::Kept { .. } | Phase::Releasing { .. } => false,
+        };
+        if self.closed || !waits {
+            return None;
+        }
+        let id = self.queue.push(Patience::Forever);
+        self.queue.park(id, |_| waker());
+        Some(id)
+    }
+
     /// A waiter asks what became of it; `None` leaves its waker.
     pub(super) fn poll(
         &mut self,
