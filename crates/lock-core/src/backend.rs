@@ -92,10 +92,11 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`queued_holders_never_overlap`).
 ///
 /// **Handing over**
-/// - A release MUST give the key to the first in line, and tell that client alone with
+/// - A release MUST give the key to the first in line, and say so with
 ///   [`Hint::Granted`](crate::Hint::Granted): the lease is there before its owner asks, and asking
-///   returns the same tokens (`a_release_hands_the_key_over`). A deadline that the hint brings MUST
-///   come before the store's (`a_pushed_grant_ends_before_its_lease`).
+///   returns the same tokens (`a_release_hands_the_key_over`). The hint MUST reach no other client
+///   (`a_grant_is_told_to_its_owner_alone`), and a deadline that it brings MUST come before the
+///   store's (`a_pushed_grant_ends_before_its_lease`).
 /// - Such a lease MUST live for its whole ttl from when its owner asks again
 ///   (`a_claimed_lease_lives_for_its_ttl`), but no longer than [`Ttl::claim`](crate::Ttl::claim) if
 ///   it does not: then it passes on as soon as anybody asks (`an_unclaimed_grant_passes_on`). It

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 /// A number that grows with every grant of a lock.
 ///
@@ -11,6 +12,10 @@ use std::num::NonZeroU32;
 ///
 /// Successive grants of one key carry increasing tokens; numbers may be skipped. Tokens of
 /// different keys are not comparable. They are public: never use one as proof of ownership.
+///
+/// The backends of this family give out the greater of the last token plus one and the time, as
+/// [`floor`](Self::floor) counts it. So tokens increase although a store forgot its counter, and stay
+/// below 2⁵³ until 2091: a resource that keeps them in a double loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -23,6 +28,27 @@ impl FencingToken {
     /// The number.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The lowest token that a store may give out at this time since 1970, in quarters of a
+    /// microsecond since 2020.
+    ///
+    /// Quarters, because a process that passes a lock from task to task uses more than a million
+    /// tokens in a second, and no token may be ahead of the clock for good.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::FencingToken;
+    ///
+    /// let new_year_2020 = Duration::from_secs(1_577_836_800);
+    /// assert_eq!(FencingToken::floor(new_year_2020 + Duration::from_micros(3)).get(), 12);
+    /// ```
+    pub const fn floor(since_1970: Duration) -> Self {
+        const EPOCH: Duration = Duration::from_secs(1_577_836_800);
+        let quarters = since_1970.saturating_sub(EPOCH).as_nanos() / 250;
+        Self(if quarters > u64::MAX as u128 { u64::MAX } else { quarters as u64 })
     }
 }
 

@@ -136,6 +136,8 @@ macro_rules! __lock_core_laws {
         handing {
             a_release_hands_the_key_over:
                 "A release gives the key to the first in line before anybody asks, and says so.",
+            a_grant_is_told_to_its_owner_alone:
+                "No other client hears of a grant, for the hint brings the proof of ownership.",
             a_pushed_grant_ends_before_its_lease:
                 "The deadline that is announced to a waiter comes before the store's.",
             a_claimed_lease_lives_for_its_ttl:

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::fence::{Fence, Micros};
+use super::fence::{Fence, Ticks};
 use super::leases::{Lease, Leases};
 use super::post::Post;
 use super::queue::{Queue, Slot};
@@ -59,7 +59,7 @@ impl Entry {
         let wanted = NonZeroU32::new(request.tokens);
         Renewal::Renewed {
             valid_until: ttl.valid_until(visit.sent),
-            tokens: wanted.map(|wanted| self.fence.reserve(wanted, Micros::now())),
+            tokens: wanted.map(|wanted| self.fence.reserve(wanted, Ticks::now())),
             demand: self.demand(visit.client),
         }
     }
@@ -97,13 +97,13 @@ impl Entry {
     }
 
     /// Whether nothing would be lost with this entry.
-    pub(super) fn is_idle(&mut self, now: Instant, micros: Micros) -> bool {
+    pub(super) fn is_idle(&mut self, now: Instant, ticks: Ticks) -> bool {
         self.leases.drop_expired(now);
         self.queue.drop_lapsed(now);
         self.leases.is_empty()
             && self.queue.is_empty()
             && self.watchers.is_empty()
-            && self.fence.is_at_rest(micros)
+            && self.fence.is_at_rest(ticks)
     }
 
     fn drop_ended(&mut self, now: Instant) {
@@ -208,7 +208,7 @@ impl Entry {
         let lease = Lease {
             owner: request.claim.owner,
             mode: request.claim.mode,
-            tokens: self.fence.reserve(request.tokens, Micros::now()),
+            tokens: self.fence.reserve(request.tokens, Ticks::now()),
             ttl: request.ttl,
             ends: visit.now + request.ttl.duration(),
             client: Arc::clone(visit.client),
@@ -263,7 +263,7 @@ impl Entry {
             self.leases.remove(slot.owner, from);
         }
         let ttl = slot.ttl.claim();
-        let tokens = self.fence.reserve(slot.tokens, Micros::now());
+        let tokens = self.fence.reserve(slot.tokens, Ticks::now());
         self.leases.add(Lease {
             owner: slot.owner,
             mode: slot.mode,

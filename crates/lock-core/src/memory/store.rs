@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
-use super::fence::Micros;
+use super::fence::Ticks;
 use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
@@ -156,8 +156,8 @@ impl State {
     /// Throws the idle entries away. Done once their number may have doubled, so that the cost of
     /// looking is shared by as many insertions.
     fn sweep(&mut self, now: Instant) {
-        let micros = Micros::now();
-        self.entries.retain(|_, entry| !entry.is_idle(now, micros));
+        let ticks = Ticks::now();
+        self.entries.retain(|_, entry| !entry.is_idle(now, ticks));
         self.sweep_at = self.entries.len() * 2;
     }
 }

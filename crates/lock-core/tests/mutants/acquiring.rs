@@ -82,7 +82,7 @@ impl Mutant {
     }
 
     pub(crate) fn made_up(&self, ttl: Ttl) -> Grant {
-        let token = TokenRange::single(FencingToken::new(u64::MAX));
+        let token = TokenRange::single(FencingToken::new(u64::MAX / 2));
         Grant::new(token, ttl.valid_until(self.clock().now()))
     }
 

@@ -58,7 +58,7 @@ pub(crate) enum Bug {
     RepeatingLosesThePlace,
     KeepsWhoLeaves,
     PlacesNeverLapse,
-    TellsOfGrantsOnOtherKeys,
+    TellsOfGrantsOnAllWatches,
     HasNoQueueLimit,
 
     TellsNobodyOfTheirGrant,
@@ -153,7 +153,10 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::RepeatingLosesThePlace, &["a_repeated_request_keeps_its_place"]),
     (Bug::KeepsWhoLeaves, &["a_waiter_that_leaves_is_passed_over"]),
     (Bug::PlacesNeverLapse, &["a_place_that_is_not_kept_lapses"]),
-    (Bug::TellsOfGrantsOnOtherKeys, &["a_queue_belongs_to_one_key"]),
+    (
+        Bug::TellsOfGrantsOnAllWatches,
+        &["a_queue_belongs_to_one_key", "a_grant_is_told_to_its_owner_alone"],
+    ),
     (Bug::HasNoQueueLimit, &["a_full_queue_is_an_error"]),
     (Bug::StubbedRemote, &["queued_holders_never_overlap"]),
     (Bug::TellsNobodyOfTheirGrant, &["a_release_hands_the_key_over"]),

@@ -26,7 +26,7 @@ impl Mutant {
                 self.shared().everybody.push(sender);
                 Watch::new(hints)
             }
-            Bug::TellsOfGrantsOnOtherKeys => {
+            Bug::TellsOfGrantsOnAllWatches => {
                 let (sender, hints) = mpsc::unbounded();
                 self.shared().everybody.push(sender);
                 Watch::new(select(watch.filter_map(heard), hints))
@@ -56,10 +56,11 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
         }
         Bug::DatesPushesFromTheReading => {
             let waiting = shared.line.iter().find(|(_, waiting)| waiting.claim.owner == owner);
-            let ttl = waiting.expect("it was queued").1.ttl.claim();
-            grant.valid_until = ttl.valid_until(clock.now());
+            if let Some((_, waiting)) = waiting {
+                grant.valid_until = waiting.ttl.claim().valid_until(clock.now());
+            }
         }
-        Bug::TellsOfGrantsOnOtherKeys => {
+        Bug::TellsOfGrantsOnAllWatches => {
             for listener in &shared.everybody {
                 let _gone = listener.unbounded_send(hint);
             }

@@ -34,6 +34,45 @@ pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     Ok(())
 }
 
+pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let bystander = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    let mut watches = [holder.watch(&key).await?, bystander.watch(&key).await?];
+    holder.granted(&held, ttl).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.freed(&held).await?;
+    first.hears_grant().await?;
+    first.claims().await?;
+    // The hint brings the token that proves ownership, so it is nobody else's business.
+    let [ours, theirs] = &mut watches;
+    let leaked = async {
+        tokio::select! {
+            () = hears_any_grant(ours) => "the former holder",
+            () = hears_any_grant(&mut second.watch) => "the next in line",
+            () = hears_any_grant(theirs) => "a bystander",
+        }
+    };
+    tokio::select! {
+        who = leaked => Err(Failure::Broken(format!("{who} was told of another client's grant"))),
+        () = scene.elapse(scene.ttl().duration() / 4) => Ok(()),
+    }
+}
+
+async fn hears_any_grant(watch: &mut Watch) {
+    loop {
+        match watch.next().await {
+            Some(Hint::Granted { .. }) => return,
+            Some(_) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
 pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
