@@ -10,7 +10,7 @@ use crate::support::{Server, soon};
 
 #[tokio::test]
 async fn a_fit_server_gives_no_cause_for_warnings() {
-    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let backend = RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
         let report = backend.check().await.unwrap();
@@ -27,7 +27,7 @@ async fn what_makes_locks_worse_is_warned_of() {
     let backend = RedisBackend::open(server.url()).unwrap();
     let warnings = backend.check().await.unwrap().warnings;
     assert!(warnings.len() == 2 && warnings[0].contains("allkeys-lru"), "{warnings:?}");
-    assert!(warnings[1].contains("lacks Kgxe"), "{warnings:?}");
+    assert!(warnings[1].contains("lacks Kg$xe"), "{warnings:?}");
 
     let mute = RedisBackend::builder(server.url())
         .release_messages(false)

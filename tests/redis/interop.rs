@@ -1,6 +1,6 @@
 //! Other clients of the same key, and whatever else may be at it.
 
-use lock_core::{Attempt, Backend, ErrorKind, Key, Released, Renew, Renewal};
+use lock_core::{Attempt, Backend, ErrorKind, Key, Mode, Released, Renew, Renewal};
 use lock_redis::RedisBackend;
 
 use crate::support::{Server, attempt, claim, claim_of, granted, long, refused};
@@ -154,15 +154,13 @@ async fn databases_are_apart() {
 }
 
 #[tokio::test]
-async fn modes_that_are_not_there_yet_are_refused_before_anything_is_sent() {
+async fn what_no_store_could_grant_is_refused_before_anything_is_sent() {
     let nowhere = RedisBackend::open("redis://127.0.0.1:1").unwrap();
-    let shared = claim("a").in_mode(lock_core::Mode::Shared);
-    assert_eq!(attempt(&nowhere, &shared).await.unwrap_err().kind(), ErrorKind::Unsupported);
-    assert_eq!(nowhere.release(&shared).await.unwrap_err().kind(), ErrorKind::Unsupported);
-    let Renewal::Unknown(error) = nowhere.renew(&Renew::new(shared.clone(), long())).await else {
-        panic!()
-    };
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let greedy = claim("a").in_mode(Mode::Permits { take: 3, of: 2 });
+    assert_eq!(attempt(&nowhere, &greedy).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    let request = lock_core::Acquire::new(claim("a"), long()).converting(Mode::Shared);
+    let error = nowhere.try_acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn the_message_of_a_release_wakes_alone() {
 
 #[tokio::test]
 async fn the_notification_of_a_release_wakes_alone() {
-    let server = Server::with(&["--notify-keyspace-events", "Kgxe"]);
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     for protocol in PROTOCOLS {
         let setup = || {
             let builder = builder(&server).protocol(protocol).release_messages(false);
@@ -96,6 +96,7 @@ async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
         (&["PEXPIRE", "theirs", "1"], Hint::Expired),
     ] {
         theirs.command::<()>(&["SET", "theirs", "x", "NX", "PX", "60000"]);
+        assert_eq!(next(&mut watch).await, Some(Hint::Changed));
         theirs.command::<()>(end);
         // Expiry is told when somebody looks, or when the server comes to it.
         until_gone(&mut theirs, "theirs").await;
@@ -168,7 +169,7 @@ async fn enabling_notifications_keeps_what_others_need() {
     let mut watch = backend.watch(&key()).await.unwrap();
     let mut raw = server.client();
     let (_, flags) = raw.command::<(String, String)>(&["CONFIG", "GET", "notify-keyspace-events"]);
-    for flag in "ElKgxe".chars() {
+    for flag in "ElKg$xe".chars() {
         assert!(flags.contains(flag), "{flags}");
     }
     raw.command::<()>(&["SET", LOCK, "x"]);

@@ -10,8 +10,30 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script, Value};
 use super::LEASE;
 use crate::{Contestant, Failure};
 
-pub(super) const ACQUIRE: &str = include_str!("../../../crates/lock-redis/src/scripts/acquire.lua");
-pub(super) const RELEASE: &str = include_str!("../../../crates/lock-redis/src/scripts/release.lua");
+macro_rules! script {
+    ($($part:literal),+) => {
+        concat!($(include_str!(concat!("../../../crates/lock-redis/src/scripts/", $part))),+)
+    };
+}
+
+pub(super) const ACQUIRE: &str = script!(
+    "keys.lua",
+    "tokens.lua",
+    "acquire_free.lua",
+    "leases.lua",
+    "queue.lua",
+    "acquire.lua"
+);
+pub(super) const RELEASE: &str = script!(
+    "keys.lua",
+    "release_alone.lua",
+    "tokens.lua",
+    "leases.lua",
+    "queue.lua",
+    "release.lua"
+);
+/// How many keys each of them has.
+pub(super) const KEYS: &str = "6";
 
 /// One multiplexed connection of the `redis` crate, which sends the scripts that we send.
 ///
@@ -60,24 +82,29 @@ impl fmt::Debug for Driver {
 /// The names that the scripts are given.
 #[derive(Debug)]
 pub struct Names {
-    lock: String,
-    fence: String,
+    keys: [String; 6],
     channel: String,
 }
 
 impl Names {
     pub(super) fn new(name: &str) -> Self {
         let lock = format!("driver:{{{name}}}");
-        Self { fence: format!("{lock}:fence"), channel: format!("{lock}:released@0"), lock }
+        let satellites = ["", ":fence", ":queue", ":slots", ":holders", ":grants"];
+        Self {
+            keys: satellites.map(|satellite| format!("{lock}{satellite}")),
+            channel: format!("{lock}:released@0"),
+        }
     }
 
-    pub(super) fn acquire<'a>(&'a self, owner: &'a str, lease: &'a str) -> [&'a str; 6] {
-        // One token, and a fence that is kept for an hour.
-        [&self.lock, &self.fence, owner, lease, "1", "3600000"]
+    pub(super) fn acquire<'a>(&'a self, owner: &'a str, lease: &'a str) -> [&'a str; 10] {
+        let [lock, fence, queue, slots, holders, grants] = &self.keys;
+        // One token, and no inbox.
+        [lock, fence, queue, slots, holders, grants, owner, lease, "1", ""]
     }
 
-    pub(super) fn release<'a>(&'a self, owner: &'a str) -> [&'a str; 3] {
-        [&self.lock, owner, &self.channel]
+    pub(super) fn release<'a>(&'a self, owner: &'a str) -> [&'a str; 8] {
+        let [lock, fence, queue, slots, holders, grants] = &self.keys;
+        [lock, fence, queue, slots, holders, grants, owner, &self.channel]
     }
 }
 
@@ -103,7 +130,7 @@ impl Contestant for Driver {
         let mut connection = self.connection.clone();
         let reply: Value = redis::cmd("EVALSHA")
             .arg(self.acquire.get_hash())
-            .arg(2)
+            .arg(KEYS)
             .arg(&key.acquire(&owner, &LEASE.as_millis().to_string()))
             .query_async(&mut connection)
             .await?;
@@ -113,7 +140,7 @@ impl Contestant for Driver {
         section.await;
         let told: i64 = redis::cmd("EVALSHA")
             .arg(self.release.get_hash())
-            .arg(1)
+            .arg(KEYS)
             .arg(&key.release(&owner))
             .query_async(&mut connection)
             .await?;

@@ -6,7 +6,7 @@ use lock_tests::RedisServer;
 use lock_tests::resp::{Client, Value};
 
 use super::LEASE;
-use super::driver::{ACQUIRE, Names, RELEASE, owner};
+use super::driver::{ACQUIRE, KEYS, Names, RELEASE, owner};
 use crate::Failure;
 
 /// A blocking connection on the caller's thread, which sends the scripts that we send.
@@ -52,13 +52,13 @@ impl Socket {
         self.owners += 1;
         let owner = owner(self.owners);
         let lease = LEASE.as_millis().to_string();
-        let [lock, fence, token, lease, tokens, keep] = key.acquire(&owner, &lease);
-        let acquire = ["EVALSHA", &self.acquire, "2", lock, fence, token, lease, tokens, keep];
+        let acquire = ["EVALSHA", &self.acquire, KEYS];
+        let acquire = [&acquire[..], &key.acquire(&owner, &lease)].concat();
         let Value::Text(_) = self.client.command(&acquire)? else {
             return Err("the key is held, and a socket does not wait".into());
         };
-        let [lock, token, channel] = key.release(&owner);
-        match self.client.command(&["EVALSHA", &self.release, "1", lock, token, channel])? {
+        let release = ["EVALSHA", &self.release, KEYS];
+        match self.client.command(&[&release[..], &key.release(&owner)].concat())? {
             Value::Int(told) if told >= 0 => Ok(()),
             other => Err(format!("the release was answered by {other:?}").into()),
         }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, Released, Renew, Renewal,
-    Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
 };
 
 use crate::hub::{Hub, Listening};
 use crate::keys::Layout;
 use crate::link::Link;
 use crate::scripts::{ACQUIRE, RELEASE, RENEW};
-use crate::{Builder, verbs};
+use crate::verbs::Acquired;
+use crate::{Builder, modes, verbs};
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -47,6 +47,8 @@ struct Inner {
     layout: Layout,
     link: Link,
     hub: Hub,
+    /// How many may wait for a key; none, if nobody is to be queued.
+    queue_limit: u32,
 }
 
 impl RedisBackend {
@@ -67,8 +69,8 @@ impl RedisBackend {
         Builder::new(url.into())
     }
 
-    pub(crate) fn new(layout: Layout, link: Link, hub: Hub) -> Self {
-        Self(Arc::new(Inner { layout, link, hub }))
+    pub(crate) fn new(layout: Layout, link: Link, hub: Hub, queue_limit: u32) -> Self {
+        Self(Arc::new(Inner { layout, link, hub, queue_limit }))
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -83,28 +85,39 @@ impl RedisBackend {
 #[async_trait]
 impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        exclusive(&request.claim)?;
-        let names = self.0.layout.names(&request.claim.key);
-        let command = verbs::acquire(&names, request);
-        let answer = self.0.link.run(&ACQUIRE, &command).await?;
-        verbs::acquired(request, &answer)
+        modes::check(request)?;
+        let Inner { layout, link, hub, queue_limit } = &*self.0;
+        let names = layout.names(&request.claim.key);
+        let inbox = hub.inbox_of(&names, request);
+        let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
+        let command = verbs::acquire(&names, request, waiting)?;
+        let answer = link.run(&ACQUIRE, &command).await?;
+        let Acquired { attempt, sample } = verbs::acquired(request, waiting, &answer)?;
+        if let Some(sample) = sample {
+            hub.compare(&names, request.claim.owner, sample);
+        } else if request.queue {
+            hub.forget(&names, &request.claim);
+        }
+        Ok(attempt)
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
-        let Renew { claim, ttl, .. } = request;
-        if let Err(error) = exclusive(claim) {
-            return Renewal::Unknown(error);
+        let Inner { layout, link, hub, .. } = &*self.0;
+        let names = layout.names(&request.claim.key);
+        let inbox = hub.inbox_for(&names);
+        match verbs::renew(&names, request, inbox.as_ref()) {
+            Ok(command) => verbs::renewed(request.ttl, link.run(&RENEW, &command).await),
+            Err(error) => Renewal::Unknown(error),
         }
-        let command = verbs::renew(&self.0.layout.names(&claim.key), claim, *ttl);
-        verbs::renewed(*ttl, self.0.link.run(&RENEW, &command).await)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        exclusive(claim)?;
-        let names = self.0.layout.names(&claim.key);
-        let command = verbs::release(&names, claim, self.listening().release_messages);
-        let answer = self.0.link.run(&RELEASE, &command).await;
-        verbs::released(answer, self.0.hub.hears_releases(&names))
+        let Inner { layout, link, hub, .. } = &*self.0;
+        let names = layout.names(&claim.key);
+        hub.forget(&names, claim);
+        let command = verbs::release(&names, claim, hub.listening().release_messages)?;
+        let answer = link.run(&RELEASE, &command).await;
+        verbs::released(answer, hub.hears_releases(&names))
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
@@ -120,12 +133,5 @@ impl Backend for RedisBackend {
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RedisBackend({})", self.0.link.settings().endpoint)
-    }
-}
-
-fn exclusive(claim: &Claim) -> Result<(), Error> {
-    match claim.mode {
-        Mode::Exclusive => Ok(()),
-        _ => Err(Error::new(ErrorKind::Unsupported, "only exclusive locks are there yet")),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind};
 
 use crate::RedisBackend;
-use crate::hub::{Hub, Listening, Registry};
+use crate::hub::{Channel, Hub, Listening, Registry};
 use crate::keys::Layout;
 use crate::link::{Link, Settings};
 use crate::wire::Endpoint;
@@ -38,6 +38,7 @@ pub struct Builder {
     protocol: Protocol,
     notifications: Notifications,
     release_messages: bool,
+    queue_limit: u32,
     command_timeout: Duration,
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -85,6 +86,7 @@ impl Builder {
             protocol: Protocol::default(),
             notifications: Notifications::default(),
             release_messages: true,
+            queue_limit: 10_000,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
             #[cfg(feature = "tls")]
@@ -123,6 +125,16 @@ impl Builder {
         self
     }
 
+    /// How many may wait for one key in the server's queue: 10 000 unless it is said.
+    ///
+    /// Beyond that a request that wants to be queued fails with [`ErrorKind::QueueFull`]. With 0 this
+    /// client stands in no queue: it asks again when a hint or the time tells it to, and those who do
+    /// stand in one go before it.
+    pub fn queue_limit(mut self, limit: u32) -> Self {
+        self.queue_limit = limit;
+        self
+    }
+
     /// How long a request may take once there is a connection: 2 s, unless it is said.
     ///
     /// It is measured in steps of a sixteenth. Keep it well below the time to live of the leases.
@@ -150,7 +162,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`] if the URL or an option makes no sense, or the URL asks for TLS
-    /// and the feature `tls` is off.
+    /// and the feature `tls` is off; [`ErrorKind::Other`] if the operating system gives no random bytes.
     pub fn build(self) -> Result<RedisBackend, Error> {
         let endpoint = Endpoint::parse(&self.url)?;
         if endpoint.tls && !cfg!(feature = "tls") {
@@ -174,9 +186,11 @@ impl Builder {
             notifications: self.notifications,
             release_messages: self.release_messages,
         };
-        let registry = Arc::<Registry>::default();
+        let inbox = if self.queue_limit > 0 { Some(draw_inbox(&layout)?) } else { None };
+        let registry = Arc::new(Registry::new(inbox));
         let link = Link::new(settings, Arc::clone(&registry));
-        Ok(RedisBackend::new(layout, link.clone(), Hub::new(link, registry, listening)))
+        let hub = Hub::new(link.clone(), registry, listening);
+        Ok(RedisBackend::new(layout, link, hub, self.queue_limit))
     }
 }
 
@@ -188,10 +202,20 @@ impl fmt::Debug for Builder {
             .field("protocol", &self.protocol)
             .field("notifications", &self.notifications)
             .field("release_messages", &self.release_messages)
+            .field("queue_limit", &self.queue_limit)
             .field("command_timeout", &self.command_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// A channel that no other client has.
+fn draw_inbox(layout: &Layout) -> Result<Channel, Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| {
+        Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
+    })?;
+    Ok(layout.inbox(random).into())
 }
 
 fn invalid(message: &'static str) -> Error {

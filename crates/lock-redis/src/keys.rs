@@ -3,21 +3,27 @@
 //! ```text
 //! lock:{orders/42}               the lock: a string that holds the owner's token
 //! lock:{orders/42}:fence         the token numbers of the latest grant
+//! lock:{orders/42}:queue         who waits, in order
+//! lock:{orders/42}:slots         what each of them waits for
+//! lock:{orders/42}:holders       who shares the lock, by the end of the lease
+//! lock:{orders/42}:grants        what each of them was granted
 //! lock:{orders/42}:released@0    the channel on which releases are told, in database 0
+//! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
 //! ```
 //!
-//! The braces put all of them into one slot, and one ACL pattern, `~lock:*`, holds them all. Bytes
+//! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, holds them all. Bytes
 //! of a name that would disturb that are percent-encoded.
 //!
 //! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
 //! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:fence`.
 //! Where the exact key is that of a named lock, it is the same lock, with the same satellites.
 
-use lock_core::{Error, ErrorKind, Key};
+use lock_core::{Error, ErrorKind, Key, OwnerToken};
 
 use crate::slot;
 
-const FENCE: &[u8] = b":fence";
+/// What the keys beside the lock end with, in the order in which scripts expect them.
+const SATELLITES: [&[u8]; 5] = [b":fence", b":queue", b":slots", b":holders", b":grants"];
 /// What the empty name becomes. No other name does: the two signs after `%` are no digits.
 const EMPTY: &[u8] = b"%empty";
 const MAX_PREFIX: usize = 256;
@@ -47,6 +53,13 @@ impl Layout {
             released: format!(":released@{database}").into_bytes().into(),
             keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
         })
+    }
+
+    /// The channel of a client that drew these bytes. It has no braces, so no lock is called that.
+    pub(crate) fn inbox(&self, random: [u8; 16]) -> Vec<u8> {
+        let mut inbox = [&*self.prefix, b"inbox:"].concat();
+        inbox.extend_from_slice(OwnerToken::from_bytes(random).expose());
+        inbox
     }
 
     /// The places that belong to a lock.
@@ -117,9 +130,9 @@ impl Names<'_> {
         self.lock.unwrap_or(&self.stem)
     }
 
-    /// The key of the latest token numbers, in two pieces.
-    pub(crate) fn fence(&self) -> [&[u8]; 2] {
-        [&self.stem, FENCE]
+    /// The keys beside it, each in two pieces, in the order in which scripts expect them.
+    pub(crate) fn satellites(&self) -> [[&[u8]; 2]; 5] {
+        SATELLITES.map(|satellite| [&*self.stem, satellite])
     }
 
     /// The channel on which releases are told, in two pieces.
@@ -173,14 +186,19 @@ mod tests {
         Layout::new("lock:", 0).unwrap()
     }
 
-    /// Lock, fence and channel of a key.
-    fn places(layout: &Layout, key: &Key) -> [Vec<u8>; 3] {
+    /// Lock, satellites and channel of a key.
+    fn places(layout: &Layout, key: &Key) -> Vec<Vec<u8>> {
         let names = layout.names(key);
-        [names.lock().to_vec(), names.fence().concat(), names.released().concat()]
+        let satellites = names.satellites().map(|satellite| satellite.concat());
+        let mut places = vec![names.lock().to_vec()];
+        places.extend(satellites);
+        places.push(names.released().concat());
+        places
     }
 
-    fn text(key: Key) -> [String; 3] {
-        places(&layout(), &key).map(|place| String::from_utf8(place).unwrap())
+    fn text(key: Key) -> Vec<String> {
+        let places = places(&layout(), &key).into_iter();
+        places.map(|place| String::from_utf8(place).unwrap()).collect()
     }
 
     #[test]
@@ -188,7 +206,15 @@ mod tests {
         let places = text(Key::new("orders/42").unwrap());
         assert_eq!(
             places,
-            ["lock:{orders/42}", "lock:{orders/42}:fence", "lock:{orders/42}:released@0"]
+            [
+                "lock:{orders/42}",
+                "lock:{orders/42}:fence",
+                "lock:{orders/42}:queue",
+                "lock:{orders/42}:slots",
+                "lock:{orders/42}:holders",
+                "lock:{orders/42}:grants",
+                "lock:{orders/42}:released@0"
+            ]
         );
     }
 
@@ -223,6 +249,12 @@ mod tests {
         let key = Key::new("a").unwrap();
         assert_eq!(layout.names(&key).keyspace().concat(), b"__keyspace@3__:lock:{a}");
         assert_eq!(layout.names(&key).released().concat(), b"lock:{a}:released@3");
+    }
+
+    #[test]
+    fn an_inbox_is_under_the_prefix() {
+        let inbox = layout().inbox([0xAB; 16]);
+        assert_eq!(inbox, b"lock:inbox:abababababababababababababababab");
     }
 
     #[test]
@@ -264,9 +296,9 @@ mod tests {
 
         #[test]
         fn satellites_live_under_the_prefix(key in keys()) {
-            let [lock, fence, channel] = places(&layout(), &key);
-            prop_assert!(fence.starts_with(b"lock:") && channel.starts_with(b"lock:"));
-            prop_assert!(key.is_as_is() || lock.starts_with(b"lock:"));
+            let places = places(&layout(), &key);
+            prop_assert!(places[1..].iter().all(|place| place.starts_with(b"lock:")));
+            prop_assert!(key.is_as_is() || places[0].starts_with(b"lock:"));
         }
 
         #[test]

@@ -38,7 +38,9 @@
 //! ```text
 //! ACL SETUSER locks on >password resetkeys ~lock:* resetchannels
 //!   &lock:* &__keyspace@*__:lock:* -@all +evalsha +script|load
-//!   +get +set +del +pttl +pexpire +time +publish +subscribe +unsubscribe
+//!   +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe +unsubscribe
+//!   +llen +lindex +lpop +lpush +rpush +lrem +hget +hset +hdel +hvals +hincrby
+//!   +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
@@ -63,6 +65,7 @@ mod check;
 mod hub;
 mod keys;
 mod link;
+mod modes;
 mod scripts;
 mod slot;
 mod verbs;

@@ -1,61 +1,107 @@
 //! The verbs as commands, and the replies as outcomes.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Error, ErrorKind, FencingToken, Grant, Instant, Released, Renewal,
-    TokenRange, Ttl,
+    Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Released, Renew, Renewal,
+    Ttl,
 };
 
+use crate::hub::{Channel, Sample, number, tokens};
 use crate::keys::Names;
 use crate::link::Answer;
-use crate::scripts::{ACQUIRE, RELEASE, RENEW};
+use crate::modes::Code;
+use crate::scripts::{ACQUIRE, RELEASE, RENEW, Script};
 use crate::wire::{Command, Reply};
 
-/// The digits and separators of numbers among the arguments.
-const NUMBERS: usize = 48;
+/// The digits, separators and short words among the arguments.
+const NUMBERS: usize = 96;
 
-/// How many milliseconds a fence outlives the lease.
-const FENCE_REST: u64 = 60 * 60 * 1000;
-
-pub(crate) fn acquire(names: &Names<'_>, request: &Acquire) -> Command {
-    let owner = request.claim.owner.expose();
-    let room = names.lock().len() + names.fence().map(<[u8]>::len).iter().sum::<usize>();
-    let mut command = Command::script(&ACQUIRE, 2, room + owner.len() + NUMBERS);
-    command
-        .bytes(names.lock())
-        .pieces(names.fence())
-        .bytes(owner)
-        .number(request.ttl.as_millis())
-        .number(request.tokens.get().into())
-        .number(request.ttl.as_millis() + FENCE_REST);
-    command
+/// How the client of a request is told about a lock, and how many may wait for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) inbox: Option<&'a Channel>,
+    pub(crate) limit: u32,
 }
 
 /// What the reply to [`acquire`] means.
-pub(crate) fn acquired(request: &Acquire, answer: &Answer) -> Result<Attempt, Error> {
-    match &answer.reply {
-        Reply::Int(left) => Ok(Attempt::Busy { retry_after: remaining(*left) }),
-        Reply::Text(text) => granted(text, request.ttl, answer.sent)
-            .map(Attempt::Granted)
-            .ok_or_else(|| unintelligible("acquire")),
-        _ => Err(unintelligible("acquire")),
-    }
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    pub(crate) attempt: Attempt,
+    /// How the clocks stood, if the request was queued.
+    pub(crate) sample: Option<Sample>,
 }
 
-pub(crate) fn renew(names: &Names<'_>, claim: &Claim, ttl: Ttl) -> Command {
-    let owner = claim.owner.expose();
-    let mut command = Command::script(&RENEW, 1, names.lock().len() + owner.len() + NUMBERS);
-    command.bytes(names.lock()).bytes(owner).number(ttl.as_millis());
-    command
+pub(crate) fn acquire(
+    names: &Names<'_>,
+    request: &Acquire,
+    waiting: Waiting<'_>,
+) -> Result<Command, Error> {
+    let Acquire { claim, ttl, .. } = request;
+    let mode = Code::of(claim.mode)?;
+    let inbox = waiting.inbox.map_or(&b""[..], |inbox| inbox);
+    let mut command = command(&ACQUIRE, names, claim, inbox.len());
+    command.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
+    let is_queued = request.queue && waiting.inbox.is_some();
+    if mode.is_understood() && !is_queued && request.from.is_none() {
+        return Ok(command);
+    }
+    command.text(mode);
+    if is_queued {
+        let (place, claim) = (ttl.place().as_millis(), ttl.claim().as_millis());
+        command.text(format_args!("{} {place} {claim}", waiting.limit));
+    } else {
+        command.bytes(b"");
+    }
+    if let Some(from) = request.from {
+        command.text(Code::of(from)?);
+    }
+    Ok(command)
+}
+
+/// What the reply to [`acquire`] means.
+pub(crate) fn acquired(
+    request: &Acquire,
+    waiting: Waiting<'_>,
+    answer: &Answer,
+) -> Result<Acquired, Error> {
+    let read = match &answer.reply {
+        Reply::Int(left) => Some(Acquired {
+            attempt: Attempt::Busy { retry_after: remaining(*left) },
+            sample: None,
+        }),
+        Reply::Text(text) => match text.strip_prefix(b"q ") {
+            Some(text) => queued(text, request.ttl, answer.sent),
+            None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
+                .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
+        },
+        _ => None,
+    };
+    read.ok_or_else(|| unintelligible("acquire"))
+}
+
+pub(crate) fn renew(
+    names: &Names<'_>,
+    request: &Renew,
+    inbox: Option<&Channel>,
+) -> Result<Command, Error> {
+    let mode = Code::of(request.claim.mode)?;
+    let inbox = inbox.map_or(&b""[..], |inbox| inbox);
+    let mut command = command(&RENEW, names, &request.claim, inbox.len());
+    command.number(request.ttl.as_millis()).number(request.tokens.into()).bytes(inbox);
+    if !mode.is_understood() {
+        command.text(mode);
+    }
+    Ok(command)
 }
 
 /// What the reply to [`renew`] means.
 pub(crate) fn renewed(ttl: Ttl, answer: Result<Answer, Error>) -> Renewal {
     match answer {
-        Ok(Answer { sent, reply: Reply::Int(1) }) => Renewal::until(ttl.valid_until(sent)),
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
+        Ok(Answer { sent, reply: Reply::Text(text) }) => {
+            extended(&text, ttl, sent).unwrap_or_else(|| Renewal::Unknown(unintelligible("renew")))
+        }
         Ok(_) => Renewal::Unknown(unintelligible("renew")),
         // Whatever is at the key, it is not our lease any more.
         Err(error) if error.kind() == ErrorKind::ForeignKey => Renewal::Lost,
@@ -63,16 +109,20 @@ pub(crate) fn renewed(ttl: Ttl, answer: Result<Answer, Error>) -> Renewal {
     }
 }
 
-pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Command {
-    let owner = claim.owner.expose();
+pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Command, Error> {
+    let mode = Code::of(claim.mode)?;
     let channel = names.released();
-    let room = names.lock().len() + owner.len() + channel.map(<[u8]>::len).iter().sum::<usize>();
-    let mut command = Command::script(&RELEASE, 1, room);
-    command.bytes(names.lock()).bytes(owner);
+    let room = channel.map(<[u8]>::len).iter().sum();
+    let mut command = command(&RELEASE, names, claim, room);
     if tell {
         command.pieces(channel);
+    } else {
+        command.bytes(b"");
     }
-    command
+    if !mode.is_understood() {
+        command.text(mode);
+    }
+    Ok(command)
 }
 
 /// What the reply to [`release`] means to a client that hears of its own releases, or does not.
@@ -91,29 +141,74 @@ pub(crate) fn released(
     }
 }
 
-/// Reads `first last`, or `first last left`.
-fn granted(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Grant> {
-    let mut words = std::str::from_utf8(text).ok()?.split(' ');
-    let first: u64 = words.next()?.parse().ok()?;
-    let last: u64 = words.next()?.parse().ok()?;
-    let count = u32::try_from(last.checked_sub(first)?.checked_add(1)?).ok()?;
-    let tokens = TokenRange::new(FencingToken::new(first), NonZeroU32::new(count)?);
-    let left = match words.next() {
-        Some(left) => remaining(left.parse().ok()?),
-        None => None,
-    };
-    let valid_until = match left {
-        Some(left) if left < ttl.duration() => valid_for(left, sent),
-        _ => ttl.valid_until(sent),
-    };
-    Some(Grant::new(tokens, valid_until))
+/// The beginning that all have in common: the keys, and the owner's token.
+fn command(script: &Script, names: &Names<'_>, claim: &Claim, room: usize) -> Command {
+    let (satellites, owner) = (names.satellites(), claim.owner.expose());
+    let keys = satellites.iter().flatten().map(|piece| piece.len()).sum::<usize>();
+    let room = names.lock().len() + keys + owner.len() + NUMBERS + room;
+    let mut command = Command::script(script, 1 + satellites.len() as u8, room);
+    command.bytes(names.lock());
+    for satellite in satellites {
+        command.pieces(satellite);
+    }
+    command.bytes(owner);
+    command
 }
 
-/// When a lease ends for its holder that the server gives no more than this.
-fn valid_for(left: Duration, sent: Instant) -> Instant {
-    match Ttl::new(left) {
-        Ok(left) => left.valid_until(sent),
-        Err(_) => sent + left.saturating_sub(Ttl::MIN.drift()),
+/// Reads `first last`, or `first last left demand`, to a client that hears of others who join the
+/// queue, or does not.
+fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
+    let (mut lease, mut wanted) = (ttl.duration(), false);
+    if let Some(left) = words.next() {
+        lease = Duration::from_millis(number(left)?);
+        wanted = match words.next()? {
+            b"w" => true,
+            b"q" => false,
+            _ => return None,
+        };
+    }
+    let demand = match (wanted, hears) {
+        (true, _) => Demand::Wanted,
+        (false, true) => Demand::Quiet,
+        (false, false) => Demand::Unknown,
+    };
+    words.next().is_none().then(|| Grant::new(tokens, valid_for(lease, sent)).in_demand(demand))
+}
+
+/// Reads `left micros`.
+fn queued(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Acquired> {
+    let (left, seen) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let repeat = ttl.place().duration() / 3;
+    let left = remaining(left.parse().ok()?).map_or(repeat, |left| left.min(repeat));
+    let sample = Sample { sent, seen: number(seen.as_bytes())? };
+    let attempt = Attempt::Queued { retry_after: Some(left) };
+    Some(Acquired { attempt, sample: Some(sample) })
+}
+
+/// Reads `demand`, or `demand first last`.
+fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let demand = match words.next()? {
+        b"w" => Demand::Wanted,
+        b"q" => Demand::Quiet,
+        b"u" => Demand::Unknown,
+        _ => return None,
+    };
+    let tokens = match words.next() {
+        Some(first) => Some(tokens(number(first)?, number(words.next()?)?)?),
+        None => None,
+    };
+    let renewed = Renewal::Renewed { valid_until: ttl.valid_until(sent), tokens, demand };
+    words.next().is_none().then_some(renewed)
+}
+
+/// When a lease ends for its holder to which the server gives so much.
+fn valid_for(lease: Duration, sent: Instant) -> Instant {
+    match Ttl::new(lease) {
+        Ok(lease) => lease.valid_until(sent),
+        Err(_) => sent + lease.min(Ttl::MAX.duration()).saturating_sub(Ttl::MIN.drift()),
     }
 }
 
@@ -140,31 +235,79 @@ mod tests {
     #[test]
     fn a_fresh_grant_is_dated_by_what_was_asked_for() {
         let sent = Instant::from_nanos(5);
-        let grant = granted(b"1795000000000000 1795000000000063", ttl(30_000), sent).unwrap();
+        let text = b"1795000000000000 1795000000000063";
+        let grant = granted(text, ttl(30_000), false, sent).unwrap();
         assert_eq!(grant.tokens.first().get(), 1_795_000_000_000_000);
         assert_eq!(grant.tokens.count().get(), 64);
         assert_eq!(grant.valid_until, ttl(30_000).valid_until(sent));
+        assert_eq!(grant.demand, Demand::Unknown);
+        assert_eq!(granted(text, ttl(30_000), true, sent).unwrap().demand, Demand::Quiet);
     }
 
     #[test]
-    fn a_repeated_grant_is_dated_by_what_is_left() {
+    fn another_grant_is_dated_by_what_the_server_gives() {
         let sent = Instant::from_nanos(5);
-        let until = |text: &[u8]| granted(text, ttl(30_000), sent).unwrap().valid_until;
-        assert_eq!(until(b"7 7 1000"), ttl(1_000).valid_until(sent));
-        assert_eq!(until(b"7 7 90000"), ttl(30_000).valid_until(sent));
-        assert_eq!(until(b"7 7 -1"), ttl(30_000).valid_until(sent));
-        assert_eq!(until(b"7 7 0"), sent);
-        assert!(until(b"7 7 9") < sent + Duration::from_millis(9));
+        let grant = |text: &[u8]| granted(text, ttl(30_000), true, sent).unwrap();
+        assert_eq!(grant(b"7 7 1000 q").valid_until, ttl(1_000).valid_until(sent));
+        assert_eq!(grant(b"7 7 90000 q").valid_until, ttl(90_000).valid_until(sent));
+        assert_eq!(grant(b"7 7 0 q").valid_until, sent);
+        assert!(grant(b"7 7 9 q").valid_until < sent + Duration::from_millis(9));
+        assert!(grant(b"7 7 99999999999 q").valid_until < sent + Ttl::MAX.duration());
+        assert_eq!(grant(b"7 7 9 q").demand, Demand::Quiet);
+        assert_eq!(grant(b"7 7 9 w").demand, Demand::Wanted);
     }
 
     #[test]
-    fn nonsense_is_no_grant() {
-        for text in ["", "7", "7 6", "x y", "1 9999999999999", "1 2 x", "-1 2"] {
-            assert_eq!(
-                granted(text.as_bytes(), ttl(1_000), Instant::from_nanos(0)),
-                None,
-                "{text}"
-            );
+    fn a_place_is_renewed_after_a_third_of_its_time_or_when_the_lease_ends() {
+        let sent = Instant::from_nanos(5);
+        let after = |text: &[u8]| {
+            let Acquired { attempt, sample } = queued(text, ttl(30_000), sent).unwrap();
+            assert_eq!(sample, Some(Sample { sent, seen: 1_795_000_000_000_000 }));
+            let Attempt::Queued { retry_after } = attempt else { panic!() };
+            retry_after.unwrap()
+        };
+        assert_eq!(after(b"300 1795000000000000"), Duration::from_millis(300));
+        assert_eq!(after(b"20000 1795000000000000"), Duration::from_secs(10));
+        assert_eq!(after(b"-1 1795000000000000"), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_renewal_may_bring_tokens() {
+        let sent = Instant::from_nanos(5);
+        let renewed = |text: &[u8]| match extended(text, ttl(1_000), sent).unwrap() {
+            Renewal::Renewed { valid_until, tokens, demand } => {
+                assert_eq!(valid_until, ttl(1_000).valid_until(sent));
+                (tokens.map(|range| range.count().get()), demand)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(renewed(b"w"), (None, Demand::Wanted));
+        assert_eq!(renewed(b"q 7 9"), (Some(3), Demand::Quiet));
+        assert_eq!(renewed(b"u 7 7"), (Some(1), Demand::Unknown));
+    }
+
+    #[test]
+    fn nonsense_is_no_answer() {
+        let sent = Instant::from_nanos(0);
+        for text in [
+            "",
+            "7",
+            "7 6",
+            "x y",
+            "1 9999999999999",
+            "1 2 x",
+            "-1 2",
+            "1 2 3",
+            "1 2 3 x",
+            "1 2 3 q 4",
+        ] {
+            assert_eq!(granted(text.as_bytes(), ttl(1_000), true, sent), None, "{text}");
+        }
+        for text in ["", "x", "w 1", "w 2 1", "w 1 2 3", "w  "] {
+            assert!(extended(text.as_bytes(), ttl(1_000), sent).is_none(), "{text}");
+        }
+        for text in ["", "1", "x 1", "1 x", "1 -1", "1 2 3"] {
+            assert!(queued(text.as_bytes(), ttl(1_000), sent).is_none(), "{text}");
         }
     }
 

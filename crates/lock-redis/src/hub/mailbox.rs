@@ -1,28 +1,45 @@
 //! The hints that a watcher has not seen yet.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
-use lock_core::Hint;
+use lock_core::{Grant, Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one: a mailbox never grows.
+/// The hints that a watcher has not seen yet. Two alike are one, so that a mailbox never grows beyond
+/// what its own client waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     unseen: AtomicU8,
+    /// The latest about each claim that was granted. Behind it is the bit `GRANTED`.
+    granted: Mutex<Vec<(OwnerToken, Option<Grant>)>>,
     waker: AtomicWaker,
 }
 
 const ENDED: u8 = 1 << 7;
-/// In the order in which they are told.
-const HINTS: [(u8, Hint); 3] =
-    [(1, Hint::Resync), (1 << 1, Hint::Released), (1 << 2, Hint::Expired)];
+const GRANTED: u8 = 1 << 6;
+/// In the order in which they are told, after the grants.
+const HINTS: [(u8, Hint); 5] = [
+    (1, Hint::Resync),
+    (1 << 1, Hint::Released),
+    (1 << 2, Hint::Expired),
+    (1 << 3, Hint::Changed),
+    (1 << 4, Hint::Wanted),
+];
 
 impl Mailbox {
     /// Leaves a hint.
     pub(crate) fn post(&self, hint: Hint) {
-        let bit = HINTS.iter().find(|(_, known)| *known == hint).map_or(0, |(bit, _)| *bit);
+        let bit = match hint {
+            Hint::Granted { owner, grant } => {
+                let mut granted = self.granted();
+                granted.retain(|(other, _)| *other != owner);
+                granted.push((owner, grant));
+                GRANTED
+            }
+            hint => HINTS.iter().find(|(_, known)| *known == hint).map_or(0, |(bit, _)| *bit),
+        };
         self.set(bit);
     }
 
@@ -47,6 +64,11 @@ impl Mailbox {
 
     fn take(&self) -> Poll<Option<Hint>> {
         let unseen = self.unseen.load(Ordering::Acquire);
+        if unseen & GRANTED != 0
+            && let Some(hint) = self.take_granted()
+        {
+            return Poll::Ready(Some(hint));
+        }
         for (bit, hint) in HINTS {
             if unseen & bit != 0 {
                 self.unseen.fetch_and(!bit, Ordering::AcqRel);
@@ -54,6 +76,20 @@ impl Mailbox {
             }
         }
         if unseen & ENDED != 0 { Poll::Ready(None) } else { Poll::Pending }
+    }
+
+    /// The bit goes with the last of them, under the lock under which one is added before it is set.
+    fn take_granted(&self) -> Option<Hint> {
+        let mut granted = self.granted();
+        let first = (!granted.is_empty()).then(|| granted.remove(0));
+        if granted.is_empty() {
+            self.unseen.fetch_and(!GRANTED, Ordering::AcqRel);
+        }
+        first.map(|(owner, grant)| Hint::Granted { owner, grant })
+    }
+
+    fn granted(&self) -> MutexGuard<'_, Vec<(OwnerToken, Option<Grant>)>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,6 +106,7 @@ impl Drop for Keeper {
 #[cfg(test)]
 mod tests {
     use futures::task::noop_waker;
+    use lock_core::{FencingToken, Instant, TokenRange};
 
     use super::*;
 
@@ -84,15 +121,43 @@ mod tests {
         all
     }
 
+    fn some(hint: Hint) -> Poll<Option<Hint>> {
+        Poll::Ready(Some(hint))
+    }
+
     #[test]
     fn hints_wait_until_they_are_seen_and_are_seen_once() {
         let mailbox = Mailbox::default();
+        mailbox.post(Hint::Wanted);
         mailbox.post(Hint::Released);
         mailbox.post(Hint::Resync);
         mailbox.post(Hint::Released);
-        let some = |hint| Poll::Ready(Some(hint));
-        assert_eq!(drain(&mailbox), [some(Hint::Resync), some(Hint::Released), Poll::Pending]);
+        let told = [some(Hint::Resync), some(Hint::Released), some(Hint::Wanted), Poll::Pending];
+        assert_eq!(drain(&mailbox), told);
         assert_eq!(drain(&mailbox), [Poll::Pending]);
+    }
+
+    #[test]
+    fn every_owner_hears_of_its_grant() {
+        let mailbox = Mailbox::default();
+        let [one, other] = [1, 2].map(|byte| OwnerToken::from_bytes([byte; 16]));
+        let grant = Grant::new(TokenRange::single(FencingToken::new(7)), Instant::from_nanos(7));
+        for (owner, grant) in [(one, None), (other, None), (one, Some(grant))] {
+            mailbox.post(Hint::Granted { owner, grant });
+        }
+        mailbox.post(Hint::Changed);
+        assert_eq!(
+            drain(&mailbox),
+            [
+                some(Hint::Granted { owner: other, grant: None }),
+                some(Hint::Granted { owner: one, grant: Some(grant) }),
+                some(Hint::Changed),
+                Poll::Pending
+            ]
+        );
+        assert_eq!(drain(&mailbox), [Poll::Pending]);
+        mailbox.post(Hint::Granted { owner: one, grant: None });
+        assert_eq!(drain(&mailbox).len(), 2);
     }
 
     #[test]
@@ -101,7 +166,7 @@ mod tests {
         let mailbox = Arc::clone(&keeper.0);
         drop(keeper);
         mailbox.post(Hint::Expired);
-        assert_eq!(drain(&mailbox), [Poll::Ready(Some(Hint::Expired)), Poll::Ready(None)]);
+        assert_eq!(drain(&mailbox), [some(Hint::Expired), Poll::Ready(None)]);
         assert_eq!(drain(&mailbox), [Poll::Ready(None)]);
     }
 }

@@ -1,5 +1,8 @@
 //! Watching: hints about keys, from one subscription per channel.
 
+mod audience;
+mod entering;
+mod inbox;
 mod mailbox;
 pub(crate) mod notifications;
 mod registry;
@@ -12,14 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::Stream;
-use lock_core::{Error, ErrorKind, Hint, Watch};
+use lock_core::{Acquire, Claim, Error, ErrorKind, Hint, OwnerToken, Watch};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 
+pub(crate) use self::entering::Sample;
+pub(crate) use self::inbox::{number, tokens};
 use self::mailbox::Mailbox;
 use self::registry::Id;
-pub(crate) use self::registry::Registry;
+pub(crate) use self::registry::{Channel, Registry};
 use self::task::{Command, Join, Task};
 use crate::Notifications;
 use crate::keys::Names;
@@ -56,6 +61,27 @@ impl Hub {
         self.registry.hears(names.released())
     }
 
+    /// Where the client of a request is told about the lock; nowhere, if it does not watch it. A place
+    /// in the queue is expected for one that is to be queued.
+    pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Channel> {
+        self.registry.inbox_of(names.lock(), request)
+    }
+
+    /// Where this client is told about a lock that it holds; nowhere, if it does not watch it.
+    pub(crate) fn inbox_for(&self, names: &Names<'_>) -> Option<Channel> {
+        self.registry.inbox_for(names.lock())
+    }
+
+    /// Notes how the clocks stood when a claim got its place in the queue.
+    pub(crate) fn compare(&self, names: &Names<'_>, owner: OwnerToken, sample: Sample) {
+        self.registry.compare(names.lock(), owner, sample);
+    }
+
+    /// Notes that a claim does not wait any more.
+    pub(crate) fn forget(&self, names: &Names<'_>, claim: &Claim) {
+        self.registry.forget(names.lock(), claim.owner);
+    }
+
     /// Begins to watch, and returns once no hint can be missed.
     pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Error> {
         if self.listening.notifications == Notifications::Off && !self.listening.release_messages {
@@ -71,6 +97,7 @@ impl Hub {
             .task
             .send(Command::Join(Join {
                 id: ticket.id,
+                lock: names.lock().into(),
                 releases: names.released().concat().into(),
                 keyspace: names.keyspace().concat().into(),
                 mailbox: Arc::clone(&mailbox),

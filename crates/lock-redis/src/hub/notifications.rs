@@ -7,8 +7,8 @@ use crate::link::Live;
 use crate::wire::{Command, Failure, Reply};
 
 const PARAMETER: &str = "notify-keyspace-events";
-/// `K`: by key. `g`: deletion and renaming. `x`: expiry. `e`: eviction.
-const NEEDED: &str = "Kgxe";
+/// `K`: by key. `g`: deletion and renaming. `$`: overwriting. `x`: expiry. `e`: eviction.
+const NEEDED: &str = "Kg$xe";
 
 /// Finds out whether to subscribe to the events of keys, and enables them if that is wanted.
 pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Error> {
@@ -75,7 +75,7 @@ pub(crate) fn missing(flags: &str) -> String {
 
 /// Whether any event that we understand is sent.
 fn useful(flags: &str) -> bool {
-    flags.contains('K') && flags.contains(['g', 'x', 'e', 'A'])
+    flags.contains('K') && flags.contains(['g', '$', 'x', 'e', 'A'])
 }
 
 async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_added() {
-        assert_eq!(missing(""), "Kgxe");
-        assert_eq!(missing("Elg"), "Kxe");
+        assert_eq!(missing(""), "Kg$xe");
+        assert_eq!(missing("Elg"), "K$xe");
         assert_eq!(missing("AE"), "K");
         assert_eq!(missing("AK"), "");
     }

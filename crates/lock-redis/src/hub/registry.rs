@@ -1,14 +1,17 @@
-//! Who listens to which channel.
+//! Who listens to what.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lock_core::Hint;
+use lock_core::{Acquire, Clock, Hint, OwnerToken};
 
+use super::audience::Audience;
+use super::entering::Sample;
+use super::inbox::Message;
 use super::mailbox::Mailbox;
 
-/// The name of a channel.
+/// The name of a channel, or the key of a lock.
 pub(crate) type Channel = Arc<[u8]>;
 
 /// Tells watchers apart.
@@ -23,29 +26,112 @@ pub(crate) enum Topic {
     Keyspace,
 }
 
-/// Who listens to which channel.
+/// Who listens to what.
 ///
 /// The hub's task changes it; connections read it, right where a message arrives, so that a hint
 /// reaches its watcher without passing through another task.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<HashMap<Channel, Audience>>);
+pub(crate) struct Registry {
+    /// The channel on which this client alone is told, if it wants to be.
+    inbox: Option<Channel>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    channels: HashMap<Channel, Listeners>,
+    /// The watchers of each lock, by its key.
+    locks: HashMap<Channel, Audience>,
+    /// Whether the server has said that it sends what is said on the inbox.
+    hears_inbox: bool,
+}
 
 #[derive(Debug)]
-struct Audience {
+struct Listeners {
     topic: Topic,
     /// Whether the server has said that it sends what is said on the channel.
     confirmed: bool,
-    listeners: Vec<(Id, Arc<Mailbox>)>,
+    mailboxes: Vec<(Id, Arc<Mailbox>)>,
 }
 
 impl Registry {
+    pub(crate) fn new(inbox: Option<Channel>) -> Self {
+        Self { inbox, state: Mutex::default() }
+    }
+
     /// Hands a message to all who listen.
     pub(crate) fn deliver(&self, channel: &[u8], payload: &[u8]) {
-        let channels = self.lock();
-        let Some(audience) = channels.get(channel) else { return };
-        let Some(hint) = audience.topic.hint(payload) else { return };
-        for (_, mailbox) in &audience.listeners {
+        if self.inbox.as_deref() == Some(channel) {
+            return self.deliver_to_us(payload);
+        }
+        let state = self.lock();
+        let Some(listeners) = state.channels.get(channel) else { return };
+        let Some(hint) = listeners.topic.hint(payload) else { return };
+        for (_, mailbox) in &listeners.mailboxes {
             mailbox.post(hint);
+        }
+    }
+
+    fn deliver_to_us(&self, payload: &[u8]) {
+        let received = Clock::boot().now();
+        let Some((message, lock)) = Message::read(payload) else { return };
+        if let Some(audience) = self.lock().locks.get_mut(lock) {
+            audience.hear(message, received);
+        }
+    }
+
+    /// The channel on which the client of a request would be told about the lock: the inbox, if the
+    /// lock is watched and the inbox is heard.
+    pub(crate) fn inbox_for(&self, lock: &[u8]) -> Option<Channel> {
+        let state = self.lock();
+        if !state.hears_inbox || !state.locks.contains_key(lock) {
+            return None;
+        }
+        self.inbox.clone()
+    }
+
+    /// The same for a request that is about to be sent, whose place in the queue is expected then.
+    pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire) -> Option<Channel> {
+        let mut state = self.lock();
+        if !state.hears_inbox {
+            return None;
+        }
+        let audience = state.locks.get_mut(lock)?;
+        if request.queue {
+            audience.expect(request, Clock::boot().now());
+        }
+        self.inbox.clone()
+    }
+
+    /// Notes how the clocks stood when a claim got its place in the queue.
+    pub(crate) fn compare(&self, lock: &[u8], owner: OwnerToken, sample: Sample) {
+        if let Some(audience) = self.lock().locks.get_mut(lock) {
+            audience.compare(owner, sample);
+        }
+    }
+
+    /// Notes that a claim does not wait any more.
+    pub(crate) fn forget(&self, lock: &[u8], owner: OwnerToken) {
+        let mut state = self.lock();
+        if state.locks.is_empty() {
+            return;
+        }
+        if let Some(audience) = state.locks.get_mut(lock) {
+            audience.forget(owner);
+        }
+    }
+
+    /// Adds a watcher of a lock.
+    pub(super) fn enter(&self, lock: &Channel, id: Id, mailbox: &Arc<Mailbox>) {
+        self.lock().locks.entry(Arc::clone(lock)).or_default().add(id, mailbox);
+    }
+
+    /// Removes a watcher of a lock.
+    pub(super) fn leave(&self, lock: &Channel, id: Id) {
+        let mut state = self.lock();
+        let Entry::Occupied(mut entry) = state.locks.entry(Arc::clone(lock)) else { return };
+        if entry.get_mut().remove(id) {
+            entry.remove();
         }
     }
 
@@ -58,13 +144,13 @@ impl Registry {
         mailbox: &Arc<Mailbox>,
     ) -> bool {
         let listener = (id, Arc::clone(mailbox));
-        match self.lock().entry(Arc::clone(channel)) {
+        match self.lock().channels.entry(Arc::clone(channel)) {
             Entry::Occupied(mut entry) => {
-                entry.get_mut().listeners.push(listener);
+                entry.get_mut().mailboxes.push(listener);
                 false
             }
             Entry::Vacant(entry) => {
-                entry.insert(Audience { topic, confirmed: false, listeners: vec![listener] });
+                entry.insert(Listeners { topic, confirmed: false, mailboxes: vec![listener] });
                 true
             }
         }
@@ -72,10 +158,12 @@ impl Registry {
 
     /// Removes a listener. Returns whether it was the last of the channel.
     pub(super) fn remove(&self, channel: &Channel, id: Id) -> bool {
-        let mut channels = self.lock();
-        let Entry::Occupied(mut entry) = channels.entry(Arc::clone(channel)) else { return false };
-        entry.get_mut().listeners.retain(|(listener, _)| *listener != id);
-        let last = entry.get().listeners.is_empty();
+        let mut state = self.lock();
+        let Entry::Occupied(mut entry) = state.channels.entry(Arc::clone(channel)) else {
+            return false;
+        };
+        entry.get_mut().mailboxes.retain(|(listener, _)| *listener != id);
+        let last = entry.get().mailboxes.is_empty();
         if last {
             entry.remove();
         }
@@ -83,51 +171,65 @@ impl Registry {
     }
 
     pub(super) fn has(&self, channel: &Channel) -> bool {
-        self.lock().contains_key(channel)
+        self.lock().channels.contains_key(channel)
+    }
+
+    /// The channel on which this client alone is told, if it wants to be.
+    pub(super) fn inbox(&self) -> Option<&Channel> {
+        self.inbox.as_ref()
     }
 
     /// Notes that the server sends what is said on these channels.
-    pub(super) fn confirm(&self, confirmed: &[Channel]) {
-        let mut channels = self.lock();
+    pub(super) fn confirm<'a>(&self, confirmed: impl IntoIterator<Item = &'a Channel>) {
+        let mut state = self.lock();
         for channel in confirmed {
-            if let Some(audience) = channels.get_mut(channel) {
-                audience.confirmed = true;
+            if Some(channel) == self.inbox.as_ref() {
+                state.hears_inbox = true;
+            } else if let Some(listeners) = state.channels.get_mut(channel) {
+                listeners.confirmed = true;
             }
         }
     }
 
     /// Notes that the server sends nothing any more.
     pub(super) fn disconnect(&self) {
-        for audience in self.lock().values_mut() {
-            audience.confirmed = false;
+        let mut state = self.lock();
+        state.hears_inbox = false;
+        for listeners in state.channels.values_mut() {
+            listeners.confirmed = false;
         }
     }
 
     /// Whether the server sends what is said on the channel whose name is in two pieces.
     pub(super) fn hears(&self, channel: [&[u8]; 2]) -> bool {
-        let channels = self.lock();
-        !channels.is_empty()
-            && channels.get(channel.concat().as_slice()).is_some_and(|audience| audience.confirmed)
+        let state = self.lock();
+        !state.channels.is_empty()
+            && state.channels.get(channel.concat().as_slice()).is_some_and(|it| it.confirmed)
     }
 
     /// All channels that have listeners.
     pub(super) fn channels(&self) -> Vec<Channel> {
-        self.lock().keys().cloned().collect()
+        self.lock().channels.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Channel, Audience>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Topic {
-    /// What a message means to somebody who waits for the lock, if anything.
+    /// What a message means to somebody who waits for the lock or holds it, if anything.
+    ///
+    /// Our own scripts never `set` a lock, and what they do to take and to renew one is no reason to
+    /// wake up.
     fn hint(self, payload: &[u8]) -> Option<Hint> {
         match (self, payload) {
             (Self::Releases, _) => Some(Hint::Released),
             (Self::Keyspace, b"del" | b"rename_from" | b"move_from") => Some(Hint::Released),
             (Self::Keyspace, b"expired" | b"evicted") => Some(Hint::Expired),
-            // The lock was taken or renewed, which is no reason to wake up.
+            (Self::Keyspace, b"set" | b"rename_to" | b"move_to" | b"copy_to" | b"restore") => {
+                Some(Hint::Changed)
+            }
             (Self::Keyspace, _) => None,
         }
     }
@@ -144,15 +246,49 @@ mod tests {
         let pieces: [&[u8]; 2] = [b"lock:{a}", b":released@0"];
         assert!(registry.add(&channel, Topic::Releases, 1, &Arc::default()));
         assert!(!registry.hears(pieces));
-        registry.confirm(std::slice::from_ref(&channel));
+        registry.confirm([&channel]);
         assert!(registry.hears(pieces));
         // A second listener needs no other confirmation.
         assert!(!registry.add(&channel, Topic::Releases, 2, &Arc::default()));
         assert!(registry.hears(pieces));
         registry.disconnect();
         assert!(!registry.hears(pieces));
-        registry.confirm(std::slice::from_ref(&channel));
+        registry.confirm([&channel]);
         assert!(!registry.remove(&channel, 1) && registry.remove(&channel, 2));
         assert!(!registry.hears(pieces));
+    }
+
+    #[test]
+    fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
+        let inbox = Channel::from(&b"lock:inbox:7"[..]);
+        let registry = Registry::new(Some(Arc::clone(&inbox)));
+        let lock = Channel::from(&b"lock:{a}"[..]);
+        registry.enter(&lock, 1, &Arc::default());
+        assert_eq!(registry.inbox_for(&lock), None);
+        registry.confirm([&inbox]);
+        assert_eq!(registry.inbox_for(&lock), Some(Arc::clone(&inbox)));
+        assert_eq!(registry.inbox_for(b"lock:{b}"), None);
+        registry.disconnect();
+        assert_eq!(registry.inbox_for(&lock), None);
+        registry.confirm([&inbox]);
+        registry.leave(&lock, 1);
+        assert_eq!(registry.inbox_for(&lock), None);
+    }
+
+    #[test]
+    fn what_others_do_to_a_key_is_told_and_what_we_do_is_not() {
+        for (event, hint) in [
+            (&b"del"[..], Some(Hint::Released)),
+            (b"move_from", Some(Hint::Released)),
+            (b"evicted", Some(Hint::Expired)),
+            (b"set", Some(Hint::Changed)),
+            (b"rename_to", Some(Hint::Changed)),
+            (b"restore", Some(Hint::Changed)),
+            (b"setrange", None),
+            (b"expire", None),
+            (b"persist", None),
+        ] {
+            assert_eq!(Topic::Keyspace.hint(event), hint);
+        }
     }
 }

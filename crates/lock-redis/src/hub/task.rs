@@ -25,6 +25,8 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) id: Id,
+    /// The key of the lock.
+    pub(super) lock: Channel,
     pub(super) releases: Channel,
     pub(super) keyspace: Channel,
     pub(super) mailbox: Arc<Mailbox>,
@@ -48,6 +50,16 @@ pub(super) struct Task {
     deserted: Vec<Channel>,
     backoff: Backoff,
     refusal: Option<Refusal>,
+    inbox: Inbox,
+}
+
+/// What the present connection has to say about the channel of this client alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inbox {
+    Untried,
+    Heard,
+    /// All works without, but for the queue.
+    Refused,
 }
 
 /// The server, or what stands before it, takes no subscriptions.
@@ -61,6 +73,7 @@ struct Refusal {
 #[derive(Debug)]
 struct Member {
     keeper: Keeper,
+    lock: Channel,
     channels: Vec<Channel>,
 }
 
@@ -83,6 +96,7 @@ impl Task {
             deserted: Vec::new(),
             backoff: Backoff::default(),
             refusal: None,
+            inbox: Inbox::Untried,
         }
     }
 
@@ -111,6 +125,7 @@ impl Task {
             Command::Leave(id) => {
                 self.joining.retain(|join| join.id != id);
                 if let Some(member) = self.members.remove(&id) {
+                    self.registry.leave(&member.lock, id);
                     for channel in member.channels {
                         if self.registry.remove(&channel, id) {
                             self.deserted.push(channel);
@@ -155,9 +170,16 @@ impl Task {
         }
         self.sources = Some(subscriber.sources());
         let subscriber = self.subscriber.insert(subscriber);
-        let channels = self.registry.channels();
+        let mut channels = self.registry.channels();
+        if channels.is_empty() {
+            return Ok(());
+        }
+        let ours = self.registry.inbox().cloned();
+        channels.extend(ours.clone());
         let refused = subscriber.subscribe(&channels).await?;
+        channels.retain(|channel| !is_among(&refused, channel));
         self.registry.confirm(&channels);
+        self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(&refused, &inbox)));
         for (channel, _) in refused {
             self.close(&channel);
         }
@@ -186,7 +208,11 @@ impl Task {
         // They are in the registry before the server is asked, so that they miss nothing that comes
         // after its confirmation.
         let mut fresh = Vec::new();
+        if self.inbox == Inbox::Untried {
+            fresh.extend(self.registry.inbox().cloned());
+        }
         for join in &self.joining {
+            self.registry.enter(&join.lock, join.id, &join.mailbox);
             for (topic, channel) in join.channels(subscriber.sources()) {
                 if self.registry.add(channel, topic, join.id, &join.mailbox) {
                     fresh.push(Arc::clone(channel));
@@ -197,7 +223,11 @@ impl Task {
         let outcome = subscriber.subscribe(&fresh).await;
         let refused = match &outcome {
             Ok(refused) => {
-                self.registry.confirm(&fresh);
+                self.registry.confirm(fresh.iter().filter(|channel| !is_among(refused, channel)));
+                if self.inbox == Inbox::Untried {
+                    let ours = self.registry.inbox();
+                    self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
+                }
                 refused.as_slice()
             }
             Err(_) => &[],
@@ -215,13 +245,14 @@ impl Task {
                 }
             }
             if kept.is_empty() {
+                self.registry.leave(&join.lock, join.id);
                 let _ = join.done.send(Err(why.unwrap_or_else(nothing_to_hear)));
                 continue;
             }
             if let Some(error) = why {
                 tracing::debug!(%error, "watches with fewer sources than configured");
             }
-            let member = Member { keeper: Keeper(join.mailbox), channels: kept };
+            let member = Member { keeper: Keeper(join.mailbox), lock: join.lock, channels: kept };
             self.members.insert(join.id, member);
             // If nobody waits any more, the word that they left is on its way.
             let _ = join.done.send(Ok(()));
@@ -265,6 +296,7 @@ impl Task {
     /// Gives up the connection on which messages come.
     fn hang_up(&mut self) -> Option<Subscriber> {
         self.registry.disconnect();
+        self.inbox = Inbox::Untried;
         self.subscriber.take()
     }
 
@@ -276,6 +308,9 @@ impl Task {
             if member.channels.len() < before {
                 self.registry.remove(channel, *id);
             }
+            if member.channels.is_empty() {
+                self.registry.leave(&member.lock, *id);
+            }
             !member.channels.is_empty()
         });
     }
@@ -283,6 +318,7 @@ impl Task {
     /// Ends all watches.
     fn dismiss(&mut self) {
         for (id, member) in self.members.drain() {
+            self.registry.leave(&member.lock, id);
             for channel in &member.channels {
                 self.registry.remove(channel, id);
             }
@@ -293,6 +329,7 @@ impl Task {
 /// The task ends with its runtime too. Its watches end with it.
 impl Drop for Task {
     fn drop(&mut self) {
+        self.registry.disconnect();
         self.dismiss();
     }
 }
@@ -303,6 +340,16 @@ impl Join {
         let keyspace = sources.keyspace.then_some((Topic::Keyspace, &self.keyspace));
         releases.into_iter().chain(keyspace)
     }
+}
+
+impl Inbox {
+    fn after(was_refused: bool) -> Self {
+        if was_refused { Self::Refused } else { Self::Heard }
+    }
+}
+
+fn is_among(refused: &[(Channel, Error)], channel: &Channel) -> bool {
+    refused.iter().any(|(refused, _)| refused == channel)
 }
 
 async fn ended(subscriber: Option<&Subscriber>) {

@@ -22,12 +22,25 @@ pub(super) async fn connect(
     limited(settings, async {
         let (connection, driver) = greet(settings, registry).await?;
         let live = Live::start(connection, driver, &settings.endpoint, settings.command_timeout);
+        if live.connection().version() == Version::Resp2 {
+            meet(live.connection()).await?;
+        }
         for script in scripts::all() {
             live.connection().preload(script).await;
         }
         Ok(Arc::new(live))
     })
     .await
+}
+
+/// Waits for the server to say whether it wants a password. RESP2 has no greeting in which it would,
+/// and on whoever sends as many words as our requests have before giving one it hangs up.
+async fn meet(connection: &Connection) -> Result<(), Error> {
+    match connection.load(&scripts::RENEW).await {
+        Err(Failure::NoAuth(error)) => Err(error),
+        // Whatever else is wrong will be said again when it matters.
+        _ => Ok(()),
+    }
 }
 
 /// A connection that only listens, with its own task.

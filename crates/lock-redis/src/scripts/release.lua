@@ -1,18 +1,33 @@
--- Ends a lease, and says so to whoever waits.
---
--- KEYS[1]  the lock
--- ARGV[1]  the owner's token
--- ARGV[2]  the channel to tell, or nothing if nobody is to be told
---
--- Replies -1 if the owner does not hold the lock, or else how many clients were told.
+-- From here on somebody waits, or the lock is shared.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return -1
-end
-redis.call('DEL', KEYS[1])
-if not ARGV[2] then
-  return 0
-end
+local mode = ARGV[3] or 'x'
+local name = mode .. ':' .. ARGV[1]
+prune()
 
--- A message that may not be sent must not undo the release.
-return tonumber(redis.pcall('PUBLISH', ARGV[2], 'released')) or 0
+local held
+if mode == 'x' then
+  held = value == ARGV[1]
+  if held then
+    vacate()
+  end
+else
+  held = shared_until(name) ~= nil
+  if held then
+    unshare(name)
+    if mode == 'u' then
+      -- It waits for nothing any more.
+      leave('x:' .. ARGV[1])
+    end
+  end
+end
+local left = not held and leave(name)
+
+-- Whatever prevents others from being served, the lock is released.
+pcall(serve)
+local is_free = stale
+settle()
+local told = 0
+if not value and (is_free or left) then
+  told = tell()
+end
+return held and told or -1

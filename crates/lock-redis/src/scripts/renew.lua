@@ -1,12 +1,16 @@
--- Gives a lease a new time to live. Never creates one.
---
--- KEYS[1]  the lock
--- ARGV[1]  the owner's token
--- ARGV[2]  how long the lease lives from now on, in ms: at least 1
---
--- Replies 1 if renewed, 0 if the owner does not hold the lock.
+-- From here on the lock is shared.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+local name = ARGV[5] .. ':' .. ARGV[1]
+if not shared_until(name) then
   return 0
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+) ?(.*)$')
+if not range then
+  return 0
+end
+-- Not refused for want of memory, and then nor is what follows.
+call('PEXPIRE', KEYS[1], math.max(call('PTTL', KEYS[1]), lease))
+local fresh = further('')
+local hears = inbox ~= '' and inbox or before
+share(name, lease, hears == '' and range or range .. ' ' .. hears)
+return renewed(fresh, inbox ~= '')

@@ -50,6 +50,11 @@ impl Command {
 
     /// Adds an argument in decimal digits.
     pub(crate) fn number(&mut self, argument: u64) -> &mut Self {
+        self.text(argument)
+    }
+
+    /// Adds an argument as it is shown.
+    pub(crate) fn text(&mut self, argument: impl fmt::Display) -> &mut Self {
         self.0.write_arg_fmt(argument);
         self
     }

@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     NoScript(Error),
     /// The server is a replica, or has become one. Another connection may lead to its master.
     Demoted(Error),
+    /// The server wants a password first.
+    NoAuth(Error),
     /// The server, or what stands before it, did not take the greeting of RESP3.
     NoResp3(Error),
     /// Everything else.
@@ -26,6 +28,7 @@ impl Failure {
         match self {
             Self::NoScript(error)
             | Self::Demoted(error)
+            | Self::NoAuth(error)
             | Self::NoResp3(error)
             | Self::Error(error) => error,
         }
@@ -121,6 +124,7 @@ impl<'a> Refusal<'a> {
         match self.code {
             "NOSCRIPT" => Failure::NoScript(error),
             "READONLY" => Failure::Demoted(error),
+            "NOAUTH" => Failure::NoAuth(error),
             _ => Failure::Error(error),
         }
     }
@@ -148,6 +152,9 @@ impl<'a> Refusal<'a> {
             }
             "WRONGTYPE" => (ErrorKind::ForeignKey, "has something at the key that is not a lock"),
             "LOCKFENCE" => (ErrorKind::ForeignKey, "has an unusable fence for the key"),
+            "LOCKQUEUE" => (ErrorKind::QueueFull, "has no more room in the queue"),
+            "LOCKPERMITS" => (ErrorKind::InvalidConfig, "has another semaphore at the key"),
+            "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 (ErrorKind::Unsupported, "is a node of a cluster, not a single server")
             }
@@ -212,6 +219,9 @@ mod tests {
             ("WRONGPASS", Denied),
             ("WRONGTYPE", ForeignKey),
             ("LOCKFENCE", ForeignKey),
+            ("LOCKQUEUE", QueueFull),
+            ("LOCKPERMITS", InvalidConfig),
+            ("LOCKOVER", NotHeld),
             ("MOVED", Unsupported),
             ("ERR", Other),
         ] {

@@ -1,0 +1,210 @@
+//! Who watches one lock, and what they wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Acquire, Demand, Grant, Hint, Instant, OwnerToken};
+
+use super::entering::{Sample, valid_until};
+use super::inbox::Message;
+use super::mailbox::Mailbox;
+use super::registry::Id;
+
+/// Who watches one lock, and which claims of this client stand in its queue.
+#[derive(Debug, Default)]
+pub(super) struct Audience {
+    watchers: Vec<(Id, Arc<Mailbox>)>,
+    waiting: Vec<Waiting>,
+}
+
+/// A claim that stands in the queue, or may.
+#[derive(Debug)]
+struct Waiting {
+    owner: OwnerToken,
+    /// How long a lease lives that is handed over to it.
+    claim: Duration,
+    sample: Option<Sample>,
+    /// When its place is lost, unless the request is repeated.
+    ends: Instant,
+}
+
+impl Audience {
+    pub(super) fn add(&mut self, id: Id, mailbox: &Arc<Mailbox>) {
+        self.watchers.push((id, Arc::clone(mailbox)));
+    }
+
+    /// Removes a watcher. Returns whether it was the last.
+    pub(super) fn remove(&mut self, id: Id) -> bool {
+        self.watchers.retain(|(watcher, _)| *watcher != id);
+        self.watchers.is_empty()
+    }
+
+    /// Notes that a claim is about to ask for a place in the queue.
+    ///
+    /// A place that nobody gave up in so many words is forgotten when the server has forgotten it.
+    pub(super) fn expect(&mut self, request: &Acquire, now: Instant) {
+        let owner = request.claim.owner;
+        let ends = now + request.ttl.place().duration();
+        self.waiting.retain(|waiting| waiting.ends > now || waiting.owner == owner);
+        let claim = request.ttl.claim().duration();
+        match self.find(owner) {
+            Some(waiting) => (waiting.claim, waiting.ends) = (claim, ends),
+            None => self.waiting.push(Waiting { owner, claim, sample: None, ends }),
+        }
+    }
+
+    /// Notes how the clocks stood when a claim got its place. The latest counts: the less time there
+    /// is between it and the grant, the more is known of the lease.
+    pub(super) fn compare(&mut self, owner: OwnerToken, sample: Sample) {
+        if let Some(waiting) = self.find(owner) {
+            let later = |before: &Sample| before.sent < sample.sent;
+            if waiting.sample.as_ref().is_none_or(later) {
+                waiting.sample = Some(sample);
+            }
+        }
+    }
+
+    /// Notes that a claim does not wait any more.
+    pub(super) fn forget(&mut self, owner: OwnerToken) {
+        self.waiting.retain(|waiting| waiting.owner != owner);
+    }
+
+    /// Turns a message into a hint, if it concerns anybody here.
+    pub(super) fn hear(&mut self, message: Message, received: Instant) {
+        let hint = match message {
+            Message::Wanted => Hint::Wanted,
+            Message::Granted { owner, tokens, pushed, wanted } => {
+                // Whom we did not put there, nobody can have granted.
+                let Some(waiting) = self.find(owner) else { return };
+                let until = waiting
+                    .sample
+                    .and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
+                let demand = if wanted { Demand::Wanted } else { Demand::Quiet };
+                let grant = until.map(|until| Grant::new(tokens, until).in_demand(demand));
+                if grant.is_some() {
+                    self.forget(owner);
+                }
+                Hint::Granted { owner, grant }
+            }
+        };
+        for (_, mailbox) in &self.watchers {
+            mailbox.post(hint);
+        }
+    }
+
+    fn find(&mut self, owner: OwnerToken) -> Option<&mut Waiting> {
+        self.waiting.iter_mut().find(|waiting| waiting.owner == owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::task::noop_waker;
+    use lock_core::{Claim, FencingToken, Key, TokenRange, Ttl};
+    use std::task::{Context, Poll};
+
+    use super::*;
+    use crate::hub::entering::Pushed;
+
+    const NOON: u64 = 1_795_000_000_000_000;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(1 << 40) + Duration::from_millis(millis)
+    }
+
+    fn owner(byte: u8) -> OwnerToken {
+        OwnerToken::from_bytes([byte; 16])
+    }
+
+    fn request(owner: OwnerToken) -> Acquire {
+        let claim = Claim::exclusive(Key::new("a").unwrap(), owner);
+        Acquire::new(claim, Ttl::new(Duration::from_secs(9)).unwrap()).queued()
+    }
+
+    fn granted(owner: OwnerToken, after: u64) -> Message {
+        let tokens = TokenRange::single(FencingToken::new(7));
+        let pushed = Pushed { at: NOON + after * 1_000, lease: Duration::from_secs(1) };
+        Message::Granted { owner, tokens, pushed, wanted: true }
+    }
+
+    struct Scene {
+        audience: Audience,
+        mailbox: Arc<Mailbox>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let (mut audience, mailbox) = (Audience::default(), Arc::default());
+            audience.add(1, &mailbox);
+            Self { audience, mailbox }
+        }
+
+        fn next(&self) -> Option<Hint> {
+            let waker = noop_waker();
+            match self.mailbox.poll_next(&Context::from_waker(&waker)) {
+                Poll::Ready(hint) => hint,
+                Poll::Pending => None,
+            }
+        }
+
+        /// The grant that is told after this message, if one is.
+        fn hear(&mut self, message: Message, received: Instant) -> Option<Option<Grant>> {
+            self.audience.hear(message, received);
+            match self.next() {
+                Some(Hint::Granted { grant, .. }) => Some(grant),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn a_grant_of_which_enough_is_known_is_entered() {
+        let mut scene = Scene::new();
+        scene.audience.expect(&request(owner(1)), at(0));
+        scene.audience.compare(owner(1), Sample { sent: at(0), seen: NOON });
+        let grant = scene.hear(granted(owner(1), 5), at(5)).unwrap().unwrap();
+        assert_eq!(grant.demand, Demand::Wanted);
+        assert!(grant.valid_until > at(900) && grant.valid_until < at(1_005));
+        // The same once more is about nobody.
+        assert_eq!(scene.hear(granted(owner(1), 5), at(6)), None);
+    }
+
+    #[test]
+    fn a_grant_that_overtakes_its_reply_is_asked_about() {
+        let mut scene = Scene::new();
+        scene.audience.expect(&request(owner(1)), at(0));
+        assert_eq!(scene.hear(granted(owner(1), 5), at(5)), Some(None));
+    }
+
+    #[test]
+    fn a_message_about_somebody_else_is_not_heard() {
+        let mut scene = Scene::new();
+        scene.audience.expect(&request(owner(1)), at(0));
+        assert_eq!(scene.hear(granted(owner(2), 5), at(5)), None);
+        scene.audience.forget(owner(1));
+        assert_eq!(scene.hear(granted(owner(1), 5), at(5)), None);
+    }
+
+    #[test]
+    fn the_latest_comparison_of_the_clocks_counts() {
+        let mut scene = Scene::new();
+        scene.audience.expect(&request(owner(1)), at(0));
+        for (sent, seen) in [(3_000, 3_001), (0, 1)] {
+            let sample = Sample { sent: at(sent), seen: NOON + seen * 1_000 };
+            scene.audience.compare(owner(1), sample);
+        }
+        // An old message, from before the place was renewed.
+        assert_eq!(scene.hear(granted(owner(1), 2_000), at(3_100)), Some(None));
+        assert!(scene.hear(granted(owner(1), 3_050), at(3_100)).unwrap().is_some());
+    }
+
+    #[test]
+    fn places_that_nobody_gave_up_are_forgotten() {
+        let mut scene = Scene::new();
+        for byte in 0..100 {
+            scene.audience.expect(&request(owner(byte)), at(0));
+        }
+        scene.audience.expect(&request(owner(100)), at(9_001));
+        assert_eq!(scene.audience.waiting.len(), 1);
+    }
+}

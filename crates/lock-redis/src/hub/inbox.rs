@@ -1,0 +1,152 @@
+//! What the scripts say to one client.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lock_core::{FencingToken, OwnerToken, TokenRange};
+
+use super::entering::Pushed;
+
+/// What a script says to one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// A claim that waited was granted.
+    Granted {
+        owner: OwnerToken,
+        tokens: TokenRange,
+        pushed: Pushed,
+        /// Whether others wait still.
+        wanted: bool,
+    },
+    /// Somebody waits for a lock that this client holds.
+    Wanted,
+}
+
+impl Message {
+    /// Reads a message; the second part is the key of the lock.
+    ///
+    /// `None` for everything that no script of ours says.
+    pub(super) fn read(payload: &[u8]) -> Option<(Self, &[u8])> {
+        let mut words = payload.splitn(2, |byte| *byte == b' ');
+        match words.next()? {
+            b"wanted" => Some((Self::Wanted, words.next()?)),
+            b"granted" => Self::read_grant(words.next()?),
+            _ => None,
+        }
+    }
+
+    /// `owner first last lease micros wanted key`, of which the key may hold spaces.
+    fn read_grant(text: &[u8]) -> Option<(Self, &[u8])> {
+        let mut words = text.splitn(7, |byte| *byte == b' ');
+        let owner = owner(words.next()?)?;
+        let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
+        let lease = Duration::from_millis(number(words.next()?)?);
+        let pushed = Pushed { lease, at: number(words.next()?)? };
+        let wanted = match words.next()? {
+            b"0" => false,
+            b"1" => true,
+            _ => return None,
+        };
+        Some((Self::Granted { owner, tokens, pushed, wanted }, words.next()?))
+    }
+}
+
+/// A range of tokens, if it is one.
+pub(crate) fn tokens(first: u64, last: u64) -> Option<TokenRange> {
+    let count = u32::try_from(last.checked_sub(first)?.checked_add(1)?).ok()?;
+    Some(TokenRange::new(FencingToken::new(first), NonZeroU32::new(count)?))
+}
+
+/// A number in decimal digits, and nothing else.
+pub(crate) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn owner(text: &[u8]) -> Option<OwnerToken> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let text: &[u8; 32] = text.try_into().ok()?;
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(OwnerToken::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOOD: &str = "granted 000102030405060708090a0b0c0d0e0f 7 9 1000 1795000000000000 1 a b";
+
+    #[test]
+    fn what_scripts_say_is_understood() {
+        let (message, key) = Message::read(GOOD.as_bytes()).unwrap();
+        assert_eq!(key, b"a b");
+        let Message::Granted { owner, tokens, pushed, wanted } = message else { panic!() };
+        assert_eq!(owner.expose(), b"000102030405060708090a0b0c0d0e0f");
+        assert_eq!((tokens.first().get(), tokens.last().get()), (7, 9));
+        assert_eq!(pushed.at, 1_795_000_000_000_000);
+        assert_eq!(pushed.lease, Duration::from_secs(1));
+        assert!(wanted);
+        assert_eq!(Message::read(b"wanted \xff "), Some((Message::Wanted, &b"\xff "[..])));
+    }
+
+    #[test]
+    fn nonsense_is_not() {
+        for bad in ["", "wanted", "granted", "granted ", "released", "Wanted a", "xwanted a"] {
+            assert_eq!(Message::read(bad.as_bytes()), None, "{bad}");
+        }
+        let words: Vec<_> = GOOD.splitn(8, ' ').collect();
+        for (index, bads) in [
+            (
+                1,
+                &["", "00", "000102030405060708090A0B0C0D0E0F", "xx0102030405060708090a0b0c0d0e0f"]
+                    [..],
+            ),
+            (2, &["", "-7", "+7", "7.0", "18446744073709551616", "10"]),
+            (3, &["", "6", "x", "4294967303"]),
+            (4, &["", "-1", "1e3", "18446744073709551616"]),
+            (5, &["", " ", "-1", "18446744073709551616"]),
+            (6, &["", "2", "01", "w"]),
+        ] {
+            for bad in bads {
+                let mut words = words.clone();
+                words[index] = bad;
+                assert_eq!(Message::read(words.join(" ").as_bytes()), None, "{words:?}");
+            }
+        }
+        // Cut short anywhere before the key.
+        let end = GOOD.len() - words[7].len();
+        for cut in 0..end {
+            assert_eq!(Message::read(&GOOD.as_bytes()[..cut]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(Message::read(&payload), None);
+        }
+
+        #[test]
+        fn a_damaged_message_is_nonsense_or_another(
+            at in 0..GOOD.len(),
+            byte in any::<u8>(),
+        ) {
+            let mut payload = GOOD.as_bytes().to_vec();
+            payload[at] = byte;
+            // It must not panic. What it says is checked by whoever waits.
+            let _ = Message::read(&payload);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+-- Who holds the lock. `value` is what was read from it.
+--
+-- Sharers mean something only while the lock has their marker: whoever deletes or overwrites that key
+-- ends every lease. Several of ours write it, but always in place: values of ours are of one length,
+-- and to write so is not what the server calls `set` when it tells of events.
+
+local time = call('TIME')
+local micros = time[1] .. string.sub('00000' .. time[2], -6)
+local now = math.floor(micros / 1000)
+-- How many of those whose time is over are cleared away in one call.
+local BOUND = 32
+-- Whether the lock has a value still although nobody holds it.
+local stale = false
+
+local function mode_of(name)
+  return string.match(name, '^[^:]+'), string.match(name, '[^:]+$')
+end
+
+-- How many permits a mode takes of how many, if it is one of permits.
+local function permits(mode)
+  local take, of = string.match(mode, '^p(%d+)/(%d+)$')
+  return tonumber(take), of
+end
+
+-- What the lock has for a value while it is shared in this mode, or nothing if it cannot be.
+local function marker(mode)
+  local _, of = permits(mode)
+  return mode ~= 'x' and string.format('%-32s', of and '*permits ' .. of or '*shared') or nil
+end
+
+local function is_shared()
+  return value and (value == marker('s') or string.match(value, '^%*permits %d+ *$'))
+end
+
+-- Writes the lock, which nobody holds or this very client does.
+local function put(text, lease)
+  call('SETRANGE', KEYS[1], 0, text)
+  local expires = redis.pcall('PEXPIRE', KEYS[1], lease)
+  if expires ~= 1 then
+    call('DEL', KEYS[1])
+    error(expires.err)
+  end
+  value, stale = text, false
+end
+
+local function vacate()
+  value, stale = nil, true
+end
+
+-- Deletes the lock if it was vacated for good.
+local function settle()
+  if stale then
+    call('DEL', KEYS[1])
+    stale = false
+  end
+end
+
+-- Until when, in ms, this sharer's lease lasts; nothing if it is over.
+local function shared_until(name)
+  local ends = is_shared() and tonumber(call('ZSCORE', KEYS[5], name) or nil)
+  return ends and ends > now and ends or nil
+end
+
+-- Adds a sharer, or extends its lease. `record` is its tokens and its inbox.
+local function share(name, lease, record)
+  local mode = mode_of(name)
+  if value then
+    -- Not refused for want of memory, and then nor is what follows.
+    call('PEXPIRE', KEYS[1], math.max(call('PTTL', KEYS[1]), lease))
+  else
+    call('DEL', KEYS[5], KEYS[6])
+    put(marker(mode), lease)
+  end
+
+  local take = permits(mode)
+  if call('ZADD', KEYS[5], now + lease, name) == 1 then
+    if mode == 'u' then
+      call('HSET', KEYS[6], 'upgradable', name)
+    elseif take then
+      call('HINCRBY', KEYS[6], 'taken', take)
+    end
+  end
+  call('HSET', KEYS[6], name, record)
+  local rest = call('PTTL', KEYS[1]) + 1000
+  call('PEXPIRE', KEYS[5], rest)
+  call('PEXPIRE', KEYS[6], rest)
+end
+
+-- Removes a sharer, and vacates the lock after the last.
+local function unshare(name)
+  if call('ZREM', KEYS[5], name) == 0 then
+    return
+  end
+  call('HDEL', KEYS[6], name)
+  local mode = mode_of(name)
+  local take = permits(mode)
+  if mode == 'u' then
+    call('HDEL', KEYS[6], 'upgradable')
+  elseif take then
+    call('HINCRBY', KEYS[6], 'taken', -take)
+  end
+  if call('EXISTS', KEYS[5]) == 0 then
+    call('DEL', KEYS[6])
+    vacate()
+  end
+end
+
+-- Removes sharers whose time is over.
+local function prune()
+  if is_shared() then
+    for _, name in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, BOUND)) do
+      unshare(name)
+    end
+  end
+end
+
+-- Whether there is room for one more in this mode.
+local function fits(mode)
+  if not value then
+    return true
+  elseif value ~= marker(mode) then
+    return false
+  elseif mode == 's' then
+    return true
+  elseif mode == 'u' then
+    return not call('HGET', KEYS[6], 'upgradable')
+  end
+  local take, of = permits(mode)
+  return take + (call('HGET', KEYS[6], 'taken') or 0) <= tonumber(of)
+end
+
+-- Whether this sharer is the only one.
+local function is_alone(name)
+  return shared_until(name) and call('ZCARD', KEYS[5]) == 1
+end
+
+-- Grants a lease that fits. Returns the tokens as "first last", or else nothing and why.
+local function grant(name, lease, count, inbox)
+  local mode, owner = mode_of(name)
+  if mode == 'x' then
+    local range, problem = reserve(count, lease, inbox)
+    if range then
+      put(owner, lease)
+    end
+    return range, problem
+  end
+  local range, problem = reserve(count, lease, '')
+  if range then
+    share(name, lease, inbox == '' and range or range .. ' ' .. inbox)
+  end
+  return range, problem
+end
+

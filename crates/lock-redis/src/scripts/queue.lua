@@ -1,0 +1,202 @@
+-- Who waits for the lock. A place is "ends from claim tokens inbox": until when it is kept, in ms; the
+-- name of the lease that is to be converted, or `-`; how long, in ms, a lease lives that is handed
+-- over; how many tokens it shall have; and the channel on which the client hears of it.
+--
+-- A name is in the list if and only if it has a place in the hash, as long as both keys live.
+
+-- Gives up the place of a name. Returns whether it had one.
+local function leave(name)
+  return call('LREM', KEYS[3], 1, name) + call('HDEL', KEYS[4], name) > 0
+end
+
+local function place_of(name)
+  local place = call('HGET', KEYS[4], name)
+  local ends, from, claim, tokens, inbox =
+    string.match(place or '', '^(%d+) (%S+) (%d+) (%d+) (.*)$')
+  return tonumber(ends), from, tonumber(claim), tokens, inbox, place
+end
+
+-- Whether a lease that is to be converted is over.
+local function is_orphan(from)
+  return from ~= '-' and not shared_until(from)
+end
+
+-- Makes the name keep its place, or gives it one: behind all others, or, for a conversion, before them.
+-- Returns whether it is the first that waits, or nothing and why not.
+local function join(name, from, limit, place, claim, count, inbox)
+  local length = call('LLEN', KEYS[3])
+  local known, before = place_of(name)
+  known = known and length > 0
+  if known and before ~= from then
+    leave(name)
+    known, length = false, length - 1
+  end
+
+  if known then
+    -- Not refused for want of memory, and then nor is what follows.
+    call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * place))
+  else
+    for _ = 1, BOUND do
+      local head = length >= limit and call('LINDEX', KEYS[3], 0)
+      if not head or (place_of(head) or 0) > now then
+        break
+      end
+      leave(head)
+      length = length - 1
+    end
+    if length >= limit then
+      return nil, 'LOCKQUEUE ' .. length .. ' wait for the key already'
+    end
+    call(from == '-' and 'RPUSH' or 'LPUSH', KEYS[3], name)
+    call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * place))
+    if length == 0 then
+      -- What is left there belongs to a list that has gone.
+      call('DEL', KEYS[4])
+    end
+  end
+  call('HSET', KEYS[4], name, table.concat({ now + place, from, claim, count, inbox }, ' '))
+  call('PEXPIRE', KEYS[4], call('PTTL', KEYS[3]))
+  return not known and length == 0
+end
+
+-- Tells every client that holds the lock, and hears, that somebody waits.
+local function call_for_it()
+  local records = { call('GET', KEYS[2]) }
+  if is_shared() then
+    records = call('HVALS', KEYS[6])
+  end
+  local told = {}
+  for _, record in ipairs(records) do
+    local inbox = string.match(record or '', '^%d+ %d+%+?%d* (.+)$')
+    if inbox and not told[inbox] then
+      told[inbox] = true
+      redis.pcall('PUBLISH', inbox, 'wanted ' .. KEYS[1])
+    end
+  end
+end
+
+-- Takes the first place of the queue for whose claim there is room. Places that were not kept are
+-- dropped on the way.
+local function next_in_line(asker, steps)
+  while steps > 0 do
+    local name = call('LINDEX', KEYS[3], 0)
+    if not name then
+      return nil, steps
+    end
+    local ends, from, claim, tokens, inbox, place = place_of(name)
+    local is_dead = not ends or is_orphan(from) or (ends <= now and name ~= asker)
+    if not is_dead then
+      local room
+      if from == '-' then
+        room = fits(mode_of(name))
+      else
+        room = is_alone(from)
+      end
+      if not room then
+        return nil, steps
+      end
+    end
+    steps = steps - 1
+    -- What takes away is not refused for want of memory, and then nor is what follows.
+    call('LPOP', KEYS[3])
+    call('HDEL', KEYS[4], name)
+    if not is_dead then
+      local slot = { name = name, from = from, lease = claim, count = tokens, inbox = inbox }
+      slot.place = place
+      return slot, steps
+    end
+  end
+  return nil, steps
+end
+
+-- Grants the lock to the claim that was taken from the queue.
+local function hand_over(slot)
+  if slot.from ~= '-' then
+    -- The lease becomes another, and no shorter.
+    slot.left = shared_until(slot.from) - now
+    slot.record = call('HGET', KEYS[6], slot.from)
+    slot.lease = math.max(slot.lease, slot.left)
+    unshare(slot.from)
+  end
+  slot.range, slot.problem = grant(slot.name, slot.lease, slot.count, slot.inbox)
+  return slot.range
+end
+
+-- Takes back what was granted.
+local function take_back(slot)
+  if slot.range then
+    if mode_of(slot.name) == 'x' then
+      vacate()
+    else
+      unshare(slot.name)
+    end
+  end
+  if slot.record then
+    share(slot.from, slot.left, slot.record)
+  end
+end
+
+-- Puts a claim back to where it was taken from.
+local function put_back(slot)
+  call('LPUSH', KEYS[3], slot.name)
+  call('HSET', KEYS[4], slot.name, slot.place)
+  -- Both keys may have gone with the last name.
+  local ends = place_of(slot.name)
+  local rest = math.max(call('PTTL', KEYS[3]), 2 * (ends - now), 1)
+  call('PEXPIRE', KEYS[3], rest)
+  call('PEXPIRE', KEYS[4], rest)
+end
+
+-- Tells a client of its grant. Returns how many heard it, or nothing if that is not allowed.
+local function tell_of(slot, wanted)
+  local _, owner = mode_of(slot.name)
+  local words = { 'granted', owner, slot.range, slot.lease, micros, wanted, KEYS[1] }
+  return tonumber(redis.pcall('PUBLISH', slot.inbox, table.concat(words, ' ')))
+end
+
+-- Hands the lock to those at the head of the queue, as long as there is room for the first, and tells
+-- them. Whom nobody can tell is passed over. The name that asks is not told: it is granted as `ask`
+-- says, which gets the tokens as its `range`.
+--
+-- Returns whether there may be more to do than one call does, and what went wrong, if anything did.
+local function serve(ask)
+  local steps, slot = BOUND
+  repeat
+    local told, again = {}, false
+    repeat
+      slot, steps = next_in_line(ask and ask.name, steps)
+      if slot then
+        if ask and slot.name == ask.name then
+          slot.lease, slot.count, slot.inbox = ask.lease, ask.count, ask.inbox
+        end
+        if not hand_over(slot) then
+          take_back(slot)
+          put_back(slot)
+          return false, slot.problem
+        elseif ask and slot.name == ask.name then
+          ask.range, ask.left = slot.range, slot.lease
+        else
+          told[#told + 1] = slot
+        end
+      end
+    until not slot
+
+    local wanted = call('EXISTS', KEYS[3])
+    for index, waiter in ipairs(told) do
+      local heard = tell_of(waiter, wanted)
+      if not heard then
+        -- This user may not publish. Nobody in the queue can be told, so they have to ask.
+        for last = #told, index, -1 do
+          take_back(told[last])
+          put_back(told[last])
+        end
+        return false
+      elseif heard == 0 then
+        take_back(waiter)
+        again = true
+      end
+    end
+  until not again or steps == 0
+  return steps == 0
+end
+

@@ -1,0 +1,58 @@
+-- Reserves so many consecutive token numbers, or fewer, for a lease of so many ms, whose holder hears
+-- on that channel if it is not empty. Returns "first last", or else nothing and why. If the lease is
+-- held already, it has tokens, and these are further ones.
+--
+-- Numbers are the server's clock in microseconds, so that they grow although the fence was forgotten.
+-- For that, none may lead the clock: the grant after would begin below it. A range ends now, and
+-- reaches back over the microseconds that have gone by since the latest grant. Only where not even one
+-- has, as after the clock was set back, a single number is taken ahead of it; or none, if the lease has
+-- some.
+local function reserve(count, lease, inbox, is_held)
+  local fence = call('GET', KEYS[2])
+  local latest
+  if fence then
+    local more
+    latest, more = string.match(fence, '^%d+ (%d+)%+?(%d*)')
+    if not latest then
+      return nil, 'LOCKFENCE the fence key holds something else'
+    elseif more ~= '' then
+      latest = more
+    end
+  end
+
+  local time = call('TIME')
+  local last = time[1] .. string.sub('00000' .. time[2], -6)
+  -- Well beyond the lease.
+  local first, keep = last, lease + 3600000
+  if latest then
+    local before = math.max(latest, last - math.min(count, 10000))
+    local ahead = before + 1 - last
+    if ahead ~= 0 then
+      -- As text, a number of this size would lose digits.
+      first = string.format('%.0f', before + 1)
+    end
+    if ahead > 0 then
+      if is_held then
+        return nil, 'the clock has to catch up'
+      end
+      if before >= 9007199254740991 then
+        return nil, 'LOCKFENCE the token numbers have run out'
+      end
+      last = first
+      -- The clock has to catch up before the fence may be forgotten.
+      keep = keep + math.ceil(ahead / 1000)
+    end
+  end
+
+  local range = first .. ' ' .. last
+  local record = range
+  if is_held and fence then
+    record = string.match(fence, '^%d+ %d+') .. '+' .. last
+  end
+  if inbox ~= '' then
+    record = record .. ' ' .. inbox
+  end
+  call('SET', KEYS[2], record, 'PX', keep)
+  return range
+end
+
