@@ -2,11 +2,11 @@
 -- on that channel if it is not empty. Returns "first last", or else nothing and why. If the lease is
 -- held already, it has tokens, and these are further ones.
 --
--- Numbers are the server's clock in microseconds, so that they grow although the fence was forgotten.
--- For that, none may lead the clock: the grant after would begin below it. A range ends now, and
--- reaches back over the microseconds that have gone by since the latest grant. Only where not even one
--- has, as after the clock was set back, a single number is taken ahead of it; or none, if the lease has
--- some.
+-- Numbers are the server's clock, in quarters of a microsecond since 2020, so that they grow although
+-- the fence was forgotten, and doubles hold them exactly until 2091. For that, none may lead the clock:
+-- the grant after would begin below it. A range ends now, and reaches back over the time that has gone
+-- by since the latest grant. Only where none has, as after the clock was set back, a single number is
+-- taken ahead of it; or none, if the lease has some.
 local function reserve(count, lease, inbox, is_held)
   local fence = call('GET', KEYS[2])
   local latest
@@ -21,16 +21,13 @@ local function reserve(count, lease, inbox, is_held)
   end
 
   local time = call('TIME')
-  local last = time[1] .. string.sub('00000' .. time[2], -6)
+  local last = (time[1] - 1577836800) * 4000000 + time[2] * 4
   -- Well beyond the lease.
   local first, keep = last, lease + 3600000
   if latest then
-    local before = math.max(latest, last - math.min(count, 10000))
+    local before = math.max(latest, last - math.min(count, 40000))
     local ahead = before + 1 - last
-    if ahead ~= 0 then
-      -- As text, a number of this size would lose digits.
-      first = string.format('%.0f', before + 1)
-    end
+    first = before + 1
     if ahead > 0 then
       if is_held then
         return nil, 'the clock has to catch up'
@@ -40,14 +37,14 @@ local function reserve(count, lease, inbox, is_held)
       end
       last = first
       -- The clock has to catch up before the fence may be forgotten.
-      keep = keep + math.ceil(ahead / 1000)
+      keep = keep + math.ceil(ahead / 4000)
     end
   end
 
-  local range = first .. ' ' .. last
+  local range = string.format('%.0f %.0f', first, last)
   local record = range
   if is_held and fence then
-    record = string.match(fence, '^%d+ %d+') .. '+' .. last
+    record = string.format('%s+%.0f', string.match(fence, '^%d+ %d+'), last)
   end
   if inbox ~= '' then
     record = record .. ' ' .. inbox
