@@ -142,7 +142,7 @@ async fn a_fence_that_is_ahead_still_counts_up_one_by_one() {
     let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
     let mut raw = server.client();
-    let ahead = floor() + 4 * HOUR.as_floor() as u64;
+    let ahead = floor() + 4 * HOUR.as_micros() as u64;
     raw.command::<()>(&["SET", FENCE, &format!("{ahead} {ahead}")]);
     for offset in 1..4 {
         let tokens = passing(&backend, 64).await.tokens;
