@@ -35,7 +35,7 @@ impl Fence {
     }
 }
 
-/// Tickseconds since 1970, on a clock that never goes back.
+/// The time as [`FencingToken::floor`] counts it, on a clock that never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticks(u64);
 
