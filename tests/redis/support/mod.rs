@@ -1,12 +1,14 @@
 //! Servers from the kit, clients of another library, and short ways to ask.
 
 mod server;
+mod waiting;
 
 use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
 pub(crate) use self::server::{Client, Server};
+pub(crate) use self::waiting::Waiter;
 use lock_tests::{Direction, Proxy};
 
 /// A lease that outlasts any test.

@@ -1,0 +1,261 @@
+//! The queue when something fails: rights, memory, connections, clients, data.
+
+use lock_core::{Acquire, Attempt, Backend, ErrorKind, Hint, Mode, Released, Renew, Renewal};
+use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
+
+use crate::support::{Server, Waiter, attempt, claim, granted, long, millis, proxy_before, soon};
+
+const LOCK: &str = "lock:{a}";
+const QUEUE: &str = "lock:{a}:queue";
+
+fn open(server: &Server) -> RedisBackend {
+    RedisBackend::open(server.url()).unwrap()
+}
+
+fn user(server: &Server, name: &str, rules: &[&str]) -> Builder {
+    let words = [&["ACL", "SETUSER", name, "on", "nopass", "~*", "&*", "+@all"], rules].concat();
+    server.client().command::<()>(&words);
+    RedisBackend::builder(format!("redis://{name}:x@127.0.0.1:{}", server.port()))
+}
+
+/// Asks whenever it was told to, until there is a grant.
+async fn by_its_timer(waiter: &Waiter) -> lock_core::Grant {
+    soon(async {
+        loop {
+            match waiter.ask().await.unwrap() {
+                Attempt::Granted(grant) => return grant,
+                Attempt::Queued { retry_after } => tokio::time::sleep(retry_after.unwrap()).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_the_right_to_publish_a_release_frees_the_key_and_timers_do_the_rest() {
+    let server = Server::start();
+    let mute = user(&server, "mute", &["-publish"]).build().unwrap();
+    let other = open(&server);
+    let held = claim("a");
+    granted(&mute, &held).await;
+    let first = Waiter::queue_for(&other, claim("a"), millis(3_000)).await;
+    let second = Waiter::queue_for(&other, claim("a"), millis(3_000)).await;
+    assert_eq!(mute.release(&held).await.unwrap(), Released::Freed { contended: false });
+    let mut raw = server.client();
+    assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+    // Nobody lost its place.
+    assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 2);
+    assert!(matches!(attempt(&mute, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    by_its_timer(&first).await;
+    first.release().await;
+    second.asks_and_has().await;
+}
+
+#[tokio::test]
+async fn without_an_inbox_all_works_but_for_the_queue() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let rules = ["resetchannels", "&lock:{a}:released@0", "&lock:{b}:released@0"];
+        let build = || user(&server, "open", &rules).protocol(protocol).build().unwrap();
+        let (one, other) = (build(), build());
+        let held = claim("a");
+        granted(&one, &held).await;
+        let mut watch = other.watch(&held.key).await.unwrap();
+        let _second = other.watch(&claim("b").key).await.unwrap();
+        let request = Acquire::new(claim("a"), long()).queued();
+        assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+        // Our own releases are heard, too, in some versions of the protocol.
+        assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { .. }));
+        assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{protocol:?}");
+        assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+        other.release(&request.claim).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_memory_whoever_holds_releases_and_whoever_waits_is_served() {
+    let server = Server::start();
+    let (holder, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    let held = claim("a");
+    let reader = || claim("a").in_mode(Mode::Shared);
+    granted(&holder, &held).await;
+    let mut first = Waiter::queue(&other, claim("a")).await;
+    let mut readers =
+        [Waiter::queue(&other, reader()).await, Waiter::queue(&holder, reader()).await];
+    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = attempt(&holder, &claim("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    let request = Acquire::new(claim("a"), long()).queued();
+    assert_eq!(other.try_acquire(&request).await.unwrap_err().kind(), ErrorKind::OutOfMemory);
+    // A place is kept.
+    assert!(matches!(readers[0].ask().await.unwrap(), Attempt::Queued { .. }));
+
+    assert!(matches!(holder.release(&held).await.unwrap(), Released::Freed { .. }));
+    first.told().await.unwrap();
+    let renew = Renew::new(first.claim().clone(), long()).reserving(8);
+    let renewal = other.renew(&renew).await;
+    assert!(matches!(renewal, Renewal::Renewed { tokens: Some(_), .. }), "{renewal:?}");
+    assert!(matches!(first.release().await, Released::Freed { .. }));
+    for reader in &mut readers {
+        reader.told().await.unwrap();
+    }
+    let renewal = holder.renew(&Renew::new(readers[1].claim().clone(), long())).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    for reader in &readers {
+        assert!(matches!(reader.release().await, Released::Freed { .. }));
+    }
+    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:fence"]);
+    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    granted(&holder, &claim("b")).await;
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connection_is_gone_is_passed_over() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let proxy = proxy_before(&server);
+        let gone = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
+        let (holder, other) = (open(&server), open(&server));
+        let held = claim("a");
+        granted(&holder, &held).await;
+        let mut lost = Vec::new();
+        for _ in 0..40 {
+            lost.push(Waiter::queue(&gone, claim("a")).await);
+        }
+        let mut alive = Waiter::queue(&other, claim("a")).await;
+        proxy.refuse();
+        proxy.cut();
+        let mut raw = server.client();
+        let inboxes = |raw: &mut crate::support::Client| {
+            raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]).len()
+        };
+        soon(async {
+            while inboxes(&mut raw) > 1 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        // More of them are dead than one call may clear away.
+        holder.release(&held).await.unwrap();
+        assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 9);
+        assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+        alive.asks_and_has().await;
+        alive.release().await;
+        while alive.hint().await != Hint::Released {}
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
+    let server = Server::start();
+    let (holder, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    let held = claim("a");
+    let before = granted(&holder, &held).await;
+    let first = Waiter::queue(&other, claim("a")).await;
+    let mut second = Waiter::queue(&other, claim("a")).await;
+    raw.command::<()>(&["FLUSHALL"]);
+    raw.command::<()>(&["SCRIPT", "FLUSH"]);
+    // The one that asks first is the first now.
+    let grant = second.asks_and_has().await;
+    assert!(grant.tokens.first() > before.tokens.last());
+    assert!(matches!(first.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert_eq!(holder.release(&held).await.unwrap(), Released::NotHeld);
+    raw.command::<()>(&["SCRIPT", "FLUSH"]);
+    second.release().await;
+    first.asks_and_has().await;
+    // And half of it: places without an order, an order without places.
+    for key in [QUEUE, "lock:{a}:slots"] {
+        assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
+        raw.command::<()>(&["DEL", key]);
+        assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }), "{key}");
+        first.release().await;
+        second.told().await;
+        second.release().await;
+        first.asks_and_has().await;
+    }
+}
+
+#[tokio::test]
+async fn nonsense_at_the_keys_of_the_queue_does_not_keep_a_lock_from_being_released() {
+    let server = Server::start();
+    let (holder, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    for key in [QUEUE, "lock:{a}:slots"] {
+        let held = claim("a");
+        granted(&holder, &held).await;
+        let _waiter = Waiter::queue(&other, claim("a")).await;
+        raw.command::<()>(&["SET", key, "nonsense"]);
+        assert!(matches!(holder.release(&held).await.unwrap(), Released::Freed { .. }), "{key}");
+        assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+        raw.command::<()>(&["DEL", QUEUE, "lock:{a}:slots"]);
+    }
+}
+
+#[tokio::test]
+async fn waiters_outlive_a_restart_of_the_server() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let build = || RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let (holder, other) = (build(), build());
+        let held = claim("a");
+        granted(&holder, &held).await;
+        let mut waiter = Waiter::queue(&other, claim("a")).await;
+        server.restart();
+        assert_eq!(waiter.hint().await, Hint::Resync);
+        soon(async {
+            while !matches!(waiter.ask().await, Ok(Attempt::Granted(_))) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        // It hears again, and so it can be told again.
+        let mut next = Waiter::queue(&other, claim("a")).await;
+        waiter.release().await;
+        next.told().await.unwrap();
+        next.release().await;
+    }
+}
+
+/// A waiter that hears of the end of a lease from nobody but the server itself.
+#[tokio::test]
+async fn notifications_reach_those_who_wait_in_line() {
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let build = || {
+            let builder = RedisBackend::builder(server.url()).protocol(protocol);
+            builder.release_messages(false).notifications(Notifications::Require).build().unwrap()
+        };
+        let (holder, other) = (build(), build());
+        let mut raw = server.client();
+        for (end, hint) in [
+            (&["DEL", LOCK][..], Hint::Released),
+            (&["RENAME", LOCK, "elsewhere"], Hint::Released),
+            (&["SET", LOCK, "theirs"], Hint::Changed),
+            (&["RESTORE", LOCK, "0", "", "REPLACE"], Hint::Changed),
+        ] {
+            let held = claim("a");
+            let mut watch = holder.watch(&held.key).await.unwrap();
+            granted(&holder, &held).await;
+            let mut waiter = Waiter::queue(&other, claim("a")).await;
+            assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+            if end[0] == "RESTORE" {
+                raw.command::<()>(&["SET", "spare", "theirs"]);
+                let dump = raw.command::<Vec<u8>>(&["DUMP", "spare"]);
+                raw.raw::<(), &[u8]>(&[b"RESTORE", LOCK.as_bytes(), b"0", &dump, b"REPLACE"]);
+            } else {
+                raw.command::<()>(end);
+            }
+            assert_eq!(waiter.hint().await, hint, "{end:?}");
+            // The holder hears it, too, and knows once it has asked.
+            assert_eq!(soon(watch.next()).await, Some(hint), "{end:?}");
+            let renewal = holder.renew(&Renew::new(held.clone(), long())).await;
+            assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
+            raw.command::<()>(&["DEL", LOCK, "elsewhere"]);
+            waiter.asks_and_has().await;
+            waiter.release().await;
+        }
+    }
+}

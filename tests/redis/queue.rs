@@ -1,0 +1,358 @@
+//! The queue on the server: who is served, by whom, and what stays behind.
+
+use lock_core::{Acquire, Attempt, Backend, Demand, ErrorKind, Hint, Key, Mode, Released};
+use lock_core::{Renew, Renewal};
+use lock_redis::{Notifications, Protocol, RedisBackend};
+
+use crate::support::{
+    Client, Server, Waiter, attempt, claim, granted, long, millis, refused, soon,
+};
+
+const LOCK: &str = "lock:{a}";
+const QUEUE: &str = "lock:{a}:queue";
+
+fn open(server: &Server) -> RedisBackend {
+    RedisBackend::open(server.url()).unwrap()
+}
+
+fn keys(raw: &mut Client) -> Vec<String> {
+    let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
+    keys.sort();
+    keys
+}
+
+fn length(raw: &mut Client) -> usize {
+    raw.command(&["LLEN", QUEUE])
+}
+
+#[tokio::test]
+async fn a_line_is_served_with_one_command_and_one_message_each() {
+    let server = Server::with(&["--notify-keyspace-events", "AK"]);
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let build = || RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let (holder, other) = (build(), build());
+        let first = claim("a");
+        let mut before = granted(&holder, &first).await.tokens;
+        let mut line = Vec::new();
+        for backend in [&other, &holder, &other] {
+            line.push(Waiter::queue(backend, claim("a")).await);
+        }
+        let mut raw = server.client();
+        let channels = raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]);
+        assert_eq!(channels.len(), 2);
+        let scripts = |raw: &mut Client| {
+            let stats = raw.command::<String>(&["INFO", "commandstats"]);
+            let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+            line.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let calls = scripts(&mut raw);
+        assert_eq!(holder.release(&first).await.unwrap(), Released::Freed { contended: false });
+        for (index, waiter) in line.iter_mut().enumerate() {
+            let grant = waiter.told().await.expect("enough of the lease is known");
+            assert!(grant.tokens.first() > before.last());
+            before = grant.tokens;
+            let last = index == 2;
+            assert_eq!(grant.demand, if last { Demand::Quiet } else { Demand::Wanted });
+            waiter.release().await;
+        }
+        assert_eq!(scripts(&mut raw) - calls, 4, "one release for each holder, and nothing else");
+        // Nobody heard that the lock was free before it was.
+        for waiter in &mut line {
+            let hint = soon(async {
+                loop {
+                    match waiter.hint().await {
+                        Hint::Granted { .. } | Hint::Wanted => {}
+                        other => return other,
+                    }
+                }
+            });
+            assert_eq!(hint.await, Hint::Released, "{protocol:?}");
+        }
+        assert_eq!(keys(&mut raw), ["lock:{a}:fence"]);
+    }
+}
+
+#[tokio::test]
+async fn only_the_fence_stays_behind() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    let permits = |take| Mode::Permits { take, of: 3 };
+    let writer = claim("a");
+    granted(&one, &writer).await;
+    let mut readers = Vec::new();
+    for mode in [Mode::Shared, Mode::Upgradable, Mode::Shared] {
+        readers.push(Waiter::queue(&other, claim("a").in_mode(mode)).await);
+    }
+    let mut workers = Vec::new();
+    for take in [2, 1, 3] {
+        workers.push(Waiter::queue(&one, claim("a").in_mode(permits(take))).await);
+    }
+    one.release(&writer).await.unwrap();
+    for reader in &mut readers {
+        reader.told().await.unwrap();
+    }
+    assert_eq!(length(&mut raw), 3);
+    for reader in &readers {
+        assert!(matches!(reader.release().await, Released::Freed { .. }));
+    }
+    for worker in &mut workers[..2] {
+        worker.told().await.unwrap();
+    }
+    assert_eq!(length(&mut raw), 1);
+    for worker in &workers[..2] {
+        worker.release().await;
+    }
+    workers[2].told().await.unwrap();
+    workers[2].release().await;
+    // One that gives up leaves nothing either.
+    granted(&one, &writer).await;
+    let waiter = Waiter::queue(&other, claim("a")).await;
+    assert_eq!(waiter.release().await, Released::NotHeld);
+    one.release(&writer).await.unwrap();
+    assert_eq!(keys(&mut raw), ["lock:{a}:fence"]);
+}
+
+#[tokio::test]
+async fn everything_ends_by_itself() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let shared = claim("a").in_mode(Mode::Shared);
+    granted(&one, &shared).await;
+    let _waiter = Waiter::queue(&other, claim("a")).await;
+    let mut raw = server.client();
+    let all = keys(&mut raw);
+    assert_eq!(all.len(), 6, "{all:?}");
+    for key in all {
+        let left = raw.command::<i64>(&["PTTL", &key]);
+        assert!(left > 0 && left < 2 * 60 * 60 * 1000, "{key} lives for {left} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_full_says_so() {
+    let server = Server::start();
+    let holder = open(&server);
+    let waiter = RedisBackend::builder(server.url()).queue_limit(2).build().unwrap();
+    granted(&holder, &claim("a")).await;
+    let _first = Waiter::queue(&waiter, claim("a")).await;
+    let second = Waiter::queue(&waiter, claim("a")).await;
+    let request = Acquire::new(claim("a"), long()).queued();
+    let error = waiter.try_acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
+    assert!(error.to_string().contains("2 wait for the key already"), "{error}");
+    // Those who are there stay, and a place that becomes free is free.
+    assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
+    second.release().await;
+    assert!(matches!(waiter.try_acquire(&request).await.unwrap(), Attempt::Queued { .. }));
+}
+
+#[tokio::test]
+async fn whoever_does_without_the_queue_is_refused_and_does_not_overtake() {
+    let server = Server::start();
+    let (holder, polite) = (open(&server), open(&server));
+    let mute = RedisBackend::builder(server.url()).queue_limit(0).build().unwrap();
+    let held = claim("a");
+    granted(&holder, &held).await;
+    let _watch = mute.watch(&held.key).await.unwrap();
+    let request = Acquire::new(claim("a"), long()).queued();
+    assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+    let mut waiter = Waiter::queue(&polite, claim("a")).await;
+    server.client().command::<()>(&["DEL", LOCK]);
+    // The key is free, but it is somebody's turn. So that one gets it.
+    assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+    waiter.told().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_holder_is_respected_by_all_who_wait() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    let mut line = Vec::new();
+    granted(&one, &claim("a")).await;
+    for backend in [&one, &other] {
+        line.push(Waiter::queue(backend, claim("a")).await);
+    }
+    raw.command::<()>(&["DEL", LOCK]);
+    raw.command::<()>(&["SET", LOCK, "theirs", "NX", "PX", "60000"]);
+    for waiter in &line {
+        let Attempt::Queued { retry_after } = waiter.ask().await.unwrap() else { panic!() };
+        assert!(retry_after.unwrap() <= long().place().duration() / 3);
+    }
+    refused(&one, &claim("a")).await;
+    assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
+    raw.command::<()>(&["DEL", LOCK]);
+    // Whoever asks next, the first in line gets it.
+    assert!(matches!(line[1].ask().await.unwrap(), Attempt::Queued { .. }));
+    line[0].told().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_learns_that_it_is_wanted_and_from_whom_it_heard_before() {
+    let server = Server::start();
+    let (holder, other) = (open(&server), open(&server));
+    let held = claim("a");
+    let mut watch = holder.watch(&held.key).await.unwrap();
+    let demand_of = |renewal| match renewal {
+        Renewal::Renewed { demand, .. } => demand,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(granted(&holder, &held).await.demand, Demand::Quiet);
+    let waiter = Waiter::queue(&other, claim("a")).await;
+    assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+    assert_eq!(demand_of(holder.renew(&Renew::new(held.clone(), long())).await), Demand::Wanted);
+    waiter.release().await;
+    // Another client renews, so that one is told from now on; and one that does not watch is not.
+    let mut beside = other.watch(&held.key).await.unwrap();
+    assert_eq!(demand_of(other.renew(&Renew::new(held.clone(), long())).await), Demand::Quiet);
+    let third = open(&server);
+    assert_eq!(demand_of(third.renew(&Renew::new(held.clone(), long())).await), Demand::Unknown);
+    let _waiter = Waiter::queue(&holder, claim("a")).await;
+    assert_eq!(soon(beside.next()).await, Some(Hint::Wanted));
+}
+
+#[tokio::test]
+async fn the_fence_of_a_lease_that_is_renewed_for_long_stays() {
+    let server = Server::start();
+    let holder = open(&server);
+    let held = claim("a");
+    let _watch = holder.watch(&held.key).await.unwrap();
+    granted(&holder, &held).await;
+    let mut raw = server.client();
+    raw.command::<()>(&["PEXPIRE", "lock:{a}:fence", "5000"]);
+    assert!(matches!(
+        holder.renew(&Renew::new(held.clone(), long())).await,
+        Renewal::Renewed { demand: Demand::Quiet, .. }
+    ));
+    assert!(raw.command::<u64>(&["PTTL", "lock:{a}:fence"]) > 60_000);
+}
+
+#[tokio::test]
+async fn sharers_end_with_the_key() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    for end in [&["DEL", LOCK][..], &["SET", LOCK, "theirs", "PX", "50"]] {
+        let readers = [claim("a").in_mode(Mode::Shared), claim("a").in_mode(Mode::Upgradable)];
+        for reader in &readers {
+            granted(&one, reader).await;
+        }
+        raw.command::<()>(end);
+        for reader in &readers {
+            let renewal = one.renew(&Renew::new(reader.clone(), long())).await;
+            assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
+            assert_eq!(one.release(reader).await.unwrap(), Released::NotHeld);
+        }
+        soon(async {
+            while raw.command::<bool>(&["EXISTS", LOCK]) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        // What is left of them counts for nobody who comes after.
+        let worker = claim("a").in_mode(Mode::Permits { take: 2, of: 2 });
+        granted(&other, &worker).await;
+        other.release(&worker).await.unwrap();
+        assert_eq!(keys(&mut raw), ["lock:{a}:fence"]);
+    }
+}
+
+#[tokio::test]
+async fn sharers_whose_time_is_over_make_room_a_few_at_a_time() {
+    const MANY: u32 = 100;
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let permit = Mode::Permits { take: 1, of: MANY + 1 };
+    let stays = claim("a").in_mode(permit);
+    granted(&one, &stays).await;
+    for _ in 0..MANY {
+        let request = Acquire::new(claim("a").in_mode(permit), millis(50));
+        assert!(matches!(one.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+    }
+    let rest = Acquire::new(claim("a").in_mode(Mode::Permits { take: MANY, of: MANY + 1 }), long());
+    let mut refusals = 0;
+    soon(async {
+        while let Attempt::Busy { retry_after } = other.try_acquire(&rest).await.unwrap() {
+            refusals += 1;
+            tokio::time::sleep(retry_after.unwrap().min(millis(50).duration())).await;
+        }
+    })
+    .await;
+    assert!(refusals >= 3, "a hundred were cleared away in {refusals} calls");
+    assert!(matches!(one.renew(&Renew::new(stays, long())).await, Renewal::Renewed { .. }));
+}
+
+#[tokio::test]
+async fn another_number_of_permits_is_a_mistake_that_names_both() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let permits = |of| claim("a").in_mode(Mode::Permits { take: 1, of });
+    granted(&one, &permits(5)).await;
+    let error = attempt(&other, &permits(3)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains('3') && error.to_string().contains('5'), "{error}");
+    assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+}
+
+/// Two hundred thousand other keys with a time to live keep a server from noticing that ours is over.
+#[tokio::test]
+async fn a_full_database_delays_nobody() {
+    const FILL: &str = "for n = 1, 200000 do redis.call('SET', 'other:' .. n, 'x', 'EX', 3600) end";
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
+    let (holder, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    raw.command::<()>(&["EVAL", FILL, "0"]);
+    let held = claim("a");
+    assert!(matches!(
+        holder.try_acquire(&Acquire::new(held.clone(), millis(300))).await.unwrap(),
+        Attempt::Granted(_)
+    ));
+    let mut first = Waiter::queue(&other, claim("a")).await;
+    let mut second = Waiter::queue(&holder, claim("a")).await;
+    // Nobody releases. Who waits for the time that it was told gets the lock, and no later.
+    let begin = std::time::Instant::now();
+    let grant = soon(async {
+        loop {
+            match first.ask().await.unwrap() {
+                Attempt::Granted(grant) => return grant,
+                Attempt::Queued { retry_after } => {
+                    tokio::time::sleep(retry_after.unwrap()).await;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+    assert!(begin.elapsed() < millis(1_000).duration(), "{:?}", begin.elapsed());
+    assert_eq!(grant.demand, Demand::Wanted);
+    first.release().await;
+    second.told().await.unwrap();
+    second.release().await;
+    assert!(raw.command::<u64>(&["DBSIZE"]) > 200_000);
+    while first.hint().await != Hint::Released {}
+}
+
+#[tokio::test]
+async fn a_key_of_another_prefix_is_waited_for_as_well() {
+    let server = Server::start();
+    for key in [Key::as_is("jobs nightly {x}\r\n").unwrap(), Key::new(b"\0 \xff").unwrap()] {
+        let build = || {
+            let builder = RedisBackend::builder(server.url()).prefix("my app: 7 ");
+            builder.notifications(Notifications::Off).build().unwrap()
+        };
+        let (one, other) = (build(), build());
+        let claim = || crate::support::claim_of(key.clone());
+        let held = claim();
+        granted(&one, &held).await;
+        let mut waiter = Waiter::queue(&other, claim()).await;
+        one.release(&held).await.unwrap();
+        waiter.told().await.expect("the clocks were compared");
+        // A second turn, with the record of an inbox whose name has spaces and a number.
+        let again = Waiter::queue(&one, claim()).await;
+        assert_eq!(waiter.asks_and_has().await.demand, Demand::Wanted);
+        waiter.release().await;
+        again.asks_and_has().await;
+        again.release().await;
+    }
+}

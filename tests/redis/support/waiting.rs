@@ -1,0 +1,70 @@
+//! Claims that wait in the queue of the server.
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Hint, Ttl, Watch};
+use lock_redis::RedisBackend;
+
+use super::{long, soon};
+
+/// A claim that has a place in the queue, and the watch on which its client is told.
+pub(crate) struct Waiter {
+    backend: RedisBackend,
+    pub(crate) request: Acquire,
+    pub(crate) watch: Watch,
+}
+
+impl Waiter {
+    /// Takes a place in the queue.
+    pub(crate) async fn queue(backend: &RedisBackend, claim: Claim) -> Self {
+        Self::queue_for(backend, claim, long()).await
+    }
+
+    pub(crate) async fn queue_for(backend: &RedisBackend, claim: Claim, ttl: Ttl) -> Self {
+        let watch = backend.watch(&claim.key).await.unwrap();
+        let request = Acquire::new(claim, ttl).queued();
+        let waiter = Self { backend: backend.clone(), request, watch };
+        let attempt = waiter.ask().await.unwrap();
+        assert!(matches!(attempt, Attempt::Queued { .. }), "{attempt:?}");
+        waiter
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.request.claim
+    }
+
+    /// Repeats the request.
+    pub(crate) async fn ask(&self) -> Result<Attempt, Error> {
+        self.backend.try_acquire(&self.request).await
+    }
+
+    /// Repeats a request that must be granted by now.
+    pub(crate) async fn asks_and_has(&self) -> Grant {
+        match self.ask().await.unwrap() {
+            Attempt::Granted(grant) => grant,
+            other => panic!("expected a grant, got {other:?}"),
+        }
+    }
+
+    /// The next hint that this claim was granted. Other claims of the client are told here, too.
+    pub(crate) async fn told(&mut self) -> Option<Grant> {
+        soon(async {
+            loop {
+                match self.watch.next().await.expect("the watch has ended") {
+                    Hint::Granted { owner, grant } if owner == self.request.claim.owner => {
+                        return grant;
+                    }
+                    _ => {}
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next hint, of whatever kind.
+    pub(crate) async fn hint(&mut self) -> Hint {
+        soon(self.watch.next()).await.expect("the watch has ended")
+    }
+
+    pub(crate) async fn release(&self) -> lock_core::Released {
+        self.backend.release(self.claim()).await.unwrap()
+    }
+}
