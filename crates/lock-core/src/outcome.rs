@@ -11,7 +11,7 @@ use crate::{Error, Instant, TokenRange};
 pub enum Attempt {
     /// The lease is held.
     Granted(Grant),
-    /// Somebody else holds the key.
+    /// Somebody else holds the key, or comes first.
     Busy {
         /// When the present lease ends unless it is renewed; `None` if it has no end.
         retry_after: Option<Duration>,

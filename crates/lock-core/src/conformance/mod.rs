@@ -21,9 +21,10 @@
 //! cannot tell a distributed lock from a local one. A backend that answers "granted" without
 //! asking its store fails.
 //!
-//! A law that needs a hook which the harness does not have, or hints that the backend does not
-//! give, is [not applicable](Verdict::NotApplicable). Such a test passes, and says so on the
-//! standard error stream even where the test runner hides the output of tests that pass.
+//! A law that needs a hook which the harness does not have, or hints, a queue or a mode that the
+//! backend does not offer, is [not applicable](Verdict::NotApplicable). Such a test passes, and says
+//! so on the standard error stream even where the test runner hides the output of tests that pass.
+//! So a backend that means to have a queue should look at what was said.
 
 mod harness;
 mod laws;
