@@ -230,32 +230,28 @@ async fn notifications_reach_those_who_wait_in_line() {
         };
         let (holder, other) = (build(), build());
         let mut raw = server.client();
-        for (end, hint) in [
-            (&["DEL", LOCK][..], Hint::Released),
-            (&["RENAME", LOCK, "elsewhere"], Hint::Released),
-            (&["SET", LOCK, "theirs"], Hint::Changed),
-            (&["RESTORE", LOCK, "0", "", "REPLACE"], Hint::Changed),
+        raw.command::<()>(&["SET", "spare", "theirs"]);
+        let dump = raw.command::<Vec<u8>>(&["DUMP", "spare"]);
+        for (name, end, hint) in [
+            ("deleted", &[&b"DEL"[..], b"lock:{deleted}"][..], Hint::Released),
+            ("renamed", &[b"RENAME", b"lock:{renamed}", b"elsewhere"], Hint::Released),
+            ("set", &[b"SET", b"lock:{set}", b"theirs"], Hint::Changed),
+            ("restored", &[b"RESTORE", b"lock:{restored}", b"0", &dump, b"REPLACE"], Hint::Changed),
         ] {
-            let held = claim("a");
+            let held = claim(name);
             let mut watch = holder.watch(&held.key).await.unwrap();
             granted(&holder, &held).await;
-            let mut waiter = Waiter::queue(&other, claim("a")).await;
+            let mut waiter = Waiter::queue(&other, claim(name)).await;
             assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
-            if end[0] == "RESTORE" {
-                raw.command::<()>(&["SET", "spare", "theirs"]);
-                let dump = raw.command::<Vec<u8>>(&["DUMP", "spare"]);
-                raw.raw::<(), &[u8]>(&[b"RESTORE", LOCK.as_bytes(), b"0", &dump, b"REPLACE"]);
-            } else {
-                raw.command::<()>(end);
-            }
-            assert_eq!(waiter.hint().await, hint, "{end:?}");
+            raw.raw::<(), &[u8]>(end);
+            assert_eq!(waiter.hint().await, hint, "{name}");
             // The holder hears it, too, and knows once it has asked.
-            assert_eq!(soon(watch.next()).await, Some(hint), "{end:?}");
+            assert_eq!(soon(watch.next()).await, Some(hint), "{name}");
             let renewal = holder.renew(&Renew::new(held.clone(), long())).await;
             assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
-            raw.command::<()>(&["DEL", LOCK, "elsewhere"]);
+            raw.command::<()>(&["DEL", &format!("lock:{{{name}}}")]);
             waiter.asks_and_has().await;
-            waiter.release().await;
         }
+        raw.command::<()>(&["FLUSHALL"]);
     }
 }

@@ -97,7 +97,7 @@ async fn a_message_from_nobody_is_not_heard() {
         format!("granted {owner} 9 7 1000 {now} 0 {LOCK}"),
         format!("granted {owner} 7 7 -1 {now} 0 {LOCK}"),
         format!("granted {owner} 7 7 1000 {now}.5 0 {LOCK}"),
-        format!("wanted lock:{{b}}"),
+        "wanted lock:{b}".to_owned(),
     ] {
         assert_eq!(raw.command::<u64>(&["PUBLISH", &inbox, &forged]), 1);
     }

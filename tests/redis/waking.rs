@@ -93,7 +93,7 @@ async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
         (&["DEL", "theirs"][..], Hint::Released),
         (&["UNLINK", "theirs"], Hint::Released),
         (&["RENAME", "theirs", "elsewhere"], Hint::Released),
-        (&["PEXPIRE", "theirs", "1"], Hint::Expired),
+        (&["PEXPIRE", "theirs", "5"], Hint::Expired),
     ] {
         theirs.command::<()>(&["SET", "theirs", "x", "NX", "PX", "60000"]);
         assert_eq!(next(&mut watch).await, Some(Hint::Changed));
@@ -118,7 +118,7 @@ async fn taking_and_renewing_wake_nobody() {
         ));
         // Were there another hint, it would be told first.
         let mut raw = server.client();
-        raw.command::<()>(&["PEXPIRE", LOCK, "1"]);
+        raw.command::<()>(&["PEXPIRE", LOCK, "5"]);
         until_gone(&mut raw, LOCK).await;
         assert_eq!(next(&mut watch).await, Some(Hint::Expired));
     }
@@ -173,6 +173,7 @@ async fn enabling_notifications_keeps_what_others_need() {
         assert!(flags.contains(flag), "{flags}");
     }
     raw.command::<()>(&["SET", LOCK, "x"]);
+    assert_eq!(next(&mut watch).await, Some(Hint::Changed));
     raw.command::<()>(&["DEL", LOCK]);
     assert_eq!(next(&mut watch).await, Some(Hint::Released));
 }
