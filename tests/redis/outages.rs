@@ -139,7 +139,7 @@ async fn a_waiter_whose_connection_is_gone_is_passed_over() {
         .await;
         // More of them are dead than one call may clear away.
         holder.release(&held).await.unwrap();
-        assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 9);
+        assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 8);
         assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
         alive.asks_and_has().await;
         alive.release().await;

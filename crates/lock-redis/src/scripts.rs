@@ -13,14 +13,22 @@ macro_rules! script {
     };
 }
 
-pub(crate) static ACQUIRE: LazyLock<Script> =
-    script!("keys.lua", "tokens.lua", "acquire_free.lua", "leases.lua", "queue.lua", "acquire.lua");
+pub(crate) static ACQUIRE: LazyLock<Script> = script!(
+    "keys.lua",
+    "tokens.lua",
+    "acquire_free.lua",
+    "acquire_wait.lua",
+    "leases.lua",
+    "queue.lua",
+    "acquire.lua"
+);
 pub(crate) static RENEW: LazyLock<Script> =
     script!("keys.lua", "tokens.lua", "renew_exclusive.lua", "leases.lua", "renew.lua");
 pub(crate) static RELEASE: LazyLock<Script> = script!(
     "keys.lua",
     "release_alone.lua",
     "tokens.lua",
+    "release_on.lua",
     "leases.lua",
     "queue.lua",
     "release.lua"

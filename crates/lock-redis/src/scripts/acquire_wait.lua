@@ -1,0 +1,33 @@
+
+-- Held by one alone, which is what a lock is that many want: nobody can be served now. Who asks for it
+-- alone and may wait goes to the end of the queue, or keeps the place it has there.
+if value and value ~= ARGV[1] and string.byte(value) ~= 42 and (ARGV[5] or 'x') == 'x' and not ARGV[7] then
+  local left = call('PTTL', KEYS[1])
+  local limit, place, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
+  if not limit or ARGV[4] == '' then
+    return left
+  end
+  local length = call('LLEN', KEYS[3])
+  if length < tonumber(limit) then
+    local time = call('TIME')
+    local micros = time[1] .. string.sub('00000' .. time[2], -6)
+    local name, ends = 'x:' .. ARGV[1], math.floor(micros / 1000) + place
+    local slot = string.format('%.0f - %s %s %s', ends, claim, ARGV[3], ARGV[4])
+    if length == 0 then
+      call('RPUSH', KEYS[3], name)
+      -- What is left there belongs to a list that has gone.
+      call('DEL', KEYS[4])
+      call('HSET', KEYS[4], name, slot)
+      local inbox = string.match(call('GET', KEYS[2]) or '', '^%d+ %d+%+?%d* (.+)$')
+      if inbox then
+        redis.pcall('PUBLISH', inbox, 'wanted ' .. KEYS[1])
+      end
+    elseif call('HSET', KEYS[4], name, slot) == 1 then
+      call('RPUSH', KEYS[3], name)
+    end
+    local rest = math.max(call('PTTL', KEYS[3]), 2 * place)
+    call('PEXPIRE', KEYS[3], rest)
+    call('PEXPIRE', KEYS[4], rest)
+    return 'q ' .. left .. ' ' .. micros
+  end
+end
