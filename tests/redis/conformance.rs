@@ -75,6 +75,13 @@ mod notifications_alone {
     );
 }
 
+mod tracking_alone {
+    use super::*;
+    lock_core::conformance_tests!(OneServer::new(|it| {
+        it.tracking(true).release_messages(false).notifications(Notifications::Off)
+    }));
+}
+
 mod messages_alone {
     use super::*;
     lock_core::conformance_tests!(

@@ -16,4 +16,5 @@ mod queue;
 mod rights;
 mod runtimes;
 mod support;
+mod tracking;
 mod waking;

@@ -77,6 +77,11 @@ impl RedisBackend {
         &self.0.link
     }
 
+    /// Whether requests that are refused want to wait in line.
+    pub(crate) fn queues(&self) -> bool {
+        self.0.queue_limit > 0
+    }
+
     pub(crate) fn listening(&self) -> Listening {
         self.0.hub.listening()
     }

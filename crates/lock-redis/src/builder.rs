@@ -38,6 +38,7 @@ pub struct Builder {
     protocol: Protocol,
     notifications: Notifications,
     release_messages: bool,
+    tracking: bool,
     queue_limit: u32,
     command_timeout: Duration,
     connect_timeout: Duration,
@@ -86,6 +87,7 @@ impl Builder {
             protocol: Protocol::default(),
             notifications: Notifications::default(),
             release_messages: true,
+            tracking: false,
             queue_limit: 10_000,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
@@ -122,6 +124,21 @@ impl Builder {
     /// lease ends.
     pub fn release_messages(mut self, release_messages: bool) -> Self {
         self.release_messages = release_messages;
+        self
+    }
+
+    /// Whether the server is to track the keys that are watched (`CLIENT TRACKING`): no, unless it is
+    /// said.
+    ///
+    /// One more source of hints. Like [notifications](Notifications) it tells of whatever happens to a
+    /// key and whoever did it, and of `FLUSHALL` besides; unlike them it needs no setting of the server.
+    /// In exchange every change of a watched key, and so every hand-over, costs each watching client
+    /// a read, though no more than one in 20 ms.
+    ///
+    /// It needs RESP3, Redis 6 and the rights to `client|tracking` and `client|caching`. Where the server
+    /// lacks them, it is done without.
+    pub fn tracking(mut self, tracking: bool) -> Self {
+        self.tracking = tracking;
         self
     }
 
@@ -185,7 +202,11 @@ impl Builder {
         let listening = Listening {
             notifications: self.notifications,
             release_messages: self.release_messages,
+            tracking: self.tracking,
         };
+        if self.tracking && settings.protocol == Protocol::Resp2 {
+            return Err(invalid("tracking needs RESP3"));
+        }
         let inbox = if self.queue_limit > 0 { Some(draw_inbox(&layout)?) } else { None };
         let registry = Arc::new(Registry::new(inbox));
         let link = Link::new(settings, Arc::clone(&registry));
@@ -202,6 +223,7 @@ impl fmt::Debug for Builder {
             .field("protocol", &self.protocol)
             .field("notifications", &self.notifications)
             .field("release_messages", &self.release_messages)
+            .field("tracking", &self.tracking)
             .field("queue_limit", &self.queue_limit)
             .field("command_timeout", &self.command_timeout)
             .field("connect_timeout", &self.connect_timeout)
@@ -236,6 +258,7 @@ mod tests {
         for bad in [
             Builder::new("127.0.0.1:6379".to_owned()),
             builder().prefix("{app}:"),
+            builder().tracking(true).protocol(Protocol::Resp2),
             builder().command_timeout(Duration::ZERO),
             builder().connect_timeout(Duration::ZERO),
             builder().command_timeout(Duration::MAX),

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use lock_core::{Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
-use lock_core::{Renew, Renewal, Ttl};
+use lock_core::{
+    Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, Key, OwnerToken, Renew, Renewal,
+    Ttl, Watch,
+};
 use tokio::time;
 
-use crate::hub::notifications;
+use crate::hub::{notifications, tracking};
 use crate::link::Live;
 use crate::wire::{Command, Failure, Reply};
 use crate::{Notifications, RedisBackend, scripts};
@@ -66,6 +68,11 @@ impl RedisBackend {
                 ));
             }
         }
+        if self.listening().tracking
+            && let Err(error) = tracking::switch_on(&live).await
+        {
+            report.warnings.push(format!("keys are not tracked: {error}"));
+        }
         self.rehearse(&mut report).await?;
         Ok(report)
     }
@@ -83,7 +90,7 @@ impl RedisBackend {
                 None
             }
         };
-        let claim = Claim::exclusive(key, OwnerToken::generate()?);
+        let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
         let ttl = Ttl::new(time::Duration::from_secs(10))?;
         if !matches!(
             self.try_acquire(&Acquire::new(claim.clone(), ttl)).await?,
@@ -102,16 +109,39 @@ impl RedisBackend {
             }
             _ => {}
         }
+        let next = Claim::exclusive(key, OwnerToken::generate()?);
+        let queued = self.try_acquire(&Acquire::new(next.clone(), ttl).queued()).await;
         self.release(&claim).await?;
-        let Some(mut watch) = watch else { return Ok(()) };
+        if let (Some(watch), Ok(queued)) = (watch, &queued) {
+            self.listen(watch, &next, matches!(queued, Attempt::Queued { .. }), report).await;
+        }
+        self.release(&next).await?;
+        queued.map(drop)
+    }
+
+    /// Hears of the release, and of the grant of the claim that came next.
+    async fn listen(&self, watch: Watch, next: &Claim, is_queued: bool, report: &mut Report) {
+        if !is_queued {
+            if self.queues() {
+                report.warnings.push(
+                    "waiters do not queue: the channel of their grants cannot be heard".into(),
+                );
+            }
+            // By that it is free for those who do not wait in line.
+            return self.expect(watch, |hint| hint == Hint::Released, report).await;
+        }
+        let of_next = |hint| matches!(hint, Hint::Granted { owner, .. } if owner == next.owner);
+        self.expect(watch, of_next, report).await
+    }
+
+    async fn expect(&self, mut watch: Watch, is_it: impl Fn(Hint) -> bool, report: &mut Report) {
         let limit = self.link().settings().command_timeout;
-        let heard = async { while !matches!(watch.next().await, None | Some(Hint::Released)) {} };
+        let heard = async { while watch.next().await.is_some_and(|hint| !is_it(hint)) {} };
         if time::timeout(limit, heard).await.is_err() {
             report.warnings.push(format!(
                 "waiters rely on time alone: nothing was heard of a release within {limit:?}"
             ));
         }
-        Ok(())
     }
 }
 

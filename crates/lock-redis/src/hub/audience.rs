@@ -9,12 +9,15 @@ use super::entering::{Sample, valid_until};
 use super::inbox::Message;
 use super::mailbox::Mailbox;
 use super::registry::Id;
+use super::tracking::Seen;
 
 /// Who watches one lock, and which claims of this client stand in its queue.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     watchers: Vec<(Id, Arc<Mailbox>)>,
     waiting: Vec<Waiting>,
+    /// What the lock was last found to hold, if anybody looked.
+    seen: Option<Seen>,
 }
 
 /// A claim that stands in the queue, or may.
@@ -87,6 +90,23 @@ impl Audience {
                 Hint::Granted { owner, grant }
             }
         };
+        self.tell(hint);
+    }
+
+    /// Turns what the lock was found to hold into a hint, if it held something else before. To have
+    /// been taken is no reason to wake up. If it holds nothing, and something `happened` to it, then it
+    /// may have been taken and released between two looks.
+    pub(super) fn see(&mut self, seen: Seen, happened: bool) {
+        let before = self.seen.replace(seen).flatten();
+        match (before, seen) {
+            (Some(_), None) => self.tell(Hint::Released),
+            (None, None) if happened => self.tell(Hint::Released),
+            (Some(before), Some(now)) if before != now => self.tell(Hint::Changed),
+            _ => {}
+        }
+    }
+
+    pub(super) fn tell(&self, hint: Hint) {
         for (_, mailbox) in &self.watchers {
             mailbox.post(hint);
         }
@@ -196,6 +216,25 @@ mod tests {
         // An old message, from before the place was renewed.
         assert_eq!(scene.hear(granted(owner(1), 2_000), at(3_100)), Some(None));
         assert!(scene.hear(granted(owner(1), 3_050), at(3_100)).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_a_lock_is_found_to_hold_is_told_when_it_differs() {
+        let mut scene = Scene::new();
+        for (seen, happened, hint) in [
+            (None, false, None),
+            (Some(1), true, None),
+            (Some(1), true, None),
+            (Some(2), true, Some(Hint::Changed)),
+            (None, true, Some(Hint::Released)),
+            (None, false, None),
+            (None, true, Some(Hint::Released)),
+            (Some(2), true, None),
+            (None, false, Some(Hint::Released)),
+        ] {
+            scene.audience.see(seen, happened);
+            assert_eq!(scene.next(), hint);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod notifications;
 mod registry;
 mod subscriber;
 mod task;
+pub(crate) mod tracking;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,13 @@ use crate::link::Link;
 pub(crate) struct Listening {
     pub(crate) notifications: Notifications,
     pub(crate) release_messages: bool,
+    pub(crate) tracking: bool,
+}
+
+impl Listening {
+    fn to_nothing(self) -> bool {
+        self.notifications == Notifications::Off && !self.release_messages && !self.tracking
+    }
 }
 
 /// Where watches come from.
@@ -84,10 +92,10 @@ impl Hub {
 
     /// Begins to watch, and returns once no hint can be missed.
     pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Error> {
-        if self.listening.notifications == Notifications::Off && !self.listening.release_messages {
+        if self.listening.to_nothing() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "keyspace notifications and release messages are both switched off",
+                "keyspace notifications, release messages and tracking are all switched off",
             ));
         }
         let mailbox = Arc::new(Mailbox::default());

@@ -5,11 +5,14 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::{Acquire, Clock, Hint, OwnerToken};
+use tokio::sync::mpsc;
 
 use super::audience::Audience;
 use super::entering::Sample;
 use super::inbox::Message;
 use super::mailbox::Mailbox;
+use super::tracking::{Event, Seen};
+use crate::wire::Push;
 
 /// The name of a channel, or the key of a lock.
 pub(crate) type Channel = Arc<[u8]>;
@@ -44,6 +47,8 @@ struct State {
     locks: HashMap<Channel, Audience>,
     /// Whether the server has said that it sends what is said on the inbox.
     hears_inbox: bool,
+    /// Who reads keys that may have changed, if anybody does.
+    invalid: Option<mpsc::UnboundedSender<Event>>,
 }
 
 #[derive(Debug)]
@@ -59,8 +64,29 @@ impl Registry {
         Self { inbox, state: Mutex::default() }
     }
 
+    /// Hands on what the server says.
+    pub(crate) fn hear(&self, push: Push<'_>) {
+        match push {
+            Push::Message { channel, payload } => self.deliver(channel, payload),
+            Push::Invalid { key } => self.read_again(Some(key.into())),
+            Push::AllInvalid => {
+                for audience in self.lock().locks.values() {
+                    audience.tell(Hint::Resync);
+                }
+                self.read_again(None);
+            }
+        }
+    }
+
+    fn read_again(&self, event: Event) {
+        if let Some(invalid) = &self.lock().invalid {
+            // If nobody reads any more, nobody waits for it.
+            let _ = invalid.send(event);
+        }
+    }
+
     /// Hands a message to all who listen.
-    pub(crate) fn deliver(&self, channel: &[u8], payload: &[u8]) {
+    fn deliver(&self, channel: &[u8], payload: &[u8]) {
         if self.inbox.as_deref() == Some(channel) {
             return self.deliver_to_us(payload);
         }
@@ -119,6 +145,28 @@ impl Registry {
         if let Some(audience) = state.locks.get_mut(lock) {
             audience.forget(owner);
         }
+    }
+
+    /// Names who reads keys that may have changed.
+    pub(super) fn send_invalid_to(&self, invalid: mpsc::UnboundedSender<Event>) {
+        self.lock().invalid = Some(invalid);
+    }
+
+    /// Notes what a lock was found to hold, by a look because something `happened` to it or for the
+    /// first time.
+    pub(super) fn see(&self, lock: &Channel, seen: Seen, happened: bool) {
+        if let Some(audience) = self.lock().locks.get_mut(lock) {
+            audience.see(seen, happened);
+        }
+    }
+
+    pub(super) fn watches(&self, lock: &Channel) -> bool {
+        self.lock().locks.contains_key(lock)
+    }
+
+    /// The keys of all locks that are watched.
+    pub(super) fn locks(&self) -> Vec<Channel> {
+        self.lock().locks.keys().cloned().collect()
     }
 
     /// Adds a watcher of a lock.
@@ -195,6 +243,7 @@ impl Registry {
     pub(super) fn disconnect(&self) {
         let mut state = self.lock();
         state.hears_inbox = false;
+        state.invalid = None;
         for listeners in state.channels.values_mut() {
             listeners.confirmed = false;
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lock_core::{Error, ErrorKind};
 use tokio::time;
 
-use super::registry::Channel;
+use super::registry::{Channel, Registry};
+use super::tracking::{self, Tracking};
 use super::{Listening, notifications};
 use crate::link::{Dedicated, Link, Live};
 use crate::wire::Version;
@@ -20,6 +21,7 @@ pub(super) struct Subscriber {
     link: Link,
     live: Arc<Live>,
     dedicated: Option<Dedicated>,
+    tracking: Option<Tracking>,
     sources: Sources,
 }
 
@@ -28,18 +30,28 @@ pub(super) struct Subscriber {
 pub(super) struct Sources {
     pub(super) releases: bool,
     pub(super) keyspace: bool,
+    pub(super) tracking: bool,
 }
 
 impl Subscriber {
-    pub(super) async fn open(link: &Link, listening: Listening) -> Result<Self, Error> {
+    pub(super) async fn open(
+        link: &Link,
+        registry: &Arc<Registry>,
+        listening: Listening,
+    ) -> Result<Self, Error> {
         let live = link.connected().await?;
         let keyspace = notifications::prepare(&live, listening.notifications).await?;
         let dedicated = match live.connection().version() {
             Version::Resp2 => Some(link.listen().await?),
             Version::Resp3 => None,
         };
-        let sources = Sources { releases: listening.release_messages, keyspace };
-        Ok(Self { link: link.clone(), live, dedicated, sources })
+        let tracking = match &dedicated {
+            None if listening.tracking => Tracking::start(&live, registry).await?,
+            _ => None,
+        };
+        let releases = listening.release_messages;
+        let sources = Sources { releases, keyspace, tracking: tracking.is_some() };
+        Ok(Self { link: link.clone(), live, dedicated, tracking, sources })
     }
 
     pub(super) fn sources(&self) -> Sources {
@@ -83,6 +95,24 @@ impl Subscriber {
             }
         }
         Ok(refused)
+    }
+
+    /// Begins to track locks, if the server does that.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no more use.
+    pub(super) async fn track(
+        &self,
+        registry: &Registry,
+        locks: impl IntoIterator<Item = Channel>,
+    ) -> Result<(), Error> {
+        if self.tracking.is_some() {
+            let locks = locks.into_iter().collect::<Vec<_>>();
+            let looks = locks.iter().map(|lock| tracking::look(&self.live, registry, lock, false));
+            futures::future::try_join_all(looks).await?;
+        }
+        Ok(())
     }
 
     /// Ends subscriptions.

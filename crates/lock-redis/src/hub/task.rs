@@ -163,7 +163,7 @@ impl Task {
 
     /// Opens a connection and subscribes for all who listened on the one before.
     async fn resubscribe(&mut self) -> Result<(), Error> {
-        let subscriber = Subscriber::open(&self.link, self.listening).await?;
+        let subscriber = Subscriber::open(&self.link, &self.registry, self.listening).await?;
         if self.sources.is_some_and(|before| before != subscriber.sources()) {
             // The server was configured anew. Whoever still waits asks again.
             self.dismiss();
@@ -171,7 +171,7 @@ impl Task {
         self.sources = Some(subscriber.sources());
         let subscriber = self.subscriber.insert(subscriber);
         let mut channels = self.registry.channels();
-        if channels.is_empty() {
+        if self.members.is_empty() {
             return Ok(());
         }
         let ours = self.registry.inbox().cloned();
@@ -182,6 +182,9 @@ impl Task {
         self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(&refused, &inbox)));
         for (channel, _) in refused {
             self.close(&channel);
+        }
+        if let Some(subscriber) = &self.subscriber {
+            subscriber.track(&self.registry, self.registry.locks()).await?;
         }
         for member in self.members.values() {
             member.keeper.0.post(Hint::Resync);
@@ -220,7 +223,13 @@ impl Task {
             }
         }
         let sources = subscriber.sources();
-        let outcome = subscriber.subscribe(&fresh).await;
+        let outcome = async {
+            let refused = subscriber.subscribe(&fresh).await?;
+            let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
+            subscriber.track(&self.registry, locks).await?;
+            Ok(refused)
+        };
+        let outcome = outcome.await;
         let refused = match &outcome {
             Ok(refused) => {
                 self.registry.confirm(fresh.iter().filter(|channel| !is_among(refused, channel)));
@@ -244,7 +253,7 @@ impl Task {
                     }
                 }
             }
-            if kept.is_empty() {
+            if kept.is_empty() && !(sources.tracking && outcome.is_ok()) {
                 self.registry.leave(&join.lock, join.id);
                 let _ = join.done.send(Err(why.unwrap_or_else(nothing_to_hear)));
                 continue;
@@ -302,16 +311,18 @@ impl Task {
 
     /// Ends the watches of a channel that have no other.
     fn close(&mut self, channel: &Channel) {
+        let tracked = self.sources.is_some_and(|sources| sources.tracking);
         self.members.retain(|id, member| {
             let before = member.channels.len();
             member.channels.retain(|open| open != channel);
             if member.channels.len() < before {
                 self.registry.remove(channel, *id);
             }
-            if member.channels.is_empty() {
+            let stays = tracked || !member.channels.is_empty();
+            if !stays {
                 self.registry.leave(&member.lock, *id);
             }
-            !member.channels.is_empty()
+            stays
         });
     }
 

@@ -12,7 +12,7 @@ use super::stream::{Stream, dial};
 use crate::Protocol;
 use crate::hub::Registry;
 use crate::scripts;
-use crate::wire::{Connection, Driver, Failure, PubSub, Version};
+use crate::wire::{Connection, Driver, Failure, PubSub, Push, Version};
 
 /// Opens the connection that requests share, within the time limit.
 pub(super) async fn connect(
@@ -114,9 +114,9 @@ async fn open(
     }
 }
 
-fn hear(registry: &Arc<Registry>) -> impl Fn(&[u8], &[u8]) + Send + Sync + 'static {
+fn hear(registry: &Arc<Registry>) -> impl Fn(Push<'_>) + Send + Sync + 'static {
     let registry = Arc::clone(registry);
-    move |channel, payload| registry.deliver(channel, payload)
+    move |push| registry.hear(push)
 }
 
 async fn limited<T>(

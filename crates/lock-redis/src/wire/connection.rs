@@ -26,6 +26,17 @@ pub(crate) enum Version {
 /// The future that moves the bytes of a connection. It ends with the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What a server says without being asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Push<'a> {
+    /// A message on a channel.
+    Message { channel: &'a [u8], payload: &'a [u8] },
+    /// A key that was read with [`Connection::read_tracked`] may have another value.
+    Invalid { key: &'a [u8] },
+    /// All keys may, and none is tracked any more.
+    AllInvalid,
+}
+
 /// A connection that many requests share. Once broken it stays broken.
 #[derive(Clone)]
 pub(crate) struct Connection {
@@ -37,13 +48,13 @@ pub(crate) struct Connection {
 impl Connection {
     /// Introduces itself to the server at the other end of a stream.
     ///
-    /// With RESP3, `on_message` is called with channel and payload of every message. It must not
-    /// block.
+    /// With RESP3, `on_push` is called with everything that the server says without being asked. It
+    /// must not block.
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,
         version: Version,
-        on_message: impl Fn(&[u8], &[u8]) + Send + Sync + 'static,
+        on_push: impl Fn(Push<'_>) + Send + Sync + 'static,
     ) -> Result<(Self, Driver), Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -63,7 +74,7 @@ impl Connection {
             .set_pipeline_buffer_size(QUEUE);
         if version == Version::Resp3 {
             config = config.set_push_sender(move |push: PushInfo| {
-                deliver(&push, &on_message);
+                deliver(&push, &on_push);
                 Ok::<(), std::convert::Infallible>(())
             });
         }
@@ -90,6 +101,23 @@ impl Connection {
             Ok(Value::ServerError(error)) => Err(refused(&self.endpoint.address, &error)),
             Ok(value) => Ok(Reply::from_value(value)),
             Err(error) => Err(broken(&self.endpoint.address, error)),
+        }
+    }
+
+    /// Reads a key, and has the server say once when it may have another value. RESP3 only, and only
+    /// once the connection tracks what it opts for.
+    pub(crate) async fn read_tracked(&self, key: &[u8]) -> Result<Reply, Failure> {
+        // Together, since it is the next command of this connection that is opted for.
+        let mut pair = redis::pipe();
+        pair.cmd("CLIENT").arg("CACHING").arg("YES").ignore().cmd("GET").arg(key);
+        let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await;
+        let mut replies = replies.map_err(|error| broken(&self.endpoint.address, error))?;
+        match (replies.pop(), replies.pop()) {
+            (_, Some(Value::ServerError(error))) | (Some(Value::ServerError(error)), _) => {
+                Err(refused(&self.endpoint.address, &error))
+            }
+            (Some(value), _) => Ok(Reply::from_value(value)),
+            (None, _) => Ok(Reply::Other),
         }
     }
 
@@ -129,10 +157,19 @@ pub(super) fn names(channels: &[Arc<[u8]>]) -> Vec<&[u8]> {
     channels.iter().map(|channel| &**channel).collect()
 }
 
-fn deliver(push: &PushInfo, on_message: &impl Fn(&[u8], &[u8])) {
-    if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
-        (&push.kind, push.data.as_slice())
-    {
-        on_message(channel, payload);
+fn deliver(push: &PushInfo, on_push: &impl Fn(Push<'_>)) {
+    match (&push.kind, push.data.as_slice()) {
+        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) => {
+            on_push(Push::Message { channel, payload });
+        }
+        (PushKind::Invalidate, [Value::Array(keys)]) => {
+            for key in keys {
+                if let Value::BulkString(key) = key {
+                    on_push(Push::Invalid { key });
+                }
+            }
+        }
+        (PushKind::Invalidate, [Value::Nil]) => on_push(Push::AllInvalid),
+        _ => {}
     }
 }

@@ -8,7 +8,7 @@ mod reply;
 mod url;
 
 pub(crate) use command::{Command, script_digest};
-pub(crate) use connection::{Connection, Driver, Version};
+pub(crate) use connection::{Connection, Driver, Push, Version};
 pub(crate) use failure::Failure;
 pub(crate) use pubsub::PubSub;
 pub(crate) use reply::Reply;

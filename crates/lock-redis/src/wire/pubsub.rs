@@ -10,7 +10,7 @@ use redis::aio::PubSubSink;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Endpoint;
-use super::connection::{Driver, names};
+use super::connection::{Driver, Push, names};
 use super::failure::broken;
 
 /// A connection that only listens.
@@ -26,7 +26,7 @@ impl PubSub {
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,
-        on_message: impl Fn(&[u8], &[u8]) + Send + Sync + 'static,
+        on_push: impl Fn(Push<'_>) + Send + Sync + 'static,
     ) -> Result<(Self, Driver), Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -38,7 +38,8 @@ impl PubSub {
         let driver = async move {
             while let Some(message) = messages.next().await {
                 if let Ok(channel) = message.get_channel::<Vec<u8>>() {
-                    on_message(&channel, message.get_payload_bytes());
+                    let payload = message.get_payload_bytes();
+                    on_push(Push::Message { channel: &channel, payload });
                 }
             }
         };

@@ -1,0 +1,194 @@
+//! Hints from the server's tracking of what its clients have read.
+//!
+//! A key that was read is told of once, when anything happens to it; to hear more it is read again. What
+//! was read then says what happened.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{self, Instant};
+
+use super::registry::{Channel, Registry};
+use crate::link::Live;
+use crate::wire::{Command, Failure, Reply};
+
+/// A key that changes all the time is not read more often than that.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Something happened to a key, or to all of them.
+pub(super) type Event = Option<Channel>;
+
+/// What a key was found to hold, as far as it matters: nothing, or one thing rather than another.
+pub(super) type Seen = Option<u64>;
+
+/// Reads keys that may have changed, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Tracking(AbortHandle);
+
+impl Tracking {
+    /// Has the server track what this connection opts for. `None` if it does not do that, or not for
+    /// this user.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no use.
+    pub(super) async fn start(
+        live: &Arc<Live>,
+        registry: &Arc<Registry>,
+    ) -> Result<Option<Self>, Error> {
+        if let Err(error) = switch_on(live).await {
+            if error.is_retryable() {
+                return Err(error);
+            }
+            tracing::debug!(%error, "does without tracking");
+            return Ok(None);
+        }
+        let (events, heard) = mpsc::unbounded_channel();
+        registry.send_invalid_to(events);
+        let task = tokio::spawn(run(Arc::clone(live), Arc::clone(registry), heard));
+        Ok(Some(Self(task.abort_handle())))
+    }
+}
+
+impl Drop for Tracking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Has the server track what this connection opts for.
+pub(crate) async fn switch_on(live: &Live) -> Result<(), Error> {
+    let command = Command::words(&["CLIENT", "TRACKING", "ON", "OPTIN"]);
+    live.call(&command).await.map(drop).map_err(Failure::into_error)
+}
+
+/// Reads a key, and begins to hear of it anew.
+pub(super) async fn look(
+    live: &Live,
+    registry: &Registry,
+    lock: &Channel,
+    happened: bool,
+) -> Result<(), Error> {
+    let reading = async {
+        let read = live.connection().read_tracked(lock).await;
+        read.map_err(Failure::into_error)
+    };
+    match live.within(reading).await {
+        Ok(reply) => registry.see(lock, seen(&reply), happened),
+        // There is something that is no lock of ours.
+        Err(error) if error.kind() == ErrorKind::ForeignKey => {
+            registry.see(lock, Some(0), happened);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+async fn run(live: Arc<Live>, registry: Arc<Registry>, mut heard: mpsc::UnboundedReceiver<Event>) {
+    let mut pending = Pending::default();
+    loop {
+        tokio::select! {
+            event = heard.recv() => match event {
+                Some(Some(lock)) => pending.add(lock),
+                Some(None) => registry.locks().into_iter().for_each(|lock| pending.add(lock)),
+                None => return,
+            },
+            lock = pending.next() => {
+                if !registry.watches(&lock) {
+                    continue;
+                }
+                if let Err(error) = look(&live, &registry, &lock, true).await {
+                    tracing::debug!(%error, "cannot read what is tracked");
+                    // Without a connection there is nothing to track, and everybody is told.
+                    if live.is_closed() {
+                        return;
+                    }
+                    pending.add(lock);
+                }
+            }
+        }
+    }
+}
+
+/// The keys that are to be read, each at its time.
+#[derive(Debug, Default)]
+struct Pending {
+    due: Vec<(Instant, Channel)>,
+    /// When keys were read lately.
+    read: HashMap<Channel, Instant>,
+}
+
+impl Pending {
+    fn add(&mut self, lock: Channel) {
+        if self.due.iter().any(|(_, other)| *other == lock) {
+            return;
+        }
+        let now = Instant::now();
+        self.read.retain(|_, last| now.duration_since(*last) < PAUSE);
+        let at = self.read.get(&lock).map_or(now, |last| *last + PAUSE);
+        self.due.push((at, lock));
+    }
+
+    /// The next key, once its time has come.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    async fn next(&mut self) -> Channel {
+        let times = self.due.iter().enumerate().map(|(index, (at, _))| (*at, index));
+        let Some((at, index)) = times.min() else { return std::future::pending().await };
+        time::sleep_until(at).await;
+        let (_, lock) = self.due.swap_remove(index);
+        self.read.insert(Arc::clone(&lock), Instant::now());
+        lock
+    }
+}
+
+/// Values of others may be large, and a hint need not be right.
+fn seen(reply: &Reply) -> Seen {
+    match reply {
+        Reply::Nil => None,
+        Reply::Text(text) => Some(BuildHasherDefault::<DefaultHasher>::new().hash_one(text)),
+        _ => Some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Channel {
+        name.as_bytes().into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_read_at_once_and_then_not_too_often() {
+        let mut pending = Pending::default();
+        let begin = Instant::now();
+        pending.add(key("a"));
+        pending.add(key("a"));
+        assert_eq!(pending.next().await, key("a"));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        pending.add(key("a"));
+        pending.add(key("b"));
+        assert_eq!(pending.next().await, key("b"));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        assert_eq!(pending.next().await, key("a"));
+        // The timer counts in whole milliseconds.
+        assert!(begin.elapsed() >= PAUSE && begin.elapsed() < PAUSE * 2);
+        assert!(time::timeout(PAUSE, pending.next()).await.is_err());
+    }
+
+    #[test]
+    fn values_that_differ_are_told_apart() {
+        let text = |text: &str| seen(&Reply::Text(text.into()));
+        assert_eq!(seen(&Reply::Nil), None);
+        assert_eq!(text("a"), text("a"));
+        assert_ne!(text("a"), text("b"));
+    }
+}
