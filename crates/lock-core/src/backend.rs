@@ -106,6 +106,8 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 /// - When a lease ran out, the first in line and nobody else MUST be granted as soon as anybody asks
 ///   (`an_expired_holder_is_followed_by_the_first_in_line`).
 /// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
+/// - What is exchanged MUST go to the first in line, and the request that takes its place to the end
+///   (`an_exchange_hands_over_and_queues_again`).
 /// - A holder that watches its key MUST hear [`Hint::Wanted`](crate::Hint::Wanted) when the queue
 ///   ceases to be empty, if it was told that it was [`Demand::Quiet`](crate::Demand::Quiet)
 ///   (`a_holder_hears_that_it_is_wanted`). Grants and renewals MUST say so while somebody waits
@@ -191,6 +193,28 @@ pub trait Backend: Send + Sync + 'static {
     /// Dropping the future leaves open whether the lease has ended. Repeating is harmless.
     async fn release(&self, claim: &Claim) -> Result<Released, Error>;
 
+    /// Ends a lease and, in the same step, asks for another one of the same key, at the end of the queue:
+    /// what a process does whose turn is over and that wants another.
+    ///
+    /// A backend takes up the second part only if the lease was held and somebody else waits for it;
+    /// then the second answer says what came of it. Otherwise that is `None`, and nothing was asked:
+    /// which is all that this does by default.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release). Neither part is then known to have been done, or not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open what was done. Release both claims.
+    async fn exchange(
+        &self,
+        claim: &Claim,
+        _next: &Acquire,
+    ) -> Result<(Released, Option<Attempt>), Error> {
+        Ok((self.release(claim).await?, None))
+    }
+
     /// Begins to listen for hints about a key; returns once it is sure to hear them.
     ///
     /// Ask the store again after it returned and before relying on it: what happened before is not
@@ -226,6 +250,14 @@ macro_rules! forward {
 
             async fn release(&self, claim: &Claim) -> Result<Released, Error> {
                 (**self).release(claim).await
+            }
+
+            async fn exchange(
+                &self,
+                claim: &Claim,
+                next: &Acquire,
+            ) -> Result<(Released, Option<Attempt>), Error> {
+                (**self).exchange(claim, next).await
             }
 
             async fn watch(&self, key: &Key) -> Result<Watch, Error> {

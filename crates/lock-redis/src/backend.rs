@@ -125,6 +125,30 @@ impl Backend for RedisBackend {
         verbs::released(answer, hub.hears_releases(&names))
     }
 
+    async fn exchange(
+        &self,
+        claim: &Claim,
+        next: &Acquire,
+    ) -> Result<(Released, Option<Attempt>), Error> {
+        let Inner { layout, link, hub, queue_limit } = &*self.0;
+        let names = layout.names(&claim.key);
+        hub.forget(&names, claim);
+        let inbox =
+            hub.inbox_of(&names, next).filter(|_| next.queue && next.claim.key == claim.key);
+        let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
+        let tell = hub.listening().release_messages;
+        let command = verbs::exchange(&names, claim, tell, next, waiting)?;
+        let answer = link.run(&RELEASE, &command).await;
+        let (released, acquired) = verbs::exchanged(answer, hub.hears_releases(&names), next)?;
+        let attempt = acquired.map(|Acquired { attempt, sample }| {
+            if let Some(sample) = sample {
+                hub.compare(&names, next.claim.owner, sample);
+            }
+            attempt
+        });
+        Ok((released, attempt))
+    }
+
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
         self.0.hub.watch(&self.0.layout.names(key)).await
     }

@@ -63,7 +63,7 @@ pub enum Protocol {
 ///
 /// With them a waiter also hears of releases by other libraries, of keys that an operator deletes
 /// and of evictions. Servers do not send them unless `notify-keyspace-events` says so; what is
-/// needed is `Kgxe`. None of it is needed for waiters to wake up when this library releases.
+/// needed is `Kg$xe`. None of it is needed for waiters to wake up when this library releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Notifications {
@@ -116,12 +116,13 @@ impl Builder {
         self
     }
 
-    /// Whether a release is told to those who wait, by a message on a channel of the lock: yes,
-    /// unless it is said.
+    /// Whether a release that leaves the lock free is told to all who watch, by a message on a channel
+    /// of the lock: yes, unless it is said.
     ///
     /// A user who lacks the right to publish or to subscribe does without, and that is no error.
-    /// With neither these messages nor notifications, waiters rely on the time at which the present
-    /// lease ends.
+    /// With neither these messages nor notifications nor [tracking](Self::tracking) there are no
+    /// watches and no places in the queue, and waiters rely on the time at which the present lease
+    /// ends.
     pub fn release_messages(mut self, release_messages: bool) -> Self {
         self.release_messages = release_messages;
         self

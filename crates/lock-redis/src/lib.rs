@@ -28,10 +28,59 @@
 //!
 //! # Waiting
 //!
-//! Whoever waits for a lock has three sources to be woken by, and each is enough alone: a message
-//! that the script which releases publishes, the server's own keyspace notifications if it sends
-//! them ([`Notifications`]), and the time at which the present lease ends. Messages are hints. No
-//! lock is ever granted by one.
+//! A request that is refused takes a place in a queue on the server, if it
+//! [asks for one](lock_core::Acquire::queued) and its client watches the key. Whoever releases the lock
+//! hands it to the next in line in the same step: the script writes that owner's lease, with tokens of
+//! its own, and publishes the grant to that client alone. Nobody overtakes: neither a newcomer, nor a
+//! reader a writer that waits, nor one permit a request for many.
+//!
+//! - A place lives for [`Ttl::place`](lock_core::Ttl::place) and is kept by repeating the request. One
+//!   whose time is over, or whose client does not hear the grant, is passed over. No call clears away
+//!   more than a few tens of them.
+//! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews
+//!   it or repeats the request. One that nobody claims goes to the next.
+//! - A holder that watches the key is told when somebody begins to wait.
+//! - A server has no timers, so after a lease has run out, or a message was lost, it is whoever asks
+//!   next that moves the queue: at the end of the lease as it was last seen, or after a third of the
+//!   time of a place, whichever comes first. Waiters that were disconnected are told to ask at once.
+//! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting it
+//!   ends every one of them, and the next in line comes in when somebody asks.
+//! - At most [`Builder::queue_limit`] wait.
+//!
+//! Who stands in no queue, because its user may not publish or subscribe or its client does not watch,
+//! is woken by any of these, and each is enough alone: the message that a script publishes when it has
+//! left a lock free, the server's keyspace notifications if it sends them ([`Notifications`]), its
+//! tracking of keys if that is wanted ([`Builder::tracking`]), and the time at which the present lease
+//! ends.
+//!
+//! ## Entering on a grant
+//!
+//! Messages are hints, and a lock is never held because of one: the script has written the lease
+//! before. What a message may spare is the question how much of it is left. The reply that gave a claim
+//! its place told what the server's clock said, at some instant after the request was sent; the message
+//! tells what it said at the grant, and for how long that holds. The difference, counted from when the
+//! request was *sent* and less the drift over all of that time, is a deadline before the server's own,
+//! however long the message was on its way, or the process asleep.
+//!
+//! It rests on what all leases rest on: clock rates that differ by less than the drift. A server's clock
+//! that was *set* meanwhile is found out where it claims what cannot be: a grant before the place in the
+//! queue, or after the message has come. Then, as when the message has overtaken the reply, or less than
+//! half of the lease is left, the hint has no grant in it
+//! ([`Hint::Granted`](lock_core::Hint::Granted)) and the client asks. A message about a claim that this
+//! client has not put into the queue is not heard, and who does not know its token cannot name it.
+//!
+//! # Where a lock lives
+//!
+//! | key | type | |
+//! | --- | --- | --- |
+//! | `lock:{name}` | string | the token of the owner that holds it alone; while it is shared, a text that begins with `*` |
+//! | `lock:{name}:fence` | string | the latest fencing tokens, and where the holder hears; lives an hour longer than the lease |
+//! | `lock:{name}:queue` | list | who waits, in order |
+//! | `lock:{name}:slots` | hash | what they wait for |
+//! | `lock:{name}:holders` | sorted set | who shares it, by the end of the lease |
+//! | `lock:{name}:grants` | hash | what they were granted |
+//!
+//! Each has a time to live. When nobody holds the lock or waits, there is the fence alone.
 //!
 //! # What the server must allow
 //!
@@ -39,13 +88,14 @@
 //! ACL SETUSER locks on >password resetkeys ~lock:* resetchannels
 //!   &lock:* &__keyspace@*__:lock:* -@all +evalsha +script|load
 //!   +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe +unsubscribe
-//!   +llen +lindex +lpop +lpush +rpush +lrem +hget +hset +hdel +hvals +hincrby
+//!   +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hvals +hincrby
 //!   +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
 //! waiters rely on time. [`RedisBackend::check`] says what is missing. `+config|get` and
-//! `+config|set` serve [`Notifications`] alone, and `+info` the check. On Redis 7.2 and later
+//! `+config|set` serve [`Notifications`] alone, `+client|tracking` and `+client|caching`
+//! [`Builder::tracking`], and `+info` the check. On Redis 7.2 and later
 //! `+client|setinfo` lets the connection say its name. A key that is taken as it is
 //! ([`Key::as_is`](lock_core::Key::as_is)) and lies outside the prefix takes its own `~key` and
 //! `&__keyspace@*__:key`; what belongs to it is still under the prefix.

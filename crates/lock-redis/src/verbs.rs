@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Released, Renew, Renewal,
-    Ttl,
+    Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode, Released, Renew,
+    Renewal, Ttl,
 };
 
 use crate::hub::{Channel, Sample, number, tokens};
@@ -139,6 +139,45 @@ pub(crate) fn released(
         Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(Released::NotHeld),
         Err(error) => Err(error),
     }
+}
+
+/// A release, and a request for a place in the queue in its stead.
+pub(crate) fn exchange(
+    names: &Names<'_>,
+    claim: &Claim,
+    tell: bool,
+    next: &Acquire,
+    waiting: Waiting<'_>,
+) -> Result<Command, Error> {
+    let mut command = release(names, claim, tell)?;
+    if let Some(inbox) = waiting.inbox
+        && [claim.mode, next.claim.mode] == [Mode::Exclusive; 2]
+        && next.from.is_none()
+    {
+        let Acquire { ttl, tokens, .. } = next;
+        let (place, lease) = (ttl.place().as_millis(), ttl.claim().as_millis());
+        command
+            .text(Code::of(claim.mode)?)
+            .bytes(next.claim.owner.expose())
+            .text(format_args!("{} {place} {lease}", waiting.limit))
+            .number(tokens.get().into())
+            .bytes(inbox);
+    }
+    Ok(command)
+}
+
+/// What the reply to [`exchange`] means.
+pub(crate) fn exchanged(
+    answer: Result<Answer, Error>,
+    hears_itself: bool,
+    next: &Acquire,
+) -> Result<(Released, Option<Acquired>), Error> {
+    if let Ok(Answer { reply: Reply::Text(text), sent }) = &answer {
+        let queued = text.strip_prefix(b"q ").and_then(|text| queued(text, next.ttl, *sent));
+        let queued = queued.ok_or_else(|| unintelligible("release"))?;
+        return Ok((Released::Freed { contended: false }, Some(queued)));
+    }
+    Ok((released(answer, hears_itself)?, None))
 }
 
 /// The beginning that all have in common: the keys, and the owner's token.

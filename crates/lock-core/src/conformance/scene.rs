@@ -161,6 +161,14 @@ impl<B: Backend> Client<B> {
         self.bounded("release", self.backend.release(claim)).await
     }
 
+    pub(super) async fn exchange(
+        &self,
+        claim: &Claim,
+        next: &Acquire,
+    ) -> Check<Result<(Released, Option<Attempt>), Error>> {
+        self.bounded("exchange", self.backend.exchange(claim, next)).await
+    }
+
     /// Releases a lease that must be held.
     pub(super) async fn freed(&self, claim: &Claim) -> Check {
         match self.release(claim).await?? {

@@ -152,6 +152,8 @@ macro_rules! __lock_core_laws {
                 "When the holder's time is over, the first in line is granted the key, and only it.",
             tokens_increase_along_the_line:
                 "Tokens increase from each waiter to the next.",
+            an_exchange_hands_over_and_queues_again:
+                "Who exchanges a lease for another gives it up first, and comes last.",
             a_holder_hears_that_it_is_wanted:
                 "A holder that watches its key hears when somebody begins to wait for it.",
             every_answer_tells_the_demand:

@@ -87,6 +87,31 @@ impl Entry {
         Released::Freed { contended }
     }
 
+    /// Ends a lease that others wait for, and puts the request behind them. `None` if that cannot be
+    /// done, and nothing was.
+    pub(super) fn exchange(
+        &mut self,
+        claim: &Claim,
+        next: &Acquire,
+        visit: &Visit<'_>,
+        limit: NonZeroU32,
+        post: &mut Post,
+    ) -> Option<Attempt> {
+        self.drop_ended(visit.now);
+        if self.queue.is_empty()
+            || !next.queue
+            || next.from.is_some()
+            || !self.watchers.reach(visit.client)
+            || self.leases.find(claim.owner, claim.mode).is_none()
+            || self.queue.join(next, visit, limit).is_err()
+        {
+            return None;
+        }
+        self.leases.remove(claim.owner, claim.mode);
+        self.serve(None, visit.now, post);
+        Some(Attempt::Queued { retry_after: Some(next.ttl.place().duration() / 3) })
+    }
+
     pub(super) fn forget(&mut self) {
         self.leases.clear();
         self.queue.clear();

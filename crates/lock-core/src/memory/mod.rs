@@ -200,6 +200,16 @@ impl Backend for MemoryBackend {
         connection.carry(Verb::Release, || store.release(claim, connection)).await
     }
 
+    async fn exchange(
+        &self,
+        claim: &Claim,
+        next: &Acquire,
+    ) -> Result<(Released, Option<Attempt>), Error> {
+        let sent = self.clock().now();
+        let Self { store, connection } = self;
+        connection.carry(Verb::Release, || store.exchange(claim, next, connection, sent)).await
+    }
+
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
         self.connection.carry(Verb::Watch, || self.store.watch(key, &self.connection)).await?
     }

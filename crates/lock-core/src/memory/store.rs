@@ -81,6 +81,27 @@ impl Store {
         released
     }
 
+    pub(super) fn exchange(
+        &self,
+        claim: &Claim,
+        next: &Acquire,
+        client: &Arc<Connection>,
+        sent: Instant,
+    ) -> (Released, Option<Attempt>) {
+        let visit = Visit { client, sent, now: Clock::tokio().now() };
+        let mut post = Post::default();
+        let mut state = self.lock();
+        let entry = state.entries.get_mut(&claim.key);
+        let attempt = entry
+            .and_then(|entry| entry.exchange(claim, next, &visit, self.queue_limit, &mut post));
+        drop(state);
+        post.send();
+        match attempt {
+            Some(attempt) => (Released::Freed { contended: false }, Some(attempt)),
+            None => (self.release(claim, client), None),
+        }
+    }
+
     pub(super) fn watch(
         self: &Arc<Self>,
         key: &Key,

@@ -145,6 +145,14 @@ impl Backend for Mutant {
         self.failing(answer).await
     }
 
+    async fn exchange(&self, claim: &Claim, next: &Acquire) -> Result<(Released, Option<Attempt>)> {
+        if self.bug == Bug::ExchangeForgetsToQueue {
+            let queued = Attempt::Queued { retry_after: None };
+            return Ok((self.release(claim).await?, Some(queued)));
+        }
+        self.store.exchange(claim, next).await
+    }
+
     async fn watch(&self, key: &Key) -> Result<Watch> {
         self.watch_wrongly(key).await
     }

@@ -22,8 +22,18 @@ if value and value ~= ARGV[1] and string.byte(value) ~= 42 and (ARGV[5] or 'x') 
       if inbox then
         redis.pcall('PUBLISH', inbox, 'wanted ' .. KEYS[1])
       end
-    elseif call('HSET', KEYS[4], name, slot) == 1 then
-      call('RPUSH', KEYS[3], name)
+    else
+      local added = redis.pcall('HSET', KEYS[4], name, slot)
+      if added == 1 then
+        call('RPUSH', KEYS[3], name)
+      elseif added ~= 0 then
+        if call('HEXISTS', KEYS[4], name) == 0 then
+          return added
+        end
+        -- A place is kept also for want of memory, which is not asked about after the first write.
+        call('PEXPIRE', KEYS[4], 2 * place)
+        call('HSET', KEYS[4], name, slot)
+      end
     end
     local rest = math.max(call('PTTL', KEYS[3]), 2 * place)
     call('PEXPIRE', KEYS[3], rest)

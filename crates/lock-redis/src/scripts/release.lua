@@ -30,4 +30,4 @@ local told = 0
 if not value and (is_free or left) then
   told = tell()
 end
-return held and told or -1
+return queued or held and told or -1

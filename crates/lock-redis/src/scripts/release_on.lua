@@ -2,6 +2,7 @@
 -- Held by one alone, and the first who waits wants it alone too: this is all that happens where
 -- processes contend. Whatever is out of the ordinary is left to what follows, as if nothing had been
 -- done: a lock that is given to somebody who is gone is still the releasing owner's to give.
+local queued
 local function pass_on()
   local name = call('LINDEX', KEYS[3], 0)
   local place = name and string.sub(name, 1, 2) == 'x:' and call('HGET', KEYS[4], name)
@@ -13,6 +14,20 @@ local function pass_on()
     -- What takes away is not refused for want of memory, and then nor is what follows.
     call('LPOP', KEYS[3])
     call('HDEL', KEYS[4], name)
+    local _, stay, lease = string.match(ARGV[5] or '', '^(%d+) (%d+) (%d+)$')
+    if stay then
+      -- To the end of the queue, which cannot be longer than before.
+      local again = 'x:' .. ARGV[4]
+      local until_then = math.floor(micros / 1000) + stay
+      local slot = string.format('%.0f - %s %s %s', until_then, lease, ARGV[6], ARGV[7])
+      if call('HSET', KEYS[4], again, slot) == 1 then
+        call('RPUSH', KEYS[3], again)
+      end
+      local keep = math.max(call('PTTL', KEYS[3]), 2 * stay)
+      call('PEXPIRE', KEYS[3], keep)
+      call('PEXPIRE', KEYS[4], keep)
+      queued = 'q ' .. claim .. ' ' .. micros
+    end
     local owner, heard = string.sub(name, 3), nil
     local range = reserve(count, claim, inbox)
     if range then
@@ -36,6 +51,6 @@ end
 if value == ARGV[1] and (ARGV[3] or 'x') == 'x' then
   local ok, passed = pcall(pass_on)
   if ok and passed then
-    return 0
+    return queued or 0
   end
 end

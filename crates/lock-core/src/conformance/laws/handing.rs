@@ -6,7 +6,9 @@ use super::super::Harness;
 use super::super::line::queued;
 use super::super::scene::{Client, Scene, claim};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{Backend, Claim, Demand, Grant, Hint, Mode, Renew, Renewal, Ttl, Watch};
+use crate::{
+    Attempt, Backend, Claim, Demand, Grant, Hint, Mode, Released, Renew, Renewal, Ttl, Watch,
+};
 
 pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     scene: Scene<'_, H>,
@@ -299,4 +301,40 @@ async fn hears_wanted<B: Backend>(client: &Client<B>, watch: &mut Watch) -> Chec
         }
     };
     client.bounded("a hint that the key is wanted", hint).await?
+}
+
+pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut again = holder.in_line(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let (released, attempt) = holder.exchange(&held, &again.request).await??;
+    ensure!(matches!(released, Released::Freed { .. }), "a held lease was exchanged: {released:?}");
+    let Some(attempt) = attempt else {
+        return Err(Failure::NotApplicable("this backend releases, and leaves it at that".into()));
+    };
+    ensure!(matches!(attempt, Attempt::Queued { .. }), "another is first, but it is {attempt:?}");
+    first.hears_grant().await?;
+    first.claims().await?;
+    let mut last = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    // What is not held cannot be exchanged, and puts nobody into the queue.
+    let (released, attempt) =
+        holder.exchange(&held, &queued(&key, Mode::Exclusive, ttl)?).await??;
+    ensure!(
+        released == Released::NotHeld && attempt.is_none(),
+        "nothing was held, but it was {released:?} and {attempt:?}"
+    );
+    ensure!(first.leaves().await?, "the lease was lost");
+    again.hears_grant().await?;
+    again.claims().await?;
+    ensure!(again.leaves().await?, "the lease was lost");
+    last.hears_grant().await?;
+    last.claims().await?;
+    ensure!(last.leaves().await?, "the lease was lost");
+    other.granted(&claim(&key)?, ttl).await?;
+    Ok(())
 }
