@@ -48,10 +48,10 @@ impl Driver {
     pub(crate) fn start(runtime: Option<Handle>, shared: &Arc<Shared>) -> Result<Self, Error> {
         let (sender, commands) = unbounded_channel();
         let driver = run(
+            Obituary(Arc::downgrade(shared)),
             commands,
             Arc::clone(&shared.timers),
             Arc::clone(&shared.flights),
-            Obituary(Arc::downgrade(shared)),
         );
         let runtime = match runtime {
             Some(runtime) => {
@@ -119,11 +119,13 @@ fn start_thread(driver: impl Future<Output = ()> + Send + 'static) -> std::io::R
 }
 
 /// Works until every handle is gone, and then until nothing is under way.
+///
+/// What comes first is dropped last: whoever hears that the driver has gone finds nobody listening.
 async fn run(
+    _obituary: Obituary,
     mut commands: UnboundedReceiver<Command>,
     timers: Arc<Timers>,
     flights: Arc<Flights>,
-    _obituary: Obituary,
 ) {
     loop {
         tokio::select! {

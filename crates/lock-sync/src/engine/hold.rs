@@ -84,12 +84,12 @@ impl Hold {
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         self.live = false;
         let lost = self.check().err();
-        let Some(claim) = self.entry.release_here(self.ticket.hold, self.manner) else {
+        let Some(claims) = self.entry.release_here(self.ticket.hold, self.manner) else {
             let lost = lost.or_else(|| self.check().err());
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
-        let Some(claim) = claim else { return Ok(()) };
-        let mut running = Running::release(&self.entry, claim, self.entry.shared.home);
+        let Some(claims) = claims else { return Ok(()) };
+        let mut running = Running::release(&self.entry, claims, self.entry.shared.home);
         let answer = poll_fn(|context| running.poll(context)).await;
         match answer {
             Some(Ok(Released::NotHeld)) => {

@@ -4,6 +4,7 @@ mod acquiring;
 mod hold;
 mod lease;
 mod machine;
+mod parked;
 mod queue;
 mod running;
 #[cfg(test)]
@@ -13,7 +14,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal};
+use lock_core::{
+    Acquire, Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal,
+};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -27,6 +30,7 @@ pub(crate) use running::{Home, Running};
 use crate::driver::{Command, Flight};
 use crate::locks::Shared;
 use machine::{Effects, Entered, Machine, Op};
+use parked::Parked;
 use queue::WaiterId;
 
 /// One key, shared by every primitive of this process that has it.
@@ -42,6 +46,8 @@ struct State {
     armed: Option<Deadline>,
     /// Whether a release is on its way to the driver.
     release_queued: bool,
+    /// A release that was sent by the task that let go.
+    parked: Option<Weak<Parked>>,
     /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
@@ -65,6 +71,7 @@ impl Entry {
                 machine,
                 armed: None,
                 release_queued: false,
+                parked: None,
                 retrying: None,
                 watch: WatchTask::default(),
             }),
@@ -133,13 +140,18 @@ impl Entry {
             effects.ops.swap_remove(urgent);
             machine.begin_release()
         });
-        if let Some(claim) = urgent {
-            Running::release(self, claim, Home::Asker).begin();
+        if let Some(claims) = urgent {
+            let release = Parked::send(Running::release(self, claims, Home::Driver));
+            self.lock().parked = release.map(|parked| Arc::downgrade(&parked));
         }
     }
 
     /// Gives a hold up; what must be released is the caller's to release.
-    fn release_here(self: &Arc<Self>, hold: u64, manner: Manner) -> Option<Option<Claim>> {
+    fn release_here(
+        self: &Arc<Self>,
+        hold: u64,
+        manner: Manner,
+    ) -> Option<Option<(Claim, Option<Acquire>)>> {
         self.event(|machine, now, effects| {
             machine.release(now, hold, manner, effects).then(|| {
                 effects.ops.retain(|op| !matches!(op, Op::Release { .. }));
@@ -164,6 +176,11 @@ impl Entry {
             state.armed = None;
             state.machine.tick(now, effects);
         });
+        // A store that has not answered by now may never do so; the driver sets it a limit.
+        let parked = self.lock().parked.take();
+        if let Some(parked) = parked.and_then(|parked| parked.upgrade()) {
+            parked.go_on();
+        }
     }
 
     /// Takes over a release that the machine has asked for, if it still wants it.
@@ -191,7 +208,7 @@ impl Entry {
         self.event(|machine, now, effects| machine.attempt_done(now, result, effects));
     }
 
-    fn release_done(self: &Arc<Self>, result: Result<Released, Error>) {
+    fn release_done(self: &Arc<Self>, result: Result<(Released, Option<Attempt>), Error>) {
         if let Err(error) = &result {
             tracing::warn!(key = %self.key, %error, retried = error.is_retryable(), "a release failed");
         }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -48,13 +48,13 @@ pub(crate) enum Home {
 enum Verb {
     Attempt(Acquire),
     Renew(Renew, Instant),
-    Release(Claim),
+    Release(Claim, Option<Acquire>),
 }
 
 enum Answer {
     Attempt(Result<Attempt, Error>),
     Renew(Renewal),
-    Release(Result<Released, Error>),
+    Release(Result<(Released, Option<Attempt>), Error>),
 }
 
 type Request = BoxFuture<'static, Answer>;
@@ -73,8 +73,13 @@ impl Running {
         Self::new(entry, Verb::Renew(request, sent), Home::Driver)
     }
 
-    pub(super) fn release(entry: &Arc<Entry>, claim: Claim, home: Home) -> Self {
-        Self::new(entry, Verb::Release(claim), home)
+    /// Releases a claim, and asks for a place in the queue in its stead.
+    pub(super) fn release(
+        entry: &Arc<Entry>,
+        (claim, next): (Claim, Option<Acquire>),
+        home: Home,
+    ) -> Self {
+        Self::new(entry, Verb::Release(claim, next), home)
     }
 
     fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {
@@ -116,10 +121,10 @@ impl Running {
         Poll::Ready(self.report(answer))
     }
 
-    /// Sends the request from this thread, and leaves its answer to the driver.
-    pub(super) fn begin(mut self) {
-        // What is not done by then goes to the driver as it is dropped.
-        let _ = self.poll(&mut Context::from_waker(Waker::noop()));
+    /// Has the driver run the request to its end.
+    pub(super) fn go_to_driver(self) {
+        let shared = Arc::clone(&self.entry.shared);
+        shared.send(Command::Run(self));
     }
 
     /// Runs the request to its end: the driver's way.
@@ -179,9 +184,11 @@ impl Running {
             (Answer::Renew(renewal), Verb::Renew(request, sent)) => {
                 self.entry.renew_done(&request.claim, *sent, renewal);
             }
-            (Answer::Release(result), Verb::Release(_)) => {
-                self.entry.release_done(result.clone());
-                return Some(result);
+            (Answer::Release(result), Verb::Release(..)) => {
+                let released = result.as_ref().map(|(released, _)| *released);
+                let released = released.map_err(Error::clone);
+                self.entry.release_done(result);
+                return Some(released);
             }
             _ => {}
         }
@@ -198,8 +205,11 @@ impl Verb {
             Self::Renew(request, _) => {
                 Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
             }
-            Self::Release(claim) => {
-                Box::pin(async move { Answer::Release(backend.release(&claim).await) })
+            Self::Release(claim, None) => Box::pin(async move {
+                Answer::Release(backend.release(&claim).await.map(|released| (released, None)))
+            }),
+            Self::Release(claim, Some(next)) => {
+                Box::pin(async move { Answer::Release(backend.exchange(&claim, &next).await) })
             }
         }
     }
@@ -210,7 +220,7 @@ impl Verb {
         match self {
             Self::Attempt(_) => Answer::Attempt(Err(error)),
             Self::Renew(..) => Answer::Renew(Renewal::Unknown(error)),
-            Self::Release(_) => Answer::Release(Err(error)),
+            Self::Release(..) => Answer::Release(Err(error)),
         }
     }
 }

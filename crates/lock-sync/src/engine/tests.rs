@@ -92,7 +92,7 @@ struct World {
     holding: Option<Ticket>,
     attempt: Option<Acquire>,
     release_asked: bool,
-    releasing: Option<Claim>,
+    releasing: Option<(Claim, Option<Acquire>)>,
     renewals: Vec<(Renew, Instant)>,
     forgetting: Vec<Claim>,
     watching: bool,
@@ -185,9 +185,9 @@ impl World {
             }
             Event::AnswerRelease(answer) => {
                 if let Some(claim) = self.forgetting.pop() {
-                    let _ = self.delete(&claim, answer);
-                } else if let Some(claim) = self.releasing.take() {
-                    let result = self.delete(&claim, answer);
+                    let _ = self.delete(&claim, None, answer);
+                } else if let Some((claim, next)) = self.releasing.take() {
+                    let result = self.delete(&claim, next.as_ref(), answer);
                     self.machine.release_done(now, result, &mut effects);
                 }
             }
@@ -501,18 +501,32 @@ impl World {
         Ok(attempt)
     }
 
-    fn delete(&mut self, claim: &Claim, answer: Answer) -> Result<Released, Error> {
+    fn delete(
+        &mut self,
+        claim: &Claim,
+        next: Option<&Acquire>,
+        answer: Answer,
+    ) -> Result<(Released, Option<Attempt>), Error> {
         self.release_failed |= matches!(answer, Answer::Lost | Answer::Denied);
         failure(answer, Answer::Lost)?;
         self.expire_stored();
         self.line.retain(|(owner, _)| *owner != claim.owner);
         let held = self.stored.as_ref().is_some_and(|(owner, ..)| *owner == claim.owner);
+        let mut queued = None;
         if held {
             self.stored = None;
+            if let Some(next) = next
+                && self.subscribed
+                && !self.line.is_empty()
+            {
+                self.line.push_back((next.claim.owner, true));
+                queued = Some(Attempt::Queued { retry_after: None });
+            }
         }
         self.serve(None);
         failure(answer, Answer::ReplyLost)?;
-        Ok(if held { Released::Freed { contended: self.foreign } } else { Released::NotHeld })
+        let contended = self.foreign;
+        Ok(if held { (Released::Freed { contended }, queued) } else { (Released::NotHeld, None) })
     }
 
     fn renew(&mut self, request: &Renew, sent: Instant, answer: Answer) -> Renewal {

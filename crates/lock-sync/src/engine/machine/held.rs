@@ -44,7 +44,7 @@ pub(super) struct Held {
 
 /// What may be done with a lease that its holder has given up and for which somebody waits here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Fate {
     HandOver,
     /// It may stay, but a token for the next holder has to be reserved first.
     AwaitTokens,
@@ -92,24 +92,24 @@ impl Held {
         Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
     }
 
-    pub(super) fn next(&self, now: Instant, manner: Manner, renews: bool) -> Next {
+    pub(super) fn fate(&self, now: Instant, manner: Manner, renews: bool) -> Fate {
         if self.spent || !self.lease.is_valid(now) {
-            return Next::GiveUp;
+            return Fate::GiveUp;
         }
         if self.used == 0 {
-            return Next::HandOver;
+            return Fate::HandOver;
         }
         let (since, served) = self.turn;
         let quiet = self.demand == Demand::Quiet;
         if now + MIN_SLICE >= self.lease.deadline()
             || !(quiet || manner.handoff.allows(served, now.saturating_duration_since(since)))
         {
-            return Next::GiveUp;
+            return Fate::GiveUp;
         }
         match self.tokens.left() {
-            0 if quiet && renews => Next::AwaitTokens,
-            0 => Next::GiveUp,
-            _ => Next::HandOver,
+            0 if quiet && renews => Fate::AwaitTokens,
+            0 => Fate::GiveUp,
+            _ => Fate::HandOver,
         }
     }
 

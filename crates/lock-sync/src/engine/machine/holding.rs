@@ -1,11 +1,12 @@
 //! Holding a lease: passing it on, keeping it, renewing it, losing it, giving it back.
 
-use lock_core::{Claim, Demand, Error, Instant, Released, Renew, Renewal};
+use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Released, Renew, Renewal};
 
-use super::held::{Held, Next};
+use super::held::{Fate, Held};
 use super::timing::backoff;
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Manner, Op, Outage, Phase, Stage, Ticket};
+use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
+use crate::engine::queue::Patience;
 use crate::error::{LeaseLost, LossReason};
 
 /// How long to wait at least before a renewal that failed is tried again.
@@ -57,7 +58,7 @@ impl<W> Machine<W> {
             return false;
         };
         // Whatever else is to be decided is decided at length.
-        if held.next(now, manner, self.policy.renew) != Next::HandOver
+        if held.fate(now, manner, self.policy.renew) != Fate::HandOver
             || held.demand() != Demand::Wanted && held.tokens_left() < LOW_TOKENS
             || held.demand() == Demand::Unknown
         {
@@ -93,8 +94,8 @@ impl<W> Machine<W> {
                 _ => self.give_up(held, effects),
             };
         };
-        match held.next(now, manner, self.policy.renew) {
-            Next::HandOver => {
+        match held.fate(now, manner, self.policy.renew) {
+            Fate::HandOver => {
                 let Some(ticket) = self.ticket(now, &mut held) else {
                     return self.give_up(held, effects);
                 };
@@ -107,8 +108,8 @@ impl<W> Machine<W> {
                 }
                 self.phase = Phase::Held(held);
             }
-            Next::AwaitTokens => self.keep(now, held, manner, now, effects),
-            Next::GiveUp => self.give_up(held, effects),
+            Fate::AwaitTokens => self.keep(now, held, manner, now, effects),
+            Fate::GiveUp => self.give_up(held, effects),
         }
     }
 
@@ -156,7 +157,7 @@ impl<W> Machine<W> {
 
     pub(super) fn give_up(&mut self, held: Held, effects: &mut Effects<W>) {
         effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
-        self.phase = Phase::Releasing { held, stage: Stage::Queued, outage: None };
+        self.phase = Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
     }
 
     /// Takes a lease that was kept, or was given up but not yet released.
@@ -174,8 +175,8 @@ impl<W> Machine<W> {
                 return None;
             }
         };
-        match held.next(now, manner, self.policy.renew) {
-            Next::HandOver => {
+        match held.fate(now, manner, self.policy.renew) {
+            Fate::HandOver => {
                 let ticket = self.ticket(now, &mut held);
                 if kept.is_some() && held.tokens_left() < LOW_TOKENS {
                     self.renew(&mut held, true, effects);
@@ -183,13 +184,14 @@ impl<W> Machine<W> {
                 self.phase = Phase::Held(held);
                 return ticket;
             }
-            Next::AwaitTokens => {
+            Fate::AwaitTokens => {
                 let until = kept.map_or(now, |(_, until)| until);
                 self.keep(now, held, manner, until, effects);
             }
-            Next::GiveUp if kept.is_some() => self.give_up(held, effects),
-            Next::GiveUp => {
-                self.phase = Phase::Releasing { held, stage: Stage::Queued, outage: None };
+            Fate::GiveUp if kept.is_some() => self.give_up(held, effects),
+            Fate::GiveUp => {
+                self.phase =
+                    Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
             }
         }
         None
@@ -206,47 +208,67 @@ impl<W> Machine<W> {
 
     // ---- Releasing ----
 
-    /// Takes the claim that is to be released, if it still is.
-    pub(in super::super) fn begin_release(&mut self) -> Option<Claim> {
+    /// Takes the claim that is to be released, if it still is, and the request for a place in the
+    /// queue behind those who wait elsewhere, if somebody waits here as well.
+    pub(in super::super) fn begin_release(&mut self) -> Option<(Claim, Option<Acquire>)> {
+        let again = self.request_again();
         match &mut self.phase {
-            Phase::Releasing { held, stage: stage @ Stage::Queued, .. } => {
-                *stage = Stage::Sent;
+            Phase::Releasing { held, stage: stage @ Stage::Queued, next, .. } => {
+                *stage = Stage::Sent(held.lease.deadline());
                 // Whatever is heard of it: the store may have carried it out.
                 held.spent = true;
-                Some(held.claim.clone())
+                *next =
+                    again.as_ref().map(|again| Next { claim: again.claim.clone(), again: false });
+                Some((held.claim.clone(), again))
             }
             _ => None,
         }
+    }
+
+    /// The request that may travel together with a release.
+    fn request_again(&self) -> Option<Acquire> {
+        let Phase::Releasing { held, stage: Stage::Queued, .. } = &self.phase else { return None };
+        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
+        if !waits || held.demand() != Demand::Wanted || !matches!(self.watch, Watching::On { .. }) {
+            return None;
+        }
+        let claim = Claim::exclusive(self.key.clone(), (self.owners)().ok()?);
+        Some(Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued())
     }
 
     /// The store answered to a release.
     pub(in super::super) fn release_done(
         &mut self,
         now: Instant,
-        result: Result<Released, Error>,
+        result: Result<(Released, Option<Attempt>), Error>,
         effects: &mut Effects<W>,
     ) {
-        let Phase::Releasing { held, stage: stage @ Stage::Sent, outage } = &mut self.phase else {
+        let Phase::Releasing { held, stage: Stage::Sent(_), next, .. } = &mut self.phase else {
             return;
         };
+        let next = next.take();
+        if let (Some(next), Ok((_, Some(attempt)))) = (&next, &result) {
+            self.used_last = held.used;
+            self.phase = Phase::Attempting {
+                claim: next.claim.clone(),
+                fresh: true,
+                queued: true,
+                placed: false,
+                outage: None,
+                again: next.again,
+                wanted: false,
+            };
+            return self.attempt_done(now, Ok(attempt.clone()), effects);
+        }
         let contended = match result {
-            Ok(Released::Freed { contended }) => contended,
-            Ok(_) => false,
-            // The lease ends by itself at its deadline; until then it is worth trying again.
-            Err(error) if error.is_retryable() && now < held.lease.deadline() => {
-                let trouble = Outage::continued(outage.take(), now, error.clone());
-                *stage = Stage::Failed(now + backoff(trouble.tries, &held.claim));
-                *outage = Some(trouble);
-                self.deny_tries(&Denial::Failed(error), effects);
-                return;
-            }
-            Err(error) => {
-                // Whoever waits has waited for the store since then.
-                let trouble =
-                    error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
-                self.used_last = held.used;
-                self.phase = Phase::Idle;
-                return self.next_attempt_after(now, trouble, effects);
+            Ok((Released::Freed { contended }, _)) => contended,
+            other => {
+                // An earlier try, of which nothing was heard, may have put it into the queue.
+                effects.ops.extend(next.map(|next| Op::Forget(next.claim)));
+                match other {
+                    Ok(_) => false,
+                    Err(error) => return self.release_failed(now, error, effects),
+                }
             }
         };
         self.used_last = held.used;
@@ -255,6 +277,27 @@ impl<W> Machine<W> {
             self.yield_to_others(now, effects);
         } else {
             self.next_attempt(now, effects);
+        }
+    }
+
+    fn release_failed(&mut self, now: Instant, error: Error, effects: &mut Effects<W>) {
+        let Phase::Releasing { held, stage, outage, .. } = &mut self.phase else { return };
+        match error {
+            // The lease ends by itself at its deadline; until then it is worth trying again.
+            error if error.is_retryable() && now < held.lease.deadline() => {
+                let trouble = Outage::continued(outage.take(), now, error.clone());
+                *stage = Stage::Failed(now + backoff(trouble.tries, &held.claim));
+                *outage = Some(trouble);
+                self.deny_tries(&Denial::Failed(error), effects);
+            }
+            error => {
+                // Whoever waits has waited for the store since then.
+                let trouble =
+                    error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
+                self.used_last = held.used;
+                self.phase = Phase::Idle;
+                self.next_attempt_after(now, trouble, effects);
+            }
         }
     }
 

@@ -148,16 +148,27 @@ enum Phase {
     Releasing {
         held: Held,
         stage: Stage,
+        /// The claim that asks for a place in the queue in its stead.
+        next: Option<Next>,
         /// The store stopped answering.
         outage: Option<Outage>,
     },
+}
+
+/// A claim that is to be queued by the release of another.
+#[derive(Debug)]
+struct Next {
+    claim: Claim,
+    /// A hint came about it before the answer.
+    again: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
     /// Nothing was sent yet: the lease can still be used.
     Queued,
-    Sent,
+    /// It is under way. At this instant somebody looks after it.
+    Sent(Instant),
     /// It failed, and is due again at this instant.
     Failed(Instant),
 }
@@ -293,7 +304,7 @@ impl<W> Machine<W> {
     pub(super) fn join(&mut self, waker: impl FnOnce() -> W) -> Option<WaiterId> {
         let waits = match &self.phase {
             Phase::Held(_) | Phase::Waiting { .. } | Phase::Attempting { .. } => true,
-            Phase::Lost { .. } | Phase::Releasing { stage: Stage::Sent, .. } => true,
+            Phase::Lost { .. } | Phase::Releasing { stage: Stage::Sent(_), .. } => true,
             Phase::Idle | Phase::Kept { .. } | Phase::Releasing { .. } => false,
         };
         if self.closed || !waits {

@@ -39,7 +39,9 @@ impl<W> Machine<W> {
                     exact = exact.min(*until);
                 }
             }
-            Phase::Releasing { stage: Stage::Failed(retry), .. } => exact = exact.min(*retry),
+            Phase::Releasing { stage: Stage::Failed(at) | Stage::Sent(at), .. } => {
+                exact = exact.min(*at);
+            }
             Phase::Releasing { .. } => {}
         }
         let at = exact.min(flexible);
@@ -89,6 +91,9 @@ impl<W> Machine<W> {
             {
                 *stage = Stage::Queued;
                 effects.ops.push(Op::Release { urgent: false });
+            }
+            Phase::Releasing { stage: Stage::Sent(look), .. } if now >= *look => {
+                *look = Instant::FAR_FUTURE;
             }
             _ => {}
         }

@@ -67,14 +67,17 @@ impl<W> Machine<W> {
             *failures = 0;
         }
         match hint {
-            Hint::Granted { owner, grant } => {
-                let ours = matches!(&self.phase,
-                    Phase::Waiting { claim, .. } | Phase::Attempting { claim, .. }
-                        if claim.owner == owner);
-                if ours {
+            Hint::Granted { owner, grant } => match &mut self.phase {
+                Phase::Waiting { claim, .. } | Phase::Attempting { claim, .. }
+                    if claim.owner == owner =>
+                {
                     self.granted_by_hint(now, grant, effects);
                 }
-            }
+                Phase::Releasing { next: Some(next), .. } if next.claim.owner == owner => {
+                    next.again = true;
+                }
+                _ => {}
+            },
             Hint::Wanted => self.wanted(now, effects),
             // Somebody else got it, which is no news to who waits.
             Hint::Changed => self.doubt(now),
