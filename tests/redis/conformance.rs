@@ -10,19 +10,29 @@ use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use lock_tests::Proxy;
 
+use crate::rights::give_least;
 use crate::support::{Server, cut_off, proxy_before};
 
 /// A server, and for each client a proxy of its own that can be cut.
 struct OneServer {
     server: Server,
     setup: fn(Builder) -> Builder,
+    /// What stands before the address: a user and its password.
+    login: &'static str,
     /// By what a client shows of itself, which is the port of its proxy.
     proxies: Mutex<HashMap<String, Proxy>>,
 }
 
 impl OneServer {
     fn new(setup: fn(Builder) -> Builder) -> Self {
-        Self { server: Server::start(), setup, proxies: Mutex::default() }
+        Self { server: Server::start(), setup, login: "", proxies: Mutex::default() }
+    }
+
+    /// The same for a user that has no more rights than the docs of the crate name.
+    fn with_least_rights() -> Self {
+        let world = Self { login: "locks:hunter2@", ..Self::new(|it| it) };
+        give_least(&world.server);
+        world
     }
 
     fn with_proxy(&self, client: &RedisBackend, act: impl FnOnce(&Proxy)) {
@@ -36,7 +46,8 @@ impl Harness for OneServer {
 
     async fn client(&self) -> Result<RedisBackend, Error> {
         let proxy = proxy_before(&self.server);
-        let client = (self.setup)(RedisBackend::builder(proxy.url())).build()?;
+        let url = format!("redis://{}{}", self.login, proxy.addr());
+        let client = (self.setup)(RedisBackend::builder(url)).build()?;
         self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
         Ok(client)
     }
@@ -73,6 +84,11 @@ mod notifications_alone {
         flavor = "multi_thread",
         worker_threads = 2
     );
+}
+
+mod least_rights {
+    use super::*;
+    lock_core::conformance_tests!(OneServer::with_least_rights());
 }
 
 mod tracking_alone {

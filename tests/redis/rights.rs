@@ -8,7 +8,7 @@ use crate::support::{Server, attempt, claim, granted, long, soon};
 /// The rules that the docs of the crate name, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +set +del +exists +pttl +pexpire +time +setrange +publish \
-    +subscribe +unsubscribe +llen +lindex +lpop +lpush +rpush +lrem +hget +hset +hdel +hvals \
+    +subscribe +unsubscribe +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hvals \
     +hincrby +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore";
 
 /// The rules without some of them.
@@ -17,10 +17,20 @@ fn without(missing: &[&str]) -> String {
     rules.collect::<Vec<_>>().join(" ")
 }
 
-fn user(server: &Server, rules: &str) -> Builder {
+/// Gives a user these rights and no others.
+fn give(server: &Server, rules: &str) {
     let mut words = vec!["ACL", "SETUSER", "locks", "reset", "on", ">hunter2"];
     words.extend(rules.split_whitespace());
     server.client().command::<()>(&words);
+}
+
+/// Makes `locks:hunter2` a user with the rights that the docs name.
+pub(crate) fn give_least(server: &Server) {
+    give(server, LEAST);
+}
+
+fn user(server: &Server, rules: &str) -> Builder {
+    give(server, rules);
     RedisBackend::builder(format!("redis://locks:hunter2@127.0.0.1:{}", server.port()))
 }
 

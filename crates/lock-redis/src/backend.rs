@@ -59,7 +59,7 @@ impl RedisBackend {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] if the URL makes no sense.
+    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the URL makes no sense.
     pub fn open(url: impl Into<String>) -> Result<Self, Error> {
         Self::builder(url).build()
     }

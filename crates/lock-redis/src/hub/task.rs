@@ -171,7 +171,8 @@ impl Task {
         self.sources = Some(subscriber.sources());
         let subscriber = self.subscriber.insert(subscriber);
         let mut channels = self.registry.channels();
-        if self.members.is_empty() {
+        // There may be some of a task before this one, whose runtime nobody drives.
+        if channels.is_empty() && self.members.is_empty() {
             return Ok(());
         }
         let ours = self.registry.inbox().cloned();
