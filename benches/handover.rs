@@ -1,148 +1,238 @@
-//! One key that two clients, as of two processes, take from one another.
+//! One key that processes take from one another: how long that takes, and how much of the time the
+//! lock is in use.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lock_benches::contestants::{self, Driver, Ending, Ours};
-use lock_benches::measure::{Crowd, PingPong, Window};
+use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::measure::pings;
+use lock_benches::plot::Bars;
+use lock_benches::team::{self, Burner, Outcome, Plan, REDIS_PY};
 use lock_benches::{
-    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, jain, median, per_second,
-    quantiles, short,
+    Effort, Failure, Histogram, Rounds, Series, Setting, Stage, Table, jain, median, short,
 };
 use lock_tests::RedisServer;
 
 /// How long a holder gives the other one to settle down and wait.
-const HOLD: Duration = Duration::from_millis(2);
+const SETTLE: Duration = Duration::from_millis(2);
 
-const PING: &str = "PING, back to back";
-const PING_AFTER_PAUSE: &str = "PING, after a pause";
+/// A section in which something is done.
+const SECTION: Duration = Duration::from_millis(20);
+
+/// How many share the lock then.
+const SHARERS: usize = 8;
+
+/// How many passes each has in that time.
+const PASSES: u32 = 12;
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
-    let stage = Stage::new(Setting::Spawned)?;
-    let url = server.url();
-    let (driver, entrants) = stage.run(async move {
-        let driver = Arc::new(Driver::connect(&url).await?);
-        Ok((driver, entrants(&url).await?))
-    })?;
-    latency(&effort, &stage, &driver, &entrants).publish("handover-latency")?;
-    rate(&effort, &server, &stage, &entrants).publish("handover-rate")?;
+    let bench = Bench::new(effort)?;
+    bench.latency("quiet").publish("handover-quiet")?;
+    let burners = Burner::on_all_processors()?;
+    bench.latency("busy").publish("handover-busy")?;
+    drop(burners);
+    bench.rate().publish("handover-rate")?;
+    for processes in [1, SHARERS] {
+        bench.section(processes).publish(&format!("section-{processes}"))?;
+    }
     Ok(())
 }
 
-async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
-    let two = |ending| -> Result<_, Failure> {
-        Ok([Ours::redis(url, ending)?, Ours::redis(url, ending)?])
-    };
-    let mut entrants = vec![
-        Entrant::new("ours, released", two(Ending::Released)?),
-        Entrant::new("ours, dropped", two(Ending::Dropped)?),
-    ];
-    entrants.extend(contestants::waiting_peers(url, 2).await?);
-    Ok(entrants)
-}
-
-fn latency(effort: &Effort, stage: &Stage, driver: &Arc<Driver>, entrants: &[Entrant]) -> Table {
-    let mut rounds = Rounds::new();
-    let time = effort.slow_window / 4;
-    rounds.add(PING, || stage.run(pings(Arc::clone(driver), time, None)));
-    rounds.add(PING_AFTER_PAUSE, || stage.run(pings(Arc::clone(driver), time, Some(HOLD))));
-    for entrant in entrants {
-        rounds.add(entrant.name(), move || {
-            let game = PingPong::new(entrant.fresh_keys(1).concat(), HOLD, effort.slow_window / 2);
-            stage.run(entrant.ping_pong(game))
-        });
-    }
-    let all = rounds.run(effort.rounds.min(5));
-
-    let mut table = Table::new(
-        "From the end of one client's section to the beginning of the other's",
-        &["lock", "p50", "× PING", "× PING after a pause", "p99", "max", "times"],
-    );
-    let middle = |times: &Vec<Duration>| quantiles(times)[0].as_secs_f64();
-    for series in &all {
-        if let Some(failure) = &series.failure {
-            table.remark(format!("{}: left out, it failed: {failure}", series.name));
-            continue;
-        }
-        let times = series.samples.concat();
-        if times.is_empty() {
-            table.remark(format!("{}: no hand-over within the time.", series.name));
-            continue;
-        }
-        let [half, most, max] = quantiles(&times).map(|time| format!("{time:.1?}"));
-        let [ping, after_pause] =
-            [&all[0], &all[1]].map(|base| short(median(&series.ratios(base, middle))));
-        let count = times.len().to_string();
-        table.row([series.name.clone(), half, ping, after_pause, most, max, count]);
-    }
-    table.remark(format!(
-        "The waiter has had {HOLD:?} to settle down, and nobody overtakes it. In such a pause the \
-         processors fall asleep, which is why a PING after as long a pause stands beside. \
-         Ratios are medians over the rounds of the ratio of the medians within each."
-    ));
-    table
-}
-
-async fn pings(
+struct Bench {
+    effort: Effort,
+    server: RedisServer,
+    stage: Stage,
     driver: Arc<Driver>,
-    time: Duration,
-    pause: Option<Duration>,
-) -> Result<Vec<Duration>, Failure> {
-    let (begin, mut times) = (Instant::now(), Vec::new());
-    while begin.elapsed() < time {
-        if let Some(pause) = pause {
-            tokio::time::sleep(pause).await;
-        }
-        let start = Instant::now();
-        driver.ping().await?;
-        times.push(start.elapsed());
-    }
-    Ok(times)
+    names: Vec<&'static str>,
+    /// Why some are missing.
+    absent: Vec<String>,
 }
 
-fn rate(effort: &Effort, server: &Arc<RedisServer>, stage: &Stage, entrants: &[Entrant]) -> Table {
-    let mut rounds = Rounds::new();
-    for entrant in entrants {
-        rounds.add(entrant.name(), move || {
-            let mut crowd = Crowd::new(2, entrant.fresh_keys(1), effort.slow_window);
-            crowd.server = Some(Arc::clone(server));
-            stage.run(entrant.crowd(crowd))
+impl Bench {
+    fn new(effort: Effort) -> Result<Self, Failure> {
+        let server = RedisServer::start();
+        let stage = Stage::new(Setting::CurrentThread)?;
+        let url = server.url();
+        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+        let (mut names, mut absent) = (OURS.to_vec(), Vec::new());
+        names.extend(WAITING_PEERS);
+        match team::python() {
+            Ok(_) => names.extend(REDIS_PY),
+            Err(why) => absent.push(why),
+        }
+        Ok(Self { effort, server, stage, driver, names, absent })
+    }
+
+    /// From the end of one process's section to the beginning of the other's, who waits alone.
+    fn latency(&self, regime: &str) -> Table {
+        let mut rounds = Rounds::new();
+        let window = self.effort.slow_window;
+        for pause in [None, Some(SETTLE)] {
+            let name = if pause.is_none() { "PING, back to back" } else { "PING, after a pause" };
+            rounds.add(name, move || {
+                let pings = self.stage.run(pings(Arc::clone(&self.driver), window / 4, pause))?;
+                Ok(pings.into_iter().collect())
+            });
+        }
+        for &name in &self.names {
+            rounds.add(name, move || {
+                let plan = Plan::new(name, 2, 1, window).holding(SETTLE).by_turns();
+                Ok(team::play(&self.server, &plan)?.latencies)
+            });
+        }
+        let all: Vec<Series<Histogram>> = rounds.run(self.effort.rounds.min(5));
+
+        let title = format!("From one process to another that waits alone, on a {regime} machine");
+        let columns =
+            ["lock", "p50", "× PING", "p99", "× PING's p99", "max", "p50, × PING back to back"];
+        let mut table = Table::new(title, &columns);
+        let mut bars = Bars::new(format!("Median hand-over on a {regime} machine, in µs"));
+        let half = |times: &Histogram| times.quantile(0.5).as_secs_f64();
+        let most = |series: &Series<Histogram>| merged(series).quantile(0.99).as_secs_f64();
+        for series in &all {
+            if let Some(failure) = &series.failure {
+                table.remark(format!("{}: left out, it failed: {failure}.", series.name));
+                continue;
+            }
+            let times = merged(series);
+            if times.count() == 0 {
+                table.remark(format!("{}: no hand-over within the time.", series.name));
+                continue;
+            }
+            let micros = |seconds: f64| format!("{} µs", short(seconds * 1e6));
+            let middle = median(&series.figures(half));
+            bars.bar(&series.name, middle * 1e6);
+            table.row([
+                series.name.clone(),
+                micros(middle),
+                short(median(&series.ratios(&all[1], half))),
+                micros(most(series)),
+                short(most(series) / most(&all[1])),
+                micros(times.max().as_secs_f64()),
+                short(median(&series.ratios(&all[0], half))),
+            ]);
+        }
+        table.remark(format!(
+            "Two processes with a task each. The waiter has had {SETTLE:?} to settle down, and nobody \
+             overtakes it, so PING is that after as long a pause. The median is that over the rounds; \
+             p99 and max are those of all rounds together."
+        ));
+        table.remark(match regime {
+            "quiet" => "Nothing else runs. In the pause the processors fall asleep.",
+            _ => {
+                "On each processor a program of the lowest priority keeps it from falling asleep, and \
+                 gives way at once."
+            }
         });
+        self.end(&mut table, bars);
+        table
     }
-    let all = rounds.run(effort.rounds.min(3));
 
-    let mut table = Table::new(
-        "Two clients, a task each, that lock one key as fast as they can",
-        &["lock", "hand-overs/s", "passes/s", "commands/hand-over", "Jain"],
-    );
-    for series in &all {
-        match verdict(series) {
-            Ok(()) => table.row(figures(series)),
-            Err(why) => table.remark(format!("{}: {why}", series.name)),
+    fn rate(&self) -> Table {
+        let all = self.play(Plan::new("", 2, 1, self.effort.slow_window));
+        let mut table = Table::new(
+            "Two processes, a task each, that lock one key as fast as they can",
+            &["lock", "hand-overs/s", "passes/s", "commands/hand-over", "longest turn", "Jain"],
+        );
+        let mut bars = Bars::new("Hand-overs per second between two processes");
+        each(&all, &mut table, |name, outcome, table| {
+            bars.bar(name, outcome.rate());
+            table.row([
+                name.to_owned(),
+                short(outcome.rate()),
+                short(outcome.total() as f64 / outcome.elapsed.as_secs_f64()),
+                short(outcome.commands as f64 / outcome.handovers as f64),
+                format!("{:.1?}", outcome.turns.max()),
+                format!("{:.3}", jain(&outcome.by_process())),
+            ]);
+        });
+        table.remark(
+            "A pass without a hand-over is one whose holder was the last one too. Of several rounds \
+             the one in the middle, by its hand-overs.",
+        );
+        self.end(&mut table, bars);
+        table
+    }
+
+    /// How much of the time the lock is in use, if it is held for a while.
+    fn section(&self, processes: usize) -> Table {
+        let window = match self.effort.name {
+            "smoke" => self.effort.slow_window,
+            _ => SECTION * PASSES * SHARERS as u32,
+        };
+        let plan = Plan::new("", processes, SHARERS / processes, window).holding(SECTION);
+        let all = self.play(plan);
+        let mut table = Table::new(
+            format!("A section of {SECTION:?}, {SHARERS} tasks in {processes} process(es)"),
+            &["lock", "in use", "in turn", "wait p50", "max", "Jain", "commands/hand-over"],
+        );
+        let mut bars = Bars::new("Per cent of the time in use");
+        each(&all, &mut table, |name, outcome, table| {
+            let in_use = outcome.in_use.as_secs_f64() / outcome.elapsed.as_secs_f64();
+            bars.bar(name, in_use * 100.0);
+            table.row([
+                name.to_owned(),
+                format!("{in_use:.3}"),
+                format!("{:.3}", outcome.in_turn as f64 / outcome.total() as f64),
+                format!("{:.1?}", outcome.waits.quantile(0.5)),
+                format!("{:.1?}", outcome.waits.max()),
+                format!("{:.3}", jain(&outcome.passes.concat())),
+                short(outcome.commands as f64 / outcome.handovers as f64),
+            ]);
+        });
+        table.remark(
+            "In use: the share of the time in which somebody was in its section. In turn: the share of \
+             passes before which all the others had the lock once.",
+        );
+        self.end(&mut table, bars);
+        table
+    }
+
+    fn play(&self, plan: Plan) -> Vec<Series<Outcome>> {
+        let mut rounds = Rounds::new();
+        for &name in &self.names {
+            let mut plan = plan.clone();
+            plan.contestant = name.to_owned();
+            rounds.add(name, move || team::play(&self.server, &plan));
+        }
+        let long = plan.hold > Duration::ZERO;
+        rounds.run(if long { 1 } else { self.effort.rounds.min(3) })
+    }
+
+    fn end(&self, table: &mut Table, bars: Bars) {
+        self.absent.iter().for_each(|why| table.remark(why));
+        table.plot(bars);
+    }
+}
+
+/// The times of all rounds.
+fn merged(series: &Series<Histogram>) -> Histogram {
+    let mut all = Histogram::default();
+    series.samples.iter().for_each(|times| all.merge(times));
+    all
+}
+
+/// Shows the outcome in the middle of each, or says why there is none.
+fn each(
+    all: &[Series<Outcome>],
+    table: &mut Table,
+    mut show: impl FnMut(&str, &Outcome, &mut Table),
+) {
+    for series in all {
+        let wrong = series.samples.iter().find_map(|outcome| outcome.verdict().err());
+        let failed = series.failure.as_ref().map(|it| format!("left out, it failed: {it}"));
+        if let Some(why) = failed.or(wrong) {
+            table.remark(format!("{}: {why}.", series.name));
+            continue;
+        }
+        let mut outcomes: Vec<&Outcome> = series.samples.iter().collect();
+        outcomes.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+        if let Some(middle) = outcomes.get(outcomes.len() / 2) {
+            show(&series.name, middle, table);
         }
     }
-    table.remark("A pass without a hand-over is one whose holder was the last one too.");
-    table
-}
-
-fn figures(series: &Series<Window>) -> [String; 5] {
-    let commands = |window: &Window| window.commands as f64 / window.handovers as f64;
-    [
-        series.name.clone(),
-        short(median(&series.figures(|it| per_second(it.handovers, it.elapsed)))),
-        short(median(&series.figures(|it| per_second(it.total(), it.elapsed)))),
-        short(median(&series.figures(commands))),
-        format!("{:.3}", median(&series.figures(|window| jain(&window.passes)))),
-    ]
-}
-
-/// Whether the figures mean anything.
-fn verdict(series: &Series<Window>) -> Result<(), String> {
-    if let Some(failure) = &series.failure {
-        return Err(format!("left out, it failed: {failure}"));
-    }
-    let lost: u64 = series.samples.iter().map(|window| window.lost).sum();
-    if lost > 0 { Err(format!("INCORRECT: {lost} updates lost")) } else { Ok(()) }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lock_benches::contestants::{self, Ending, Local, Ours, TOKIO};
 use lock_benches::measure::{Crowd, Window};
+use lock_benches::plot::Lines;
+use lock_benches::team::{self, Plan};
 use lock_benches::{
     Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, jain, median, per_second,
     quantiles, short,
@@ -16,7 +18,13 @@ const OURS: &str = "ours, dropped";
 /// Rounds of those whose figures are small numbers of passes, however many rounds there are.
 const ROUNDS: usize = 3;
 
+/// Tasks up to which redis-py has a thread for each.
+const THREADS: usize = 128;
+
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let server = Arc::new(RedisServer::start());
     let stage = Stage::new(Setting::BlockOn)?;
@@ -25,14 +33,57 @@ fn main() -> Result<(), Failure> {
         let absent = contestants::absent_from_waiting(&url).await?;
         Ok((entrants(&url).await?, absent))
     })?;
+    let mut lines = Lines::new("Hand-overs per second in one process", "tasks");
+    let mut ratios = Table::new("One key, one process: hand-overs per second", &SUMMARY);
     for tasks in [2, 8, 32, 128, 512].into_iter().take(effort.sizes) {
-        let mut table = table(&effort, &server, &stage, &entrants, tasks);
+        let (mut table, rates) = table(&effort, &server, &stage, &entrants, tasks);
+        summary(&rates, tasks, &mut ratios, &mut lines);
         for why in &absent {
             table.remark(why);
         }
         table.publish(&format!("hot-key-{tasks}"))?;
     }
+    ratios.plot(lines);
+    ratios.publish("hot-key")?;
     Ok(())
+}
+
+const SUMMARY: [&str; 7] = [
+    "tasks",
+    "`ours, dropped`",
+    "tokio",
+    "× tokio",
+    "fastest correct peer",
+    "× that peer",
+    "commands each",
+];
+
+/// One row for this number of tasks, and a point of each line.
+fn summary(rates: &[Rate], tasks: usize, table: &mut Table, lines: &mut Lines) {
+    for rate in rates {
+        lines.point(&rate.name, tasks as f64, rate.handovers);
+    }
+    let find = |name: &str| rates.iter().find(|rate| rate.name == name);
+    let (Some(ours), Some(tokio)) = (find(OURS), find(TOKIO)) else { return };
+    let peers = rates.iter().filter(|rate| rate.peer);
+    let best = peers.max_by(|one, other| one.handovers.total_cmp(&other.handovers));
+    table.row([
+        tasks.to_string(),
+        short(ours.handovers),
+        short(tokio.handovers),
+        short(ours.handovers / tokio.handovers),
+        best.map(|best| format!("{}: {}", best.name, short(best.handovers))).unwrap_or_default(),
+        best.map(|best| short(ours.handovers / best.handovers)).unwrap_or_default(),
+        short(ours.commands),
+    ]);
+}
+
+/// What is kept of a row.
+struct Rate {
+    name: String,
+    peer: bool,
+    handovers: f64,
+    commands: f64,
 }
 
 struct Fighter {
@@ -58,7 +109,8 @@ fn table(
     stage: &Stage,
     fighters: &[Fighter],
     tasks: usize,
-) -> Table {
+) -> (Table, Vec<Rate>) {
+    let mut kept = Vec::new();
     let mut rates = Rounds::new();
     let mut waits = Rounds::new();
     for fighter in fighters {
@@ -88,9 +140,9 @@ fn table(
         "p99",
         "max",
         "Jain",
+        "in turn",
     ];
     let mut table = Table::new(format!("One key, {tasks} tasks of one process"), &columns);
-    let mut best_peer: Option<(&str, f64)> = None;
     for (fighter, series) in fighters.iter().zip(&rates) {
         let waits = waits.iter().find(|waits| waits.name == series.name).unwrap_or(series);
         match verdict(series).and_then(|()| verdict(waits)) {
@@ -100,30 +152,97 @@ fn table(
                 continue;
             }
         }
-        let rate = median(&series.figures(rate));
-        if fighter.peer && best_peer.is_none_or(|(_, best)| rate > best) {
-            best_peer = Some((&series.name, rate));
-        }
+        kept.push(Rate {
+            name: series.name.clone(),
+            peer: fighter.peer,
+            handovers: median(&series.figures(rate)),
+            commands: median(&series.figures(commands)),
+        });
     }
-    let ours = rates.iter().find(|series| series.name == OURS);
-    if let (Some(ours), Some((peer, best))) = (ours, best_peer) {
-        let ratio = median(&ours.figures(rate)) / best;
-        table.remark(format!("`{OURS}` is {} × the fastest correct peer, {peer}.", short(ratio)));
+    if tasks <= THREADS {
+        redis_py(effort, server, tasks, &mut table, &mut kept);
+    }
+    let ours = kept.iter().find(|rate| rate.name == OURS);
+    let peers = kept.iter().filter(|rate| rate.peer);
+    let best = peers.max_by(|one, other| one.handovers.total_cmp(&other.handovers));
+    if let (Some(ours), Some(best)) = (ours, best) {
+        let ratio = short(ours.handovers / best.handovers);
+        table.remark(format!("`{OURS}` is {ratio} × the fastest correct peer, {}.", best.name));
     }
     table.remark(
         "A hand-over is a pass after which the holder is another one; commands are for each of them. \
-         A wait that goes on at the end of the window counts with what it has by then.",
+         A wait that goes on at the end of the window counts with what it has by then. In turn is \
+         the share of passes before which all other tasks had the lock once.",
     );
-    table
+    (table, kept)
+}
+
+/// The rows of redis-py: a process of its own, with a thread for each task.
+fn redis_py(
+    effort: &Effort,
+    server: &RedisServer,
+    tasks: usize,
+    table: &mut Table,
+    kept: &mut Vec<Rate>,
+) {
+    if let Err(why) = team::python() {
+        table.remark(why);
+        return;
+    }
+    for name in team::REDIS_PY {
+        let outcome = team::play(server, &Plan::new(name, 1, tasks, effort.slow_window))
+            .map_err(|failure| format!("left out, it failed: {failure}"))
+            .and_then(|outcome| outcome.verdict().map(|()| outcome));
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(why) => {
+                table.remark(format!("{name}: {why}"));
+                continue;
+            }
+        };
+        let each = outcome.commands as f64 / outcome.handovers as f64;
+        table.row([
+            name.to_owned(),
+            short(outcome.rate()),
+            String::new(),
+            short(per_second(outcome.total(), outcome.elapsed)),
+            short(each),
+            format!("{:.1?}", outcome.waits.quantile(0.5)),
+            format!("{:.1?}", outcome.waits.quantile(0.99)),
+            format!("{:.1?}", outcome.waits.max()),
+            format!("{:.3}", jain(&outcome.passes.concat())),
+            share(outcome.in_turn, outcome.total()),
+        ]);
+        let (name, handovers) = (name.to_owned(), outcome.rate());
+        kept.push(Rate { name, peer: true, handovers, commands: each });
+    }
+}
+
+/// A part of a whole, in per cent.
+fn share(part: u64, whole: u64) -> String {
+    match whole {
+        0 => String::new(),
+        _ => format!("{:.1} %", part as f64 / whole as f64 * 100.0),
+    }
+}
+
+fn commands(window: &Window) -> f64 {
+    window.commands as f64 / window.handovers as f64
 }
 
 fn rate(window: &Window) -> f64 {
     per_second(window.handovers, window.elapsed)
 }
 
-fn figures(series: &Series<Window>, all: &[Series<Window>], waits: &Series<Window>) -> [String; 9] {
+fn figures(
+    series: &Series<Window>,
+    all: &[Series<Window>],
+    waits: &Series<Window>,
+) -> [String; 10] {
     let base = all.iter().find(|series| series.name == TOKIO).unwrap_or(series);
-    let commands = |window: &Window| window.commands as f64 / window.handovers as f64;
+    let (in_turn, total) = series.samples.iter().fold((0, 0), |(in_turn, total), window| {
+        (in_turn + window.in_turn, total + window.total())
+    });
     let times: Vec<Duration> = waits.samples.iter().flat_map(|it| it.waits.clone()).collect();
     let [half, most, max] = quantiles(&times).map(|time| format!("{time:.1?}"));
     [
@@ -136,6 +255,7 @@ fn figures(series: &Series<Window>, all: &[Series<Window>], waits: &Series<Windo
         most,
         max,
         format!("{:.3}", median(&series.figures(|window| jain(&window.passes)))),
+        share(in_turn, total),
     ]
 }
 

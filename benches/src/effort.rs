@@ -14,6 +14,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Effort {
+    /// What it is called.
+    pub name: &'static str,
     /// How often each contestant has its turn.
     pub rounds: usize,
     /// How long a turn takes that measures one pass after another.
@@ -22,11 +24,15 @@ pub struct Effort {
     pub window: Duration,
     /// The same where a contestant makes only some dozens of passes a second.
     pub slow_window: Duration,
+    /// For how long those are watched who do nothing but wait.
+    pub idle: Duration,
     /// How many of the sizes of a benchmark are measured.
     pub sizes: usize,
 }
 
 impl Effort {
+    pub(crate) const SMOKE: &'static str = "smoke";
+
     /// The effort that the command line asks for; `None` if it asks for no measurement at all.
     pub fn from_args() -> Option<Self> {
         let args: Vec<String> = std::env::args().skip(1).collect();
@@ -45,30 +51,36 @@ impl Effort {
 
     fn full() -> Self {
         Self {
+            name: "full",
             rounds: 9,
             sample: Duration::from_millis(50),
             window: Duration::from_millis(300),
             slow_window: Duration::from_millis(600),
+            idle: Duration::from_secs(10),
             sizes: usize::MAX,
         }
     }
 
     fn quick() -> Self {
         Self {
+            name: "quick",
             rounds: 5,
             sample: Duration::from_millis(25),
             window: Duration::from_millis(150),
             slow_window: Duration::from_millis(250),
+            idle: Duration::from_secs(10),
             sizes: usize::MAX,
         }
     }
 
     fn smoke() -> Self {
         Self {
+            name: Self::SMOKE,
             rounds: 1,
             sample: Duration::from_millis(1),
             window: Duration::from_millis(20),
             slow_window: Duration::from_millis(20),
+            idle: Duration::from_millis(50),
             sizes: 1,
         }
     }

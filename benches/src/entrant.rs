@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use lock_tests::CommandStats;
 
-use crate::measure::{self, Crowd, PingPong, Window};
+use crate::measure::{self, Crowd, Idle, Idleness, Window};
+use crate::team::{self, Orders, Part};
 use crate::{Contestant, Failure};
 
 /// A contestant with its clients, under the name of its row.
@@ -85,13 +86,26 @@ impl Entrant {
         Arc::clone(&self.clients).crowd(crowd, self.inner_commands)
     }
 
-    /// Hands a lock to and fro between the first two clients.
+    /// Lets tasks of the second client wait for what the first one holds.
     ///
     /// # Errors
     ///
     /// Those of the contestant; and if it has but one client.
-    pub fn ping_pong(&self, game: PingPong) -> BoxFuture<'static, Result<Vec<Duration>, Failure>> {
-        Arc::clone(&self.clients).ping_pong(game)
+    pub fn idle(&self, idle: Idle) -> BoxFuture<'static, Result<Idleness, Failure>> {
+        Arc::clone(&self.clients).idle(idle, self.inner_commands)
+    }
+
+    /// Takes part in a team, with the first client.
+    ///
+    /// # Errors
+    ///
+    /// Those of the contestant; and if the captain is gone.
+    pub(crate) fn member(
+        &self,
+        part: Part,
+        orders: Orders,
+    ) -> BoxFuture<'static, Result<(), Failure>> {
+        Arc::clone(&self.clients).member(part, orders)
     }
 }
 
@@ -115,10 +129,17 @@ trait Clients: Send + Sync {
         inner_commands: &'static [&'static str],
     ) -> BoxFuture<'static, Result<Window, Failure>>;
 
-    fn ping_pong(
+    fn idle(
         self: Arc<Self>,
-        game: PingPong,
-    ) -> BoxFuture<'static, Result<Vec<Duration>, Failure>>;
+        idle: Idle,
+        inner_commands: &'static [&'static str],
+    ) -> BoxFuture<'static, Result<Idleness, Failure>>;
+
+    fn member(
+        self: Arc<Self>,
+        part: Part,
+        orders: Orders,
+    ) -> BoxFuture<'static, Result<(), Failure>>;
 }
 
 impl<C: Contestant> Clients for Vec<Arc<C>> {
@@ -142,15 +163,28 @@ impl<C: Contestant> Clients for Vec<Arc<C>> {
         async move { measure::crowd(&self, crowd, inner_commands).await }.boxed()
     }
 
-    fn ping_pong(
+    fn idle(
         self: Arc<Self>,
-        game: PingPong,
-    ) -> BoxFuture<'static, Result<Vec<Duration>, Failure>> {
+        idle: Idle,
+        inner_commands: &'static [&'static str],
+    ) -> BoxFuture<'static, Result<Idleness, Failure>> {
         async move {
-            let [one, other, ..] = self.as_slice() else {
-                return Err("a hand-over takes two clients".into());
+            let [holder, waiter, ..] = self.as_slice() else {
+                return Err("who waits is another client than who holds".into());
             };
-            measure::ping_pong(one, other, &game).await
+            measure::idle(holder, waiter, idle, inner_commands).await
+        }
+        .boxed()
+    }
+
+    fn member(
+        self: Arc<Self>,
+        part: Part,
+        orders: Orders,
+    ) -> BoxFuture<'static, Result<(), Failure>> {
+        async move {
+            let client = self.first().ok_or("a contestant without clients")?;
+            team::member(Arc::clone(client), part, orders).await
         }
         .boxed()
     }

@@ -7,9 +7,9 @@
 //! - [`Contestant`] is one way to lock a key. There is one for this workspace, one for the bare
 //!   driver, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
 //! - [`Entrant`] is a contestant made ready, with its clients connected.
-//! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks, two clients
-//!   that hand a lock to and fro.
-//! - [`Rounds`] takes the turns, [`Table`] shows the outcome.
+//! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
+//! - [`team`] does the same with several processes.
+//! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.
 //!
 //! Every contestant runs the same loop, which is compiled for it: nothing is boxed or dispatched
 //! between two passes.
@@ -18,13 +18,18 @@
 
 pub mod contestants;
 pub mod measure;
+pub mod plot;
+pub mod team;
 
 mod contestant;
 mod cpu;
 mod effort;
 mod entrant;
 mod figures;
+mod histogram;
+mod report;
 mod rounds;
+mod server_load;
 mod stage;
 mod table;
 
@@ -32,6 +37,8 @@ pub use contestant::{Contestant, Failure};
 pub use effort::Effort;
 pub use entrant::Entrant;
 pub use figures::{jain, median, per_second, quantile, quantiles, short};
+pub use histogram::Histogram;
 pub use rounds::{Rounds, Series};
+pub use server_load::ServerLoad;
 pub use stage::{Setting, Stage};
 pub use table::Table;

@@ -4,13 +4,17 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// A table of figures, with remarks below it.
+use crate::plot::Plot;
+use crate::{Effort, report};
+
+/// A table of figures, with pictures above it and remarks below.
 #[derive(Clone, Debug)]
 pub struct Table {
     title: String,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
     remarks: Vec<String>,
+    plots: Vec<Plot>,
 }
 
 impl Table {
@@ -21,6 +25,7 @@ impl Table {
             columns: columns.iter().map(|&column| column.to_owned()).collect(),
             rows: Vec::new(),
             remarks: Vec::new(),
+            plots: Vec::new(),
         }
     }
 
@@ -36,8 +41,15 @@ impl Table {
         self.remarks.push(remark.into());
     }
 
-    /// Prints the table, and keeps it under `lock-benches/` in the build folder: as Markdown and as
-    /// comma-separated values.
+    /// Adds a picture, for the report.
+    pub fn plot(&mut self, plot: impl Into<Plot>) {
+        self.plots.push(plot.into());
+    }
+
+    /// Prints the table, and keeps it under `lock-benches/` in the build folder: as Markdown, as
+    /// comma-separated values, and in `report.html`, beside what other benches have left there.
+    ///
+    /// What a run measured that only was to see that all works is kept apart, in `smoke/` below.
     ///
     /// # Errors
     ///
@@ -45,10 +57,18 @@ impl Table {
     pub fn publish(&self, file: &str) -> io::Result<()> {
         let markdown = self.markdown();
         println!("\n{markdown}");
-        let folder = folder()?;
+        let effort = Effort::from_args().map_or("unknown", |effort| effort.name);
+        let folder = folder(effort)?;
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(format!("{file}.md")), markdown)?;
-        fs::write(folder.join(format!("{file}.csv")), self.csv())
+        fs::write(folder.join(format!("{file}.csv")), self.csv())?;
+        report::insert(&folder, file, &self.html(effort))
+    }
+
+    fn html(&self, effort: &str) -> String {
+        let made = format!("measured {}, effort: {effort}", report::now());
+        let pictures: Vec<String> = self.plots.iter().filter_map(Plot::svg).collect();
+        report::part(&self.title, &made, &pictures, &self.columns, &self.rows, &self.remarks)
     }
 
     fn markdown(&self) -> String {
@@ -100,9 +120,10 @@ fn line(text: &mut String, cells: &[String], widths: &[usize]) {
 }
 
 /// Beside the profile's folder, in which this program lies among the dependencies.
-fn folder() -> io::Result<PathBuf> {
+fn folder(effort: &str) -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     match program.ancestors().nth(3) {
+        Some(target) if effort == Effort::SMOKE => Ok(target.join("lock-benches").join(effort)),
         Some(target) => Ok(target.join("lock-benches")),
         None => Err(io::Error::other("this program does not lie in a build folder")),
     }

@@ -16,6 +16,8 @@ mod socket;
 
 use std::time::Duration;
 
+use lock_sync::Handoff;
+
 pub use distributed_lock::DistributedLock;
 pub use driver::Driver;
 pub use local::Local;
@@ -67,36 +69,65 @@ pub async fn ours_and_driver(url: &str) -> Result<Vec<Entrant>, Failure> {
     ])
 }
 
+/// Our own rows where clients fight over a key: in turns of one holder each; with the budget that a
+/// process has by default; and with an awaited release.
+pub const OURS: [&str; 3] = ["ours, fair", "ours, default budget", "ours, fair, released"];
+
+/// The rows of the peers that wait for a lock which somebody else holds: each as it comes, and with
+/// the shortest delay between two tries that it accepts.
+pub const WAITING_PEERS: [&str; 8] = [
+    "rlock",
+    "rlock, impatient",
+    "rslock",
+    "rslock, impatient",
+    "redis-lock",
+    "redis-lock, impatient",
+    "redlock (spawn_blocking)",
+    "redlock, impatient",
+];
+
+/// The one of these rows that has this name, with so many clients.
+///
+/// # Errors
+///
+/// If there is none, or it does not connect.
+pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Failure> {
+    macro_rules! entrant {
+        ($client:expr) => {{
+            let mut all = Vec::with_capacity(clients);
+            for _ in 0..clients {
+                all.push($client);
+            }
+            Entrant::new(name, all)
+        }};
+    }
+    Ok(match name {
+        "ours, fair" => entrant!(Ours::with(url, Ending::Dropped, Handoff::Fair)?),
+        "ours, fair, released" => entrant!(Ours::with(url, Ending::Released, Handoff::Fair)?),
+        "ours, default budget" => entrant!(Ours::redis(url, Ending::Dropped)?),
+        "rlock" => entrant!(Rlock::connect(url).await?),
+        "rlock, impatient" => entrant!(Rlock::connect(url).await?.impatient()?),
+        "rslock" => entrant!(Rslock::connect(url)?),
+        "rslock, impatient" => entrant!(Rslock::connect(url)?.impatient()),
+        "redis-lock" => entrant!(RedisLock::connect(url).await?),
+        "redis-lock, impatient" => entrant!(RedisLock::connect(url).await?.impatient()),
+        "redlock (spawn_blocking)" => entrant!(Redlock::connect(url)),
+        "redlock, impatient" => entrant!(Redlock::connect(url).impatient()),
+        _ => return Err(format!("nobody is called {name}").into()),
+    })
+}
+
 /// The peers that wait for a lock which somebody else holds, with `clients` clients each.
 ///
 /// # Errors
 ///
 /// If one of them does not connect.
 pub async fn waiting_peers(url: &str, clients: usize) -> Result<Vec<Entrant>, Failure> {
-    let mut rlock = (Vec::new(), Vec::new());
-    let mut rslock = (Vec::new(), Vec::new());
-    let mut redis_lock = (Vec::new(), Vec::new());
-    let mut redlock = (Vec::new(), Vec::new());
-    for _ in 0..clients {
-        rlock.0.push(Rlock::connect(url).await?);
-        rlock.1.push(Rlock::connect(url).await?.impatient()?);
-        rslock.0.push(Rslock::connect(url)?);
-        rslock.1.push(Rslock::connect(url)?.impatient());
-        redis_lock.0.push(RedisLock::connect(url).await?);
-        redis_lock.1.push(RedisLock::connect(url).await?.impatient());
-        redlock.0.push(Redlock::connect(url));
-        redlock.1.push(Redlock::connect(url).impatient());
+    let mut peers = Vec::new();
+    for name in WAITING_PEERS {
+        peers.push(named(name, url, clients).await?);
     }
-    Ok(vec![
-        Entrant::new("rlock", rlock.0),
-        Entrant::new("rlock, impatient", rlock.1),
-        Entrant::new("rslock", rslock.0),
-        Entrant::new("rslock, impatient", rslock.1),
-        Entrant::new("redis-lock", redis_lock.0),
-        Entrant::new("redis-lock, impatient", redis_lock.1),
-        Entrant::new("redlock (spawn_blocking)", redlock.0),
-        Entrant::new("redlock, impatient", redlock.1),
-    ])
+    Ok(peers)
 }
 
 /// Why some are missing where they would have to wait. What can be shown is tried out first.

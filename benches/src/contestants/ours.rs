@@ -1,8 +1,10 @@
 //! The lock of this workspace.
 
+use std::time::Duration;
+
 use lock_core::memory::MemoryBackend;
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, Mutex};
+use lock_sync::{Handoff, Locks, Mutex};
 
 use crate::{Contestant, Failure};
 
@@ -21,6 +23,8 @@ pub enum Ending {
 pub struct Ours {
     locks: Locks,
     ending: Ending,
+    /// For how long a lease is kept that nobody uses.
+    cache: Option<Duration>,
 }
 
 impl Ours {
@@ -30,23 +34,71 @@ impl Ours {
     ///
     /// If the URL makes no sense.
     pub fn redis(url: &str, ending: Ending) -> Result<Self, Failure> {
-        Ok(Self { locks: Locks::new(RedisBackend::open(url)?), ending })
+        Self::with(url, ending, Handoff::default())
+    }
+
+    /// The same, and says how far a lock is passed on in this process while others wait elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the URL makes no sense.
+    pub fn with(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
+        let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?;
+        Ok(Self { locks, ending, cache: None })
     }
 
     /// Over a store of its own in memory.
     pub fn memory(ending: Ending) -> Self {
-        Self { locks: Locks::new(MemoryBackend::new()), ending }
+        Self { locks: Locks::new(MemoryBackend::new()), ending, cache: None }
+    }
+
+    /// Keeps a lease for a second after its last guard, unless somebody else wants it.
+    #[must_use]
+    pub fn cached(mut self) -> Self {
+        self.cache = Some(Duration::from_secs(1));
+        self
     }
 }
 
 impl Contestant for Ours {
     type Key = Mutex<()>;
 
-    const INNER: &'static [&'static str] =
-        &["get", "set", "del", "pttl", "pexpire", "time", "publish"];
+    const INNER: &'static [&'static str] = &[
+        "del",
+        "exists",
+        "get",
+        "hdel",
+        "hget",
+        "hincrby",
+        "hset",
+        "hvals",
+        "lindex",
+        "llen",
+        "lpop",
+        "lpush",
+        "lrem",
+        "pexpire",
+        "pttl",
+        "publish",
+        "rpush",
+        "set",
+        "setrange",
+        "time",
+        "zadd",
+        "zcard",
+        "zrange",
+        "zrangebyscore",
+        "zrem",
+        "zrevrange",
+        "zscore",
+    ];
 
     fn key(&self, name: &str) -> Result<Self::Key, Failure> {
-        Ok(self.locks.mutex(name, ())?)
+        let mutex = self.locks.mutex(name, ())?;
+        Ok(match self.cache {
+            Some(idle) => mutex.with_cache(idle),
+            None => mutex,
+        })
     }
 
     async fn locked<S>(&self, key: &Self::Key, section: S) -> Result<(), Failure>
@@ -60,5 +112,28 @@ impl Contestant for Ours {
             Ending::Dropped => drop(guard),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_the_scripts_call_is_known() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/lock-redis/src/scripts");
+        let mut calls = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let script = fs::read_to_string(entry.unwrap().path()).unwrap();
+            for call in script.split("call('").skip(1) {
+                let name = call.split('\'').next().unwrap().to_lowercase();
+                assert!(Ours::INNER.contains(&name.as_str()), "{name}");
+                calls += 1;
+            }
+        }
+        assert!(calls > 0);
     }
 }

@@ -1,14 +1,18 @@
 //! What is done with a contestant.
 
 mod crowd;
+mod idle;
 mod pairs;
-mod ping_pong;
+mod pings;
+mod yield_once;
 
 pub use crowd::{Crowd, Window};
-pub use ping_pong::PingPong;
+pub use idle::{Idle, Idleness};
 
 pub(crate) use crowd::crowd;
+pub(crate) use idle::idle;
 pub(crate) use pairs::pairs;
-pub(crate) use ping_pong::ping_pong;
+pub(crate) use yield_once::yield_once;
 
 pub use pairs::calibrate;
+pub use pings::pings;

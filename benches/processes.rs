@@ -1,0 +1,159 @@
+//! One key that the tasks of several processes fight over.
+
+use std::sync::Arc;
+
+use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::measure::pings;
+use lock_benches::plot::Bars;
+use lock_benches::team::{self, Outcome, Plan, REDIS_PY};
+use lock_benches::{
+    Effort, Failure, Rounds, Series, Setting, Stage, Table, jain, median, quantiles, short,
+};
+use lock_tests::RedisServer;
+
+/// Tasks of each process.
+const TASKS: usize = 16;
+
+/// Rounds, however many there are to be: a team takes longer than its window.
+const ROUNDS: usize = 3;
+
+fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
+    let Some(effort) = Effort::from_args() else { return Ok(()) };
+    let server = RedisServer::start();
+    for processes in [4, 8].into_iter().take(effort.sizes) {
+        table(&effort, &server, processes)?.publish(&format!("processes-{processes}"))?;
+    }
+    Ok(())
+}
+
+/// What one turn measured: the team, or else the server's round trip.
+enum Sample {
+    Team(Box<Outcome>),
+    Ping(f64),
+}
+
+fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Table, Failure> {
+    let stage = Stage::new(Setting::CurrentThread)?;
+    let url = server.url();
+    let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+    let mut rounds = Rounds::new();
+    rounds.add("PING", || {
+        let pings = stage.run(pings(Arc::clone(&driver), effort.window / 4, None))?;
+        Ok(Sample::Ping(quantiles(&pings)[0].as_secs_f64()))
+    });
+    let mut absent = Vec::new();
+    let mut peers: Vec<&str> = WAITING_PEERS.to_vec();
+    match team::python() {
+        Ok(_) => peers.extend(REDIS_PY),
+        Err(why) => absent.push(why),
+    }
+    for name in OURS.into_iter().chain(peers) {
+        let plan = Plan::new(name, processes, TASKS, effort.slow_window);
+        rounds.add(name, move || Ok(Sample::Team(Box::new(team::play(server, &plan)?))));
+    }
+    let all = rounds.run(effort.rounds.min(ROUNDS));
+    let ping = median(&all[0].figures(|sample| match sample {
+        Sample::Ping(seconds) => *seconds,
+        Sample::Team(_) => f64::NAN,
+    }));
+
+    let columns = [
+        "lock",
+        "hand-overs/s",
+        "per PING",
+        "commands each",
+        "server CPU, µs each",
+        "client CPU, µs each",
+        "wait p50",
+        "p99",
+        "max",
+        "longest turn",
+        "Jain, processes",
+        "Jain, tasks",
+    ];
+    let title = format!("One key, {processes} processes with {TASKS} tasks each");
+    let mut table = Table::new(title, &columns);
+    let mut bars =
+        Bars::new(format!("Hand-overs per second, {processes} processes × {TASKS} tasks"));
+    let mut rates = Vec::new();
+    for series in &all[1..] {
+        let teams = match teams(series) {
+            Ok(teams) => teams,
+            Err(why) => {
+                table.remark(format!("{}: {why}.", series.name));
+                continue;
+            }
+        };
+        let rate = middle(&teams, Outcome::rate);
+        bars.bar(&series.name, rate);
+        rates.push((series.name.as_str(), rate));
+        table.row(figures(&series.name, &teams, ping));
+    }
+    for name in OURS {
+        let Some((_, rate)) = rates.iter().find(|(known, _)| *known == name) else { continue };
+        let peers = rates.iter().filter(|(name, _)| !OURS.contains(name));
+        if let Some((peer, best)) = peers.max_by(|one, other| one.1.total_cmp(&other.1)) {
+            let ratio = short(rate / best);
+            table.remark(format!("`{name}` is {ratio} × the fastest correct peer, {peer}."));
+        }
+    }
+    table.remark(format!(
+        "A PING of the bare driver took {:.1} µs while nobody else was there. A turn is the time for \
+         which a process had the lock without an interruption; the longest is that of all rounds.",
+        ping * 1e6
+    ));
+    table.remark(
+        "Commands and CPU are for each hand-over; CPU is that of all processes together. A wait that \
+         goes on at the end of the window counts with what it has by then; one as long as the window \
+         means that some waited all the time.",
+    );
+    for why in absent {
+        table.remark(why);
+    }
+    table.plot(bars);
+    Ok(table)
+}
+
+/// The outcomes, if they mean anything.
+fn teams(series: &Series<Sample>) -> Result<Vec<&Outcome>, String> {
+    if let Some(failure) = &series.failure {
+        return Err(format!("left out, it failed: {failure}"));
+    }
+    let teams = series.samples.iter().filter_map(|sample| match sample {
+        Sample::Team(outcome) => Some(&**outcome),
+        Sample::Ping(_) => None,
+    });
+    teams.map(|outcome| outcome.verdict().map(|()| outcome)).collect()
+}
+
+fn figures(name: &str, teams: &[&Outcome], ping: f64) -> [String; 12] {
+    let each = |it: &Outcome| it.commands as f64 / it.handovers as f64;
+    let by_task = |it: &Outcome| jain(&it.passes.concat());
+    let mut waits = teams[0].waits.clone();
+    let mut turns = teams[0].turns.clone();
+    for outcome in &teams[1..] {
+        waits.merge(&outcome.waits);
+        turns.merge(&outcome.turns);
+    }
+    [
+        name.to_owned(),
+        short(middle(teams, Outcome::rate)),
+        short(middle(teams, Outcome::rate) * ping),
+        short(middle(teams, each)),
+        short(middle(teams, |it| it.server.cpu.as_secs_f64() * 1e6 / it.handovers as f64)),
+        short(middle(teams, |it| it.cpu.as_secs_f64() * 1e6 / it.handovers as f64)),
+        format!("{:.1?}", waits.quantile(0.5)),
+        format!("{:.1?}", waits.quantile(0.99)),
+        format!("{:.1?}", waits.max()),
+        format!("{:.1?}", turns.max()),
+        format!("{:.3}", middle(teams, |it| jain(&it.by_process()))),
+        format!("{:.3}", middle(teams, by_task)),
+    ]
+}
+
+fn middle(teams: &[&Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
+    median(&teams.iter().map(|outcome| figure(outcome)).collect::<Vec<_>>())
+}

@@ -1,0 +1,29 @@
+//! The server's round trip.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::contestants::Driver;
+
+/// How long commands took that do nothing: back to back, or each after a pause.
+///
+/// # Errors
+///
+/// If the server does not answer.
+pub async fn pings(
+    driver: Arc<Driver>,
+    time: Duration,
+    pause: Option<Duration>,
+) -> Result<Vec<Duration>, Failure> {
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    while begin.elapsed() < time {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+        let start = Instant::now();
+        driver.ping().await?;
+        times.push(start.elapsed());
+    }
+    Ok(times)
+}

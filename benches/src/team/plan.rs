@@ -1,0 +1,130 @@
+//! What a team is to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+
+/// What a team is to do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Which library, by the name of its row.
+    pub contestant: String,
+    /// How many processes.
+    pub processes: usize,
+    /// How many tasks each process has.
+    pub tasks: usize,
+    /// How long each holds the lock. If zero, one in eight gives up its thread once instead.
+    pub hold: Duration,
+    /// Whether a process asks only when another one has the lock, so that it waits alone and nobody
+    /// overtakes it. For one task in each process.
+    pub by_turns: bool,
+    /// For how long they are counted; they run for a quarter of it before.
+    pub window: Duration,
+}
+
+impl Plan {
+    /// Tasks that lock and unlock as fast as they can.
+    pub fn new(
+        contestant: impl Into<String>,
+        processes: usize,
+        tasks: usize,
+        window: Duration,
+    ) -> Self {
+        let contestant = contestant.into();
+        Self { contestant, processes, tasks, hold: Duration::ZERO, by_turns: false, window }
+    }
+
+    /// The same, but each holds the lock for so long.
+    #[must_use]
+    pub fn holding(mut self, hold: Duration) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The same, but a process asks only when another one has the lock.
+    #[must_use]
+    pub fn by_turns(mut self) -> Self {
+        self.by_turns = true;
+        self
+    }
+}
+
+/// The part of one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) contestant: String,
+    pub(crate) url: String,
+    pub(crate) key: String,
+    /// The file of the record.
+    pub(crate) record: PathBuf,
+    /// Which process it is, from 0.
+    pub(crate) number: usize,
+    pub(crate) tasks: usize,
+    pub(crate) tasks_of_all: usize,
+    pub(crate) hold: Duration,
+    pub(crate) by_turns: bool,
+}
+
+impl Part {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "contestant": self.contestant,
+            "url": self.url,
+            "key": self.key,
+            "record": self.record.to_string_lossy(),
+            "number": self.number,
+            "tasks": self.tasks,
+            "tasks_of_all": self.tasks_of_all,
+            "hold": u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
+            "by_turns": self.by_turns,
+        })
+    }
+
+    pub(super) fn parse(line: &str) -> Result<Self, Failure> {
+        let plan: Value = serde_json::from_str(line)?;
+        let text = |name: &str| -> Result<String, Failure> {
+            let value = plan[name].as_str().ok_or_else(|| format!("a plan without {name}"))?;
+            Ok(value.to_owned())
+        };
+        let number = |name: &str| -> Result<u64, Failure> {
+            Ok(plan[name].as_u64().ok_or_else(|| format!("a plan without {name}"))?)
+        };
+        Ok(Self {
+            contestant: text("contestant")?,
+            url: text("url")?,
+            key: text("key")?,
+            record: text("record")?.into(),
+            number: usize::try_from(number("number")?)?,
+            tasks: usize::try_from(number("tasks")?)?,
+            tasks_of_all: usize::try_from(number("tasks_of_all")?)?,
+            hold: Duration::from_nanos(number("hold")?),
+            by_turns: plan["by_turns"].as_bool().unwrap_or(false),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_travels() {
+        let part = Part {
+            contestant: "ours, fair".to_owned(),
+            url: "redis://127.0.0.1:1".to_owned(),
+            key: "k".to_owned(),
+            record: "/dev/shm/record".into(),
+            number: 3,
+            tasks: 16,
+            tasks_of_all: 64,
+            hold: Duration::from_millis(20),
+            by_turns: true,
+        };
+        assert_eq!(Part::parse(&part.to_json().to_string()).unwrap(), part);
+        assert!(Part::parse("{}").is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! What the lock protects.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds on a clock that all processes of this machine share.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// What is known of the passes up to now. Five numbers, in the byte order of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// How many passes there were.
+    pub(super) count: u64,
+    /// The task that had the last one, from 1 over all processes; 0 if there was none.
+    pub(super) task: u64,
+    /// The process of that task, from 1.
+    pub(super) process: u64,
+    /// When the first of the passes began that this process has had without an interruption.
+    pub(super) turn_began: u64,
+    /// When the last pass ended.
+    pub(super) released: u64,
+}
+
+const FIELDS: usize = 5;
+
+/// A file with an entry that is read and written by who holds the lock.
+///
+/// Neither is atomic with the other. Whoever writes while somebody else does loses an update.
+#[derive(Debug)]
+pub(super) struct Record(File);
+
+impl Record {
+    /// Makes a new file.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let record = Self(file);
+        record.write(&Entry::default())?;
+        Ok(record)
+    }
+
+    /// Opens the file that somebody made.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    pub(super) fn read(&self) -> io::Result<Entry> {
+        let mut bytes = [0; FIELDS * 8];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        let mut fields = [0; FIELDS];
+        for (field, bytes) in fields.iter_mut().zip(bytes.as_chunks().0) {
+            *field = u64::from_ne_bytes(*bytes);
+        }
+        let [count, task, process, turn_began, released] = fields;
+        Ok(Entry { count, task, process, turn_began, released })
+    }
+
+    pub(super) fn write(&self, entry: &Entry) -> io::Result<()> {
+        let Entry { count, task, process, turn_began, released } = *entry;
+        let mut bytes = [0; FIELDS * 8];
+        let fields = [count, task, process, turn_began, released];
+        for (field, bytes) in fields.into_iter().zip(bytes.as_chunks_mut().0) {
+            *bytes = field.to_ne_bytes();
+        }
+        self.0.write_all_at(&bytes, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record");
+        let record = Record::create(&path).unwrap();
+        assert_eq!(Record::open(&path).unwrap().read().unwrap(), Entry::default());
+        let entry = Entry { count: 1, task: 2, process: 3, turn_began: 4, released: u64::MAX };
+        record.write(&entry).unwrap();
+        assert_eq!(Record::open(&path).unwrap().read().unwrap(), entry);
+        assert!(Record::create(&path).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! The program of a member.
+
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Part, burner};
+use crate::{Failure, contestants};
+
+/// The argument that makes a benchmark a member.
+pub(super) const MEMBER: &str = "--member";
+
+/// The argument that makes it a [burner](super::Burner).
+pub(super) const BURN: &str = "--burn";
+
+/// Whether this program was started by a benchmark, as a member of a team or a
+/// [burner](super::Burner).
+pub fn is_member() -> bool {
+    std::env::args().nth(1).is_some_and(|arg| arg == MEMBER || arg == BURN)
+}
+
+/// Does what a member does, in a benchmark that was [started as one](is_member).
+///
+/// # Errors
+///
+/// If it cannot read its plan or has no runtime. What goes wrong later is told the captain.
+pub fn serve() -> Result<(), Failure> {
+    if std::env::args().nth(1).is_some_and(|arg| arg == BURN) {
+        end_with_input(|_| true);
+        burner::burn();
+    }
+    let mut plan = String::new();
+    io::stdin().lock().read_line(&mut plan)?;
+    let part = Part::parse(&plan)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let orders = Orders::listen();
+        let entrant = contestants::named(&part.contestant, &part.url, 1).await?;
+        entrant.member(part, orders).await
+    });
+    if let Err(failure) = outcome {
+        say(&format!("failed {}", failure.to_string().replace('\n', " ")))?;
+    }
+    // What still waits for the lock would keep the runtime up; the process ends with it anyhow.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    Ok(())
+}
+
+/// The captain's orders, line by line.
+#[derive(Debug)]
+pub(crate) struct Orders(UnboundedReceiver<String>);
+
+impl Orders {
+    /// Listens on standard input. When that ends the captain is gone, and so is this process.
+    fn listen() -> Self {
+        let (sender, orders) = unbounded_channel();
+        end_with_input(move |line| sender.send(line).is_ok());
+        Self(orders)
+    }
+
+    /// The next one; `None` if there will be none.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        self.0.recv().await
+    }
+}
+
+/// Tells the captain.
+pub(super) fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// Listens on standard input as long as somebody wants to hear it. When it ends, so does the process.
+fn end_with_input(hear: impl Fn(String) -> bool + Send + 'static) {
+    std::thread::spawn(move || {
+        if io::stdin().lock().lines().map_while(Result::ok).all(hear) {
+            std::process::exit(0);
+        }
+    });
+}
