@@ -45,9 +45,11 @@ use lock::Locking;
 ///
 /// # Order
 ///
-/// Tasks of one process are served in exactly the order in which they first polled, as tokio's are;
-/// among processes the store decides. See [`Handoff`](crate::Handoff). Who is first asks the store, and
-/// the others wait for the answer: a future that has begun and is then left unpolled holds them up, as
+/// Tasks of one process are served in exactly the order in which they first polled, as tokio's are.
+/// Processes stand in the store's queue, one place each, in the order in which they came; how long a
+/// turn is when others wait is said by [`Handoff`](crate::Handoff). Over a store without a queue,
+/// whoever asks at the right moment is next. Who is first here asks the store, and the others wait for
+/// the answer: a future that has begun and is then left unpolled holds them up, as
 /// one of tokio's does that was given the lock.
 ///
 /// # Differences from `tokio::sync::Mutex`
