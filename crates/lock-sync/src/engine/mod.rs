@@ -2,6 +2,8 @@
 
 mod acquiring;
 mod hold;
+#[cfg(test)]
+mod interleavings;
 mod lease;
 mod machine;
 mod parked;
