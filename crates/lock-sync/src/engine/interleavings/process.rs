@@ -329,7 +329,7 @@ impl World {
     ) -> Result<R, Error> {
         let travel = || {
             self.take_time();
-            if chance(1, 40) { Err(unreachable()) } else { Ok(()) }
+            if chance(1, 16) { Err(unreachable()) } else { Ok(()) }
         };
         travel()?;
         let answer = self.visit(request);
