@@ -257,3 +257,24 @@ async fn notifications_reach_those_who_wait_in_line() {
         raw.command::<()>(&["FLUSHALL"]);
     }
 }
+
+#[tokio::test]
+async fn an_evicted_lock_is_told_to_those_who_wait_for_it() {
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
+    let notified = RedisBackend::builder(server.url()).release_messages(false);
+    let tracked = notified.clone().notifications(Notifications::Off).tracking(true);
+    let mut raw = server.client();
+    for (builder, hint) in [(notified, Hint::Expired), (tracked, Hint::Released)] {
+        let (holder, other) = (builder.clone().build().unwrap(), builder.build().unwrap());
+        let held = claim("a");
+        granted(&holder, &held).await;
+        let mut waiter = Waiter::queue(&other, claim("a")).await;
+        raw.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+        raw.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert_eq!(waiter.hint().await, hint);
+        raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+        // With the lock has gone whatever else was there.
+        waiter.asks_and_has().await;
+        waiter.release().await;
+    }
+}

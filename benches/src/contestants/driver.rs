@@ -20,6 +20,7 @@ pub(super) const ACQUIRE: &str = script!(
     "keys.lua",
     "tokens.lua",
     "acquire_free.lua",
+    "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
     "acquire.lua"
@@ -28,6 +29,7 @@ pub(super) const RELEASE: &str = script!(
     "keys.lua",
     "release_alone.lua",
     "tokens.lua",
+    "release_on.lua",
     "leases.lua",
     "queue.lua",
     "release.lua"

@@ -212,8 +212,11 @@ impl Task {
         // They are in the registry before the server is asked, so that they miss nothing that comes
         // after its confirmation.
         let mut fresh = Vec::new();
-        if self.inbox == Inbox::Untried {
-            fresh.extend(self.registry.inbox().cloned());
+        match self.inbox {
+            Inbox::Untried => fresh.extend(self.registry.inbox().cloned()),
+            // A task before this one may have gone since, and said that it hears nothing any more.
+            Inbox::Heard => self.registry.confirm(self.registry.inbox()),
+            Inbox::Refused => {}
         }
         for join in &self.joining {
             self.registry.enter(&join.lock, join.id, &join.mailbox);
