@@ -1,6 +1,7 @@
 //! Every law of the contract, in both versions of the protocol and with each source of hints alone.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -35,6 +36,14 @@ impl OneServer {
         world
     }
 
+    fn build(&self, setup: impl FnOnce(Builder) -> Builder) -> Result<RedisBackend, Error> {
+        let proxy = proxy_before(&self.server);
+        let url = format!("redis://{}{}", self.login, proxy.addr());
+        let client = setup(RedisBackend::builder(url)).build()?;
+        self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
+        Ok(client)
+    }
+
     fn with_proxy(&self, client: &RedisBackend, act: impl FnOnce(&Proxy)) {
         act(&self.proxies.lock().unwrap()[&format!("{client:?}")]);
     }
@@ -45,11 +54,11 @@ impl Harness for OneServer {
     type Client = RedisBackend;
 
     async fn client(&self) -> Result<RedisBackend, Error> {
-        let proxy = proxy_before(&self.server);
-        let url = format!("redis://{}{}", self.login, proxy.addr());
-        let client = (self.setup)(RedisBackend::builder(url)).build()?;
-        self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
-        Ok(client)
+        self.build(self.setup)
+    }
+
+    async fn limited_client(&self, waiters: NonZeroU32) -> Result<Option<RedisBackend>, Error> {
+        self.build(|it| (self.setup)(it).queue_limit(waiters.get())).map(Some)
     }
 
     async fn cut(&self, client: &RedisBackend) -> Hook {

@@ -79,7 +79,6 @@ if from == 'x' or (from == 'u' and mode == 's') then
     end
     left = math.max(ends - now, lease)
     unshare(source)
-    leave('x:' .. owner)
   end
   share(name, left, record)
   serve()

@@ -14,10 +14,6 @@ else
   held = shared_until(name) ~= nil
   if held then
     unshare(name)
-    if mode == 'u' then
-      -- It waits for nothing any more.
-      leave('x:' .. ARGV[1])
-    end
   end
 end
 local left = not held and leave(name)
