@@ -11,6 +11,7 @@ use super::Running;
 /// The driver need not wake up for the request as well as for its answer.
 pub(super) struct Parked(Mutex<State>);
 
+#[allow(clippy::large_enum_variant, reason = "there is one of them for each request")]
 enum State {
     /// It is being sent, and may have been woken meanwhile.
     Sending {

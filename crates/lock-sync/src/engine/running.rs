@@ -48,7 +48,7 @@ pub(crate) enum Home {
 enum Verb {
     Attempt(Acquire),
     Renew(Renew, Instant),
-    Release(Claim, Option<Acquire>),
+    Release(Claim, Option<Box<Acquire>>),
 }
 
 enum Answer {
@@ -79,7 +79,7 @@ impl Running {
         (claim, next): (Claim, Option<Acquire>),
         home: Home,
     ) -> Self {
-        Self::new(entry, Verb::Release(claim, next), home)
+        Self::new(entry, Verb::Release(claim, next.map(Box::new)), home)
     }
 
     fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {

@@ -442,7 +442,7 @@ impl World {
         self.stored = Some((owner, self.now + claim.duration(), tokens));
         if asking != Some(owner) {
             let grant = Grant::new(tokens, claim.valid_until(self.now)).in_demand(self.demand());
-            let grant = (self.counter % 5 > 0).then_some(grant);
+            let grant = (!self.counter.is_multiple_of(5)).then_some(grant);
             self.messages.push(Hint::Granted { owner, grant });
         }
     }

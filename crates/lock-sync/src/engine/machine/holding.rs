@@ -291,6 +291,10 @@ impl<W> Machine<W> {
                 self.deny_tries(&Denial::Failed(error), effects);
             }
             error => {
+                if error.is_retryable() {
+                    // A renewal of which nothing was heard may have given the lease more time.
+                    effects.ops.push(Op::Forget(held.claim.clone()));
+                }
                 // Whoever waits has waited for the store since then.
                 let trouble =
                     error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
