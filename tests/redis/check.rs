@@ -111,3 +111,27 @@ async fn a_message_that_cannot_be_sent_is_noticed() {
     let warnings = backend.check().await.unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("nothing was heard"), "{warnings:?}");
 }
+
+#[tokio::test]
+async fn a_client_that_cannot_be_told_of_its_grants_is_noticed() {
+    let server = Server::start();
+    let mut raw = server.client();
+    let channels = ["resetchannels", "&lock:{lock-redis/check}:released@0"];
+    let rules =
+        [&["ACL", "SETUSER", "alone", "on", "nopass", "~*", "+@all"][..], &channels].concat();
+    raw.command::<()>(&rules);
+    let url = format!("redis://alone:x@127.0.0.1:{}", server.port());
+    let builder = RedisBackend::builder(url).notifications(Notifications::Off);
+    let warnings = builder.clone().build().unwrap().check().await.unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("do not queue"), "{warnings:?}");
+    // Whoever does not want to queue misses nothing.
+    let report = builder.queue_limit(0).build().unwrap().check().await.unwrap();
+    assert_eq!(report.warnings, Vec::<String>::new());
+
+    // One that may not write what the queue consists of is refused only when it has to wait.
+    raw.command::<()>(&["ACL", "SETUSER", "alone", "allchannels", "-rpush"]);
+    let url = format!("redis://alone:x@127.0.0.1:{}", server.port());
+    let error = RedisBackend::open(url).unwrap().check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(!raw.command::<bool>(&["EXISTS", "lock:{lock-redis/check}"]));
+}

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, FencingToken, Grant};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, ErrorKind, FencingToken, Grant, Mode, Renew, Renewal,
+};
 use lock_redis::RedisBackend;
 
 use crate::support::{Server, attempt, claim, granted, long, soon};
@@ -198,4 +200,31 @@ async fn a_fence_that_makes_no_sense_grants_nothing() {
     let error = attempt(&backend, &claim("a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
     assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
+}
+
+#[tokio::test]
+async fn ranges_of_renewals_overlap_with_none() {
+    let server = Server::start();
+    let (one, other) =
+        (RedisBackend::open(server.url()).unwrap(), RedisBackend::open(server.url()).unwrap());
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let held = claim("a").in_mode(mode);
+        let grant = granted(&one, &held).await;
+        let mut highest = grant.tokens.last();
+        for _ in 0..20 {
+            // Each asks for all the time that has gone by since the one before.
+            let renew = Renew::new(held.clone(), long()).reserving(u32::MAX);
+            let Renewal::Renewed { tokens: Some(tokens), .. } = one.renew(&renew).await else {
+                panic!("a renewal brought no tokens");
+            };
+            assert!(tokens.first() > highest, "{mode:?}: {tokens:?} begins below {highest}");
+            assert!(tokens.last().get() <= floor());
+            highest = tokens.last();
+        }
+        assert_eq!(granted(&one, &held).await.tokens, grant.tokens);
+        one.release(&held).await.unwrap();
+        let next = reserved(&other, &claim("a"), u32::MAX).await;
+        assert!(next.tokens.first() > highest);
+        server.client().command::<()>(&["DEL", LOCK]);
+    }
 }
