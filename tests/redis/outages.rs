@@ -157,7 +157,7 @@ async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
     let held = claim("a");
     let before = granted(&holder, &held).await;
     let first = Waiter::queue(&other, claim("a")).await;
-    let mut second = Waiter::queue(&other, claim("a")).await;
+    let second = Waiter::queue(&other, claim("a")).await;
     raw.command::<()>(&["FLUSHALL"]);
     raw.command::<()>(&["SCRIPT", "FLUSH"]);
     // The one that asks first is the first now.
@@ -168,15 +168,34 @@ async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
     raw.command::<()>(&["SCRIPT", "FLUSH"]);
     second.release().await;
     first.asks_and_has().await;
-    // And half of it: places without an order, an order without places.
-    for key in [QUEUE, "lock:{a}:slots"] {
-        assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
-        raw.command::<()>(&["DEL", key]);
-        assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }), "{key}");
-        first.release().await;
-        second.told().await;
-        second.release().await;
-        first.asks_and_has().await;
+    first.release().await;
+}
+
+/// Places without an order, or an order without places.
+#[tokio::test]
+async fn half_a_queue_that_was_lost_is_made_good_by_asking() {
+    let server = Server::start();
+    let (holder, other) = (open(&server), open(&server));
+    let mut raw = server.client();
+    for mode in [Mode::Exclusive, Mode::Upgradable] {
+        for key in [QUEUE, "lock:{a}:slots"] {
+            let held = claim("a");
+            granted(&holder, &held).await;
+            let mut line = Vec::new();
+            for _ in 0..3 {
+                line.push(Waiter::queue(&other, claim("a").in_mode(mode)).await);
+            }
+            raw.command::<()>(&["DEL", key]);
+            for waiter in &line {
+                assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }), "{key}");
+            }
+            holder.release(&held).await.unwrap();
+            for waiter in &mut line {
+                waiter.told().await.unwrap();
+                waiter.release().await;
+            }
+            assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:fence"]);
+        }
     }
 }
 
