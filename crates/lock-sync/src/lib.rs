@@ -35,6 +35,31 @@
 //! renewals, releases of dropped guards, requests whose task went away, and waiting for other
 //! processes. [`Builder::on_runtime`] puts it on a runtime of yours instead.
 
+//!
+//! # Waiting and taking turns
+//!
+//! However many tasks of a process wait for a lock, the process has one place in the store's queue. When
+//! its turn comes the store says so, and the first task enters without asking. The lock then passes from
+//! task to task within the process for as long as nobody waits elsewhere, and after that as far as
+//! [`Handoff`] says. Each guard has a fencing token of its own. A process whose turn is over, and in which
+//! tasks still wait, goes to the end of the queue in the same step.
+//!
+//! Nobody waits for the dead for long:
+//!
+//! | what happens | how long it may hold up the others |
+//! | --- | --- |
+//! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
+//! | a process whose turn comes is gone, and its connection is closed | not at all |
+//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second, and then until somebody asks |
+//! | a message is lost, or a waiter's connection breaks | until it is connected again and asks, and otherwise until somebody asks |
+//!
+//! *Until somebody asks* is a third of [`Ttl::place`](lock_core::Ttl::place) at most: ten seconds with the
+//! default lease, one with leases of up to three seconds. Every waiter asks that often to keep its place,
+//! which is all that waiting costs. A newcomer asks at once.
+//!
+//! A guard that is held for a while watches its key as well. If the key is deleted or overwritten and the
+//! store says so, the guard is lost within milliseconds, not at the next renewal.
+
 #![forbid(unsafe_code)]
 
 mod blocking;
