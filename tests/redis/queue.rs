@@ -91,7 +91,8 @@ async fn only_the_fence_stays_behind() {
     }
     one.release(&writer).await.unwrap();
     for reader in &mut readers {
-        reader.told().await.unwrap();
+        // The workers wait still.
+        assert_eq!(reader.told().await.unwrap().demand, Demand::Wanted);
     }
     assert_eq!(length(&mut raw), 3);
     for reader in &readers {
