@@ -42,6 +42,17 @@ impl WorkerBuilder {
         self.option("--renewal", renewal)
     }
 
+    /// Whether it gives a lock back after each holder as soon as somebody waits elsewhere, instead of
+    /// passing it on among its own tasks for a while.
+    pub fn fair(self, fair: bool) -> Self {
+        self.option("--fair", fair)
+    }
+
+    /// For how long it keeps a lease that none of its tasks holds.
+    pub fn cache(self, idle: Duration) -> Self {
+        self.option("--cache", idle.as_millis())
+    }
+
     fn option(mut self, name: &str, value: impl ToString) -> Self {
         self.args.extend([name.to_owned(), value.to_string()]);
         self

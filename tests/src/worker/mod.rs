@@ -40,10 +40,18 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// | `unlock KEY` | `unlocked KEY` after an awaited release, or `failed KEY WHY` |
 /// | `drop KEY` | `dropped KEY` after dropping the guard, or the future that waits for it |
 /// | `hold KEY MS` | as `lock`, and `unlock` after that time |
+/// | `work KEY TASKS FILE` | `worked KEY TURNS` after `rest KEY`; `failed KEY WHY` |
+/// | `rest KEY` | nothing by itself |
+/// | `cached KEY` | `cached KEY true` if it keeps the lease although it does not hold the lock, or `false` |
 /// | `block MS` | `blocked MS` after blocking its only executor thread that long |
 ///
 /// Once a lease is lost it says `lost KEY TOKEN` unasked. It can wait for several keys at once, and
 /// hold one lock per key. A key is one word.
+///
+/// Who works takes the lock over and over, in several tasks, and writes a record of each turn: the
+/// process, the task, the fencing token, when it asked, when it had the lock. A record goes to where
+/// the file ended when its turn began, some time before. So the file has the turns in their order, and
+/// has fewer than were taken if two were at it at once.
 ///
 /// The process dies when this value is dropped, and also when the test process is killed, even if it
 /// stands still then.

@@ -1,9 +1,11 @@
 //! One lock, from asking for it to letting go.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lock_sync::{Locks, Mutex, MutexGuard, TryLockError};
+use lock_core::Error as BackendError;
+use lock_sync::{Mutex, MutexGuard, TryLockError};
 use tokio::sync::mpsc;
 
 use crate::say;
@@ -29,9 +31,9 @@ pub(crate) enum Order {
 }
 
 impl Hold {
-    pub(crate) fn begin(locks: &Locks, key: &str, how: How) -> Self {
+    pub(crate) fn begin(mutex: Result<Arc<Mutex<()>>, BackendError>, key: &str, how: How) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(run(locks.clone(), key.to_owned(), how, inbox));
+        tokio::spawn(run(mutex, key.to_owned(), how, inbox));
         Self { orders }
     }
 
@@ -44,8 +46,13 @@ impl Hold {
     }
 }
 
-async fn run(locks: Locks, key: String, how: How, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let last = match locks.mutex(key.as_str(), ()) {
+async fn run(
+    mutex: Result<Arc<Mutex<()>>, BackendError>,
+    key: String,
+    how: How,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
+    let last = match mutex {
         Ok(mutex) => wait_and_hold(&mutex, &key, how, &mut orders).await,
         Err(error) => failed(&key, &error),
     };
@@ -146,7 +153,7 @@ async fn hold(
 }
 
 /// The error with its causes.
-fn failed(key: &str, error: &dyn Error) -> String {
+pub(crate) fn failed(key: &str, error: &dyn Error) -> String {
     let mut text = format!("failed {key} {error}");
     let mut cause = error.source();
     while let Some(error) = cause {

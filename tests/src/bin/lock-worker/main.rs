@@ -4,6 +4,8 @@
 
 mod args;
 mod hold;
+mod shelf;
+mod work;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,13 +14,14 @@ use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use lock_core::Clock;
-use lock_sync::Locks;
 use tokio::sync::mpsc;
 
-use crate::hold::{Hold, How, Order};
+use crate::hold::{Hold, How, Order, failed};
+use crate::shelf::Shelf;
+use crate::work::Work;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let locks = args::parse(std::env::args().skip(1))?;
+    let shelf = args::parse(std::env::args().skip(1))?;
     // One thread, so that blocking it blocks everything but what the library does by itself.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (lines, inbox) = mpsc::unbounded_channel();
@@ -28,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stdin.lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
     });
     say(format_args!("ready {}", std::process::id()));
-    runtime.block_on(serve(locks, inbox));
+    runtime.block_on(serve(shelf, inbox));
     Ok(())
 }
 
@@ -42,23 +45,38 @@ fn say(event: impl Display) {
     }
 }
 
-async fn serve(locks: Locks, mut inbox: mpsc::UnboundedReceiver<String>) {
+async fn serve(mut shelf: Shelf, mut inbox: mpsc::UnboundedReceiver<String>) {
     let mut holds = HashMap::<String, Hold>::new();
+    let mut works = HashMap::<String, Work>::new();
     while let Some(line) = inbox.recv().await {
         let words: Vec<&str> = line.split_whitespace().collect();
         let millis = || words.last()?.parse().ok().map(Duration::from_millis);
         let understood = match words[..] {
-            ["lock", key] => take(&locks, &mut holds, key, How::Lock),
-            ["try", key] => take(&locks, &mut holds, key, How::Try),
+            ["lock", key] => take(&mut shelf, &mut holds, key, How::Lock),
+            ["try", key] => take(&mut shelf, &mut holds, key, How::Try),
             ["timeout", key, _] => {
-                millis().is_some_and(|limit| take(&locks, &mut holds, key, How::Within(limit)))
+                millis().is_some_and(|limit| take(&mut shelf, &mut holds, key, How::Within(limit)))
             }
             ["hold", key, _] => {
-                millis().is_some_and(|time| take(&locks, &mut holds, key, How::For(time)))
+                millis().is_some_and(|time| take(&mut shelf, &mut holds, key, How::For(time)))
             }
             ["valid", key] => tell(&holds, key, Order::Valid),
             ["unlock", key] => tell(&holds, key, Order::Unlock),
             ["drop", key] => tell(&holds, key, Order::Drop),
+            ["work", key, tasks, file] => tasks.parse().is_ok_and(|tasks| {
+                match shelf.mutex(key) {
+                    Ok(mutex) => {
+                        works.insert(key.to_owned(), Work::begin(mutex, key, tasks, file));
+                    }
+                    Err(error) => say(failed(key, &error)),
+                }
+                true
+            }),
+            ["rest", key] => works.remove(key).map(|work| work.rest()).is_some(),
+            ["cached", key] => {
+                say(format_args!("cached {key} {}", shelf.is_cached(key)));
+                true
+            }
             ["block", millis_word] => millis().is_some_and(|time| {
                 std::thread::sleep(time);
                 say(format_args!("blocked {millis_word}"));
@@ -72,10 +90,10 @@ async fn serve(locks: Locks, mut inbox: mpsc::UnboundedReceiver<String>) {
     }
 }
 
-fn take(locks: &Locks, holds: &mut HashMap<String, Hold>, key: &str, how: How) -> bool {
+fn take(shelf: &mut Shelf, holds: &mut HashMap<String, Hold>, key: &str, how: How) -> bool {
     match holds.get(key) {
         Some(hold) if !hold.is_over() => say(format_args!("failed {key} already taken or awaited")),
-        _ => _ = holds.insert(key.to_owned(), Hold::begin(locks, key, how)),
+        _ => _ = holds.insert(key.to_owned(), Hold::begin(shelf.mutex(key), key, how)),
     }
     true
 }

@@ -1,0 +1,38 @@
+//! Where the mutexes come from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Error;
+use lock_sync::{Locks, Mutex};
+
+/// The locks, and the mutexes whose lease may be kept between two holders.
+pub(crate) struct Shelf {
+    locks: Locks,
+    cache: Option<Duration>,
+    /// A lease that is kept goes with its mutex. Without any of those there is nothing here.
+    mutexes: HashMap<String, Arc<Mutex<()>>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(locks: Locks, cache: Option<Duration>) -> Self {
+        Self { locks, cache, mutexes: HashMap::new() }
+    }
+
+    pub(crate) fn mutex(&mut self, key: &str) -> Result<Arc<Mutex<()>>, Error> {
+        if let Some(mutex) = self.mutexes.get(key) {
+            return Ok(Arc::clone(mutex));
+        }
+        let mutex = self.locks.mutex(key, ())?;
+        let Some(idle) = self.cache else { return Ok(Arc::new(mutex)) };
+        let mutex = Arc::new(mutex.with_cache(idle));
+        self.mutexes.insert(key.to_owned(), Arc::clone(&mutex));
+        Ok(mutex)
+    }
+
+    /// Whether a lease is kept although nobody holds the lock.
+    pub(crate) fn is_cached(&self, key: &str) -> bool {
+        self.mutexes.get(key).is_some_and(|mutex| mutex.is_cached())
+    }
+}

@@ -1,0 +1,89 @@
+//! Taking one lock over and over, with a record of every turn.
+
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lock_core::{Clock, FencingToken, Instant};
+use lock_sync::{Mutex, ReleaseError};
+use tokio::task::JoinSet;
+
+use crate::hold::failed;
+use crate::say;
+
+/// Some tasks that take turns until they are told to rest.
+pub(crate) struct Work {
+    over: Arc<AtomicBool>,
+}
+
+impl Work {
+    pub(crate) fn begin(mutex: Arc<Mutex<()>>, key: &str, tasks: u32, file: &str) -> Self {
+        let over = Arc::<AtomicBool>::default();
+        tokio::spawn(run(mutex, key.to_owned(), tasks, file.to_owned(), Arc::clone(&over)));
+        Self { over }
+    }
+
+    /// Each task rests after its next turn.
+    pub(crate) fn rest(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn run(mutex: Arc<Mutex<()>>, key: String, tasks: u32, path: String, over: Arc<AtomicBool>) {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => Arc::new(file),
+        Err(error) => return say(failed(&key, &error)),
+    };
+    let mut working = JoinSet::new();
+    for task in 0..tasks {
+        let (mutex, file, over) = (Arc::clone(&mutex), Arc::clone(&file), Arc::clone(&over));
+        working.spawn(async move { take_turns(&mutex, task, &file, &over).await });
+    }
+    let mut turns = 0;
+    while let Some(ended) = working.join_next().await {
+        match ended {
+            Ok(Ok(taken)) => turns += taken,
+            Ok(Err(error)) => return say(failed(&key, &*error)),
+            Err(error) => return say(failed(&key, &error)),
+        }
+    }
+    say(format_args!("worked {key} {turns}"));
+}
+
+/// How many turns it has taken until it rests.
+async fn take_turns(
+    mutex: &Mutex<()>,
+    task: u32,
+    file: &File,
+    over: &AtomicBool,
+) -> Result<u64, Box<dyn Error + Send + Sync>> {
+    let clock = Clock::boot();
+    let mut turns = 0;
+    while !over.load(Ordering::Relaxed) {
+        let asked = clock.now();
+        let guard = mutex.lock().await?;
+        let had = clock.now();
+        // Blocks for some microseconds, in which this process would do nothing else but wait.
+        let end = file.metadata()?.len();
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        let record = record(task, guard.fencing_token(), asked, had);
+        file.write_all_at(record.as_bytes(), end)?;
+        turns += 1;
+        match guard.release().await {
+            // The lock is given up either way.
+            Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Backend(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(turns)
+}
+
+/// One line. All are of one length, so that the file has whole ones only.
+fn record(task: u32, token: FencingToken, asked: Instant, had: Instant) -> String {
+    let (pid, asked, had) = (std::process::id(), asked.as_nanos(), had.as_nanos());
+    format!("{pid:>10} {task:>10} {:>20} {asked:>20} {had:>20}\n", token.get())
+}
