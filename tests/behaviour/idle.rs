@@ -3,34 +3,12 @@
 use std::time::Duration;
 
 use lock_sync::{Locks, MutexGuard};
-use lock_tests::{CommandStats, RedisServer};
+use lock_tests::eventually_async;
 use tokio::task::JoinSet;
 
-use crate::support::{Leftovers, Pair, client_with, soon};
+use crate::support::{Leftovers, Pair, QUEUE, SOON, asked_within, client_with, soon, until_quiet};
 
 const WINDOW: Duration = Duration::from_secs(2);
-
-/// Waits until the server is asked nothing any more.
-async fn until_quiet(server: &RedisServer) {
-    soon(async {
-        let mut before = server.commandstats();
-        loop {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let now = server.commandstats();
-            if now.since(&before).total() == 0 {
-                return;
-            }
-            before = now;
-        }
-    })
-    .await;
-}
-
-async fn asked_within_the_window(server: &RedisServer) -> CommandStats {
-    let before = server.commandstats();
-    tokio::time::sleep(WINDOW).await;
-    server.commandstats().since(&before)
-}
 
 /// Tasks of one client, each waiting for the lock of one name.
 fn wait_for(locks: &Locks, names: impl Iterator<Item = String>) -> JoinSet<u64> {
@@ -61,7 +39,7 @@ async fn waiters_ask_nothing_while_they_wait() {
     until_quiet(&pair.server).await;
 
     // The leases are long: not even a renewal is due.
-    let asked = asked_within_the_window(&pair.server).await;
+    let asked = asked_within(&pair.server, WINDOW).await;
     assert_eq!(asked.total(), 0, "{asked:?}");
 
     // All of them were waiting indeed.
@@ -89,14 +67,51 @@ async fn beside_waiters_the_server_sees_renewals_alone() {
     let before = pair.server.commandstats();
     tokio::time::sleep(lease * 2).await;
     let asked = pair.server.commandstats().since(&before);
-    let (renewals, scripts) = (asked.calls("pexpire"), asked.calls("evalsha"));
-    assert!((1..=10).contains(&renewals), "{asked:?}");
-    // Asking when it came, once it listened, and at each end of a lease.
-    assert!(scripts <= renewals + 8, "{asked:?}");
+    // Renewing once a second or a little sooner; asking when it came, once it listened, and at each
+    // end of a lease.
+    let scripts = asked.calls("evalsha");
+    assert!((4..=18).contains(&scripts), "{asked:?}");
 
     assert!(held.is_valid());
     drop(held);
     while let Some(token) = soon(waiting.join_next()).await {
         token.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_process_keeps_one_place_in_line_however_many_wait_in_it() {
+    // A place lives for this long and is kept by asking once in a third of that.
+    const PLACE: Duration = Duration::from_secs(3);
+    const PROCESSES: u64 = 21;
+    let pair = Pair::new();
+    let (_, there) = pair.mutexes();
+    let held = soon(there.lock()).await.unwrap();
+    let clients: Vec<Locks> = (0..PROCESSES)
+        .map(|_| client_with(pair.server.url(), |redis| redis, |locks| locks.ttl(PLACE)))
+        .collect();
+    let mut waiting = JoinSet::new();
+    for (number, locks) in clients.iter().enumerate() {
+        // A hundred wait in the first, and one in each of the others.
+        let tasks = if number == 0 { 100 } else { 1 };
+        let names = std::iter::repeat_n("it".to_owned(), tasks);
+        waiting.spawn(wait_for(locks, names).join_all());
+    }
+    let in_line = async || pair.server.cli(&["LLEN", QUEUE]).int() == PROCESSES as i64;
+    eventually_async("all stand in line", SOON, in_line).await;
+
+    let asked = asked_within(&pair.server, PLACE).await;
+    // All have asked, and then three times each, and once more for what is not on the second.
+    let scripts = asked.calls("evalsha");
+    assert!(scripts >= PROCESSES, "{asked:?}");
+    assert!(scripts <= 4 * PROCESSES, "{asked:?}");
+    // Nobody was told anything, and nobody got in.
+    assert_eq!(asked.calls("publish"), 0, "{asked:?}");
+    assert!(held.is_valid());
+    assert_eq!(pair.server.cli(&["LLEN", QUEUE]).int(), PROCESSES as i64, "each has one place");
+
+    drop(held);
+    let served = soon(waiting.join_all()).await;
+    assert_eq!(served.iter().map(Vec::len).sum::<usize>(), 120);
+    pair.server.assert_all_free();
 }

@@ -6,18 +6,23 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod cached;
 mod cancel;
 mod client_rights;
+mod crash;
 mod drop_then_try;
 mod drops;
 mod executor;
+mod fairness;
 mod foreign_values;
 mod idle;
 mod interop;
+mod lost_at_once;
 mod names;
 mod processes;
 mod server_faults;
 mod stub;
 mod support;
 mod unreachable;
+mod volatile;
 mod wake_sources;

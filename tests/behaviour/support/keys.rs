@@ -10,6 +10,9 @@ use super::SOON;
 /// The key of the lock "it".
 pub(crate) const LOCK: &str = "lock:{it}";
 
+/// Those who wait for it, in order.
+pub(crate) const QUEUE: &str = "lock:{it}:queue";
+
 /// How long a key has left to live; `None` if it has no end, or does not exist.
 #[track_caller]
 pub(crate) fn ttl_of(server: &RedisServer, key: &str) -> Option<Duration> {

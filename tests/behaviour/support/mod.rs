@@ -1,5 +1,6 @@
 //! What the tests share.
 
+mod crew;
 mod keys;
 mod polls;
 mod tokens;
@@ -13,11 +14,14 @@ use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex};
 use lock_tests::RedisServer;
 
-pub(crate) use self::keys::{LOCK, Leftovers, ttl_of};
+pub(crate) use self::crew::{Crew, Turn};
+pub(crate) use self::keys::{LOCK, Leftovers, QUEUE, ttl_of};
 pub(crate) use self::polls::{PolledOut, after_polls, spin_until};
 pub(crate) use self::tokens::{Grant, assert_tokens_increase};
 pub(crate) use self::traffic::Traffic;
-pub(crate) use self::waiting::{until_heard, until_refused, waiting};
+pub(crate) use self::waiting::{
+    Waiting, asked_within, until_heard, until_in_line, until_quiet, until_refused, waiting,
+};
 
 /// Longer than anything takes that works, on a loaded machine too, and far shorter than [`TTL`].
 pub(crate) const SOON: Duration = Duration::from_secs(10);

@@ -1,12 +1,13 @@
 //! Tasks that wait for a lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_sync::{LockError, Mutex, OwnedMutexGuard};
-use lock_tests::{CommandStats, RedisServer, eventually_async};
+use lock_tests::{CommandStats, RedisServer, eventually, eventually_async};
 use tokio::task::JoinHandle;
 
-use super::{SOON, soon};
+use super::{QUEUE, SOON, soon};
 
 /// A task that waits for a lock.
 pub(crate) struct Waiting(JoinHandle<Result<OwnedMutexGuard<()>, LockError>>);
@@ -40,4 +41,35 @@ pub(crate) async fn until_refused(server: &RedisServer, before: &CommandStats) {
 pub(crate) async fn until_heard(server: &RedisServer) {
     let heard = async || !server.cli(&["PUBSUB", "CHANNELS"]).array().is_empty();
     eventually_async("somebody listens", SOON, heard).await;
+}
+
+/// Waits until so many clients stand in line for the lock "it".
+#[track_caller]
+pub(crate) fn until_in_line(server: &RedisServer, count: i64) {
+    eventually(&format!("{count} stand in line"), SOON, || {
+        server.cli(&["LLEN", QUEUE]).int() == count
+    });
+}
+
+/// Waits until the server is asked nothing any more.
+pub(crate) async fn until_quiet(server: &RedisServer) {
+    soon(async {
+        let mut before = server.commandstats();
+        loop {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = server.commandstats();
+            if now.since(&before).total() == 0 {
+                return;
+            }
+            before = now;
+        }
+    })
+    .await;
+}
+
+/// What the server is asked during this time.
+pub(crate) async fn asked_within(server: &RedisServer, window: Duration) -> CommandStats {
+    let before = server.commandstats();
+    tokio::time::sleep(window).await;
+    server.commandstats().since(&before)
 }

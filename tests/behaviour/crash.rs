@@ -1,0 +1,243 @@
+//! Waiters, holders and servers that die with a queue, and how long the others wait then.
+//!
+//! The bounds, with a lease of `ttl`:
+//! - a waiter whose connection is closed is passed over at once;
+//! - a hand-over that nobody claims ends after `min(ttl, 1 s)`, and goes to the next when anybody asks;
+//! - a holder that died costs its `ttl`;
+//! - a waiter asks by itself every third of `max(ttl, 3 s)`, and at once when it was disconnected.
+
+use std::time::Duration;
+
+use lock_core::{Clock, Instant};
+use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
+
+use crate::support::{Crew, LOCK, Leftovers, QUEUE, SOON, TTL, ttl_of, until_in_line};
+
+/// A lease that is short enough to wait for its end.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// After how long a hand-over ends that nobody claims.
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// How often a waiter with [`LEASE`] asks by itself.
+const THIRD: Duration = Duration::from_secs(1);
+
+/// What a loaded machine may add.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// For what must not take any of these times: a third of [`TTL`] is far longer.
+const AT_ONCE: Duration = SLACK;
+
+/// The server counts in whole milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+fn options(lease: Duration) -> WorkerBuilder {
+    Worker::builder(lock_worker!()).ttl(lease)
+}
+
+fn workers<const N: usize>(server: &RedisServer, lease: Duration) -> [Worker; N] {
+    [(); N].map(|()| options(lease).spawn(&server.url()))
+}
+
+/// Makes these wait for the lock "it" in this order, with this order.
+fn line_up(server: &RedisServer, waiters: &[&Worker], order: &str) {
+    for (before, waiter) in (0..).zip(waiters) {
+        until_in_line(server, before);
+        waiter.send(order);
+    }
+    until_in_line(server, waiters.len() as i64);
+}
+
+fn now() -> Instant {
+    Clock::boot().now()
+}
+
+/// How many connections the server has, without the kit's own.
+fn connections(server: &RedisServer) -> usize {
+    let list = server.cli(&["CLIENT", "LIST"]).text();
+    list.lines().filter(|line| !line.contains(" user=kit ")).count()
+}
+
+/// Kills a process, and returns once the server has noticed.
+fn kill_noticed(server: &RedisServer, victim: &Worker) {
+    let before = connections(server);
+    victim.kill();
+    eventually("the server has noticed", SOON, || connections(server) < before);
+}
+
+#[test]
+fn the_first_in_line_is_passed_over_at_once_when_it_is_dead() {
+    let server = RedisServer::start();
+    let [holder, victim, next, last] = workers(&server, TTL);
+    let token = holder.lock("it");
+    line_up(&server, &[&victim, &next, &last], "lock it");
+    kill_noticed(&server, &victim);
+    holder.unlock("it");
+    let newer = next.locked("it", AT_ONCE);
+    assert!(newer > token);
+    assert_eq!(server.cli(&["LLEN", QUEUE]).int(), 1, "the dead is out, the last still waits");
+    next.unlock("it");
+    assert!(last.locked("it", AT_ONCE) > newer);
+}
+
+/// The lock is handed to a process that stands still and does not hear of it. The lease and the
+/// holder's token.
+fn handed_to_a_sleeper(server: &RedisServer, holder: &Worker, sleeper: &Worker) {
+    sleeper.stop();
+    let before = server.cli(&["GET", LOCK]).text();
+    let waiting = server.cli(&["LLEN", QUEUE]).int();
+    holder.unlock("it");
+    assert_eq!(server.cli(&["LLEN", QUEUE]).int(), waiting - 1);
+    assert_ne!(server.cli(&["GET", LOCK]).text(), before, "it was handed over");
+    assert!(ttl_of(server, LOCK).is_some_and(|left| left <= CLAIM), "for a short time");
+}
+
+#[test]
+fn a_waiter_that_is_killed_in_its_turn_costs_a_short_lease() {
+    let server = RedisServer::start();
+    let [holder, victim, next] = workers(&server, LEASE);
+    let token = holder.lock("it");
+    line_up(&server, &[&victim, &next], "lock it");
+    handed_to_a_sleeper(&server, &holder, &victim);
+    victim.kill();
+    assert!(next.locked("it", CLAIM + THIRD + SLACK) > token);
+}
+
+#[test]
+fn a_waiter_that_sleeps_through_its_turn_waits_again() {
+    let server = RedisServer::start();
+    let [holder, sleeper, next] = workers(&server, LEASE);
+    let token = holder.lock("it");
+    line_up(&server, &[&sleeper, &next], "lock it");
+    handed_to_a_sleeper(&server, &holder, &sleeper);
+    let newer = next.locked("it", CLAIM + THIRD + SLACK);
+    assert!(newer > token);
+
+    // The first it finds is the message of its grant.
+    sleeper.cont();
+    until_in_line(&server, 1);
+    assert!(sleeper.poll("locked it").is_none(), "two hold the lock");
+    assert!(next.is_valid("it"));
+    let released = now();
+    next.unlock("it");
+    let locked = sleeper.wait_for("locked it", THIRD + SLACK);
+    assert!(locked.at > released && locked.token() > newer);
+    assert!(sleeper.is_valid("it"));
+    assert_eq!(next.try_lock("it"), None);
+}
+
+#[test]
+fn the_end_of_a_killed_holder_lets_exactly_one_of_many_in_and_then_all_in_order() {
+    let server = RedisServer::start();
+    let [holder] = workers(&server, LEASE);
+    let waiters: [Worker; 8] = workers(&server, TTL);
+    let token = holder.lock("it");
+    line_up(&server, &waiters.each_ref(), "lock it");
+    holder.kill();
+    let killed = now();
+    let left = ttl_of(&server, LOCK).unwrap();
+
+    // A third of their own lease is ten seconds: they know when this one ends.
+    let first = waiters[0].wait_for("locked it", left + SLACK);
+    let waited = first.at.saturating_duration_since(killed);
+    assert!(waited + ROUNDING >= left, "after {waited:?}, with {left:?} to go");
+    let mut last = first.token();
+    assert!(last > token);
+    for (number, waiter) in waiters.iter().enumerate() {
+        if number > 0 {
+            let token = waiter.locked("it", AT_ONCE);
+            assert!(token > last, "{token} after {last}");
+            last = token;
+        }
+        let behind = waiters.len() - number - 1;
+        assert_eq!(server.cli(&["LLEN", QUEUE]).int(), behind as i64);
+        let others = &waiters[number + 1..];
+        assert!(others.iter().all(|other| other.poll("locked it").is_none()), "two hold the lock");
+        assert!(waiter.is_valid("it"));
+        waiter.unlock("it");
+    }
+    server.assert_all_free();
+}
+
+#[test]
+fn a_server_that_comes_back_empty_makes_all_who_waited_ask_at_once() {
+    const HOLD: Duration = Duration::from_millis(20);
+    let server = RedisServer::start();
+    let [holder, waiters @ ..]: [Worker; 5] = workers(&server, TTL);
+    let token = holder.lock("it");
+    line_up(&server, &waiters.each_ref(), &format!("hold it {}", HOLD.as_millis()));
+    server.restart();
+
+    // To connect again takes a moment; a third of the lease would be longer.
+    let limit = AT_ONCE * 2;
+    assert_eq!(holder.wait_for("lost it", limit).token(), token);
+    let mut turns = waiters.each_ref().map(|waiter| waiter.wait_for("locked it", limit));
+    turns.sort_by_key(|turn| turn.at);
+    for pair in turns.windows(2) {
+        assert!(pair[0].token() < pair[1].token());
+        assert!(pair[0].at + HOLD <= pair[1].at, "two held the lock: {pair:?}");
+    }
+    assert!(turns[0].token() > token);
+    for waiter in &waiters {
+        waiter.wait_for("unlocked it", AT_ONCE);
+    }
+    server.assert_all_free();
+}
+
+#[test]
+fn a_server_that_comes_back_with_its_data_has_the_line_still() {
+    let server = RedisServer::builder().append_only().config("appendfsync", "always").start();
+    let [holder, waiters @ ..]: [Worker; 5] = workers(&server, TTL);
+    let mut last = holder.lock("it");
+    line_up(&server, &waiters.each_ref(), "lock it");
+    // Each on a channel of its own, the holder too, and all on that of the releases.
+    let all_listen = || server.cli(&["PUBSUB", "CHANNELS"]).array().len() == 5 + 1;
+    eventually("all listen", SOON, all_listen);
+    server.restart();
+    assert_eq!(server.cli(&["LLEN", QUEUE]).int(), 4);
+    eventually("all listen again", SOON, all_listen);
+
+    assert!(holder.is_valid("it"));
+    assert!(holder.poll("lost").is_none());
+    holder.unlock("it");
+    for waiter in &waiters {
+        let token = waiter.locked("it", AT_ONCE);
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        waiter.unlock("it");
+    }
+}
+
+/// Does something to the server over and over while four processes contend. Each gets its turn
+/// again within the bound: a grant that was lost with a connection, and the next one's asking.
+fn while_they_contend(server: &RedisServer, times: usize, act: impl Fn(&RedisServer)) {
+    for fair in [true, false] {
+        let crew = Crew::start(&options(LEASE).fair(fair), &server.url(), 4, 2);
+        for _ in 0..times {
+            act(server);
+            crew.goes_on(CLAIM + THIRD + SLACK);
+        }
+        crew.rest();
+        server.assert_all_free();
+    }
+}
+
+#[test]
+fn scripts_may_be_flushed_while_processes_contend() {
+    while_they_contend(&RedisServer::start(), 50, |server| {
+        assert_eq!(server.cli(&["SCRIPT", "FLUSH"]).text(), "OK");
+    });
+}
+
+#[test]
+fn connections_may_be_killed_while_processes_contend() {
+    while_they_contend(&RedisServer::start(), 8, |server| {
+        eventually("there is a connection to kill", SOON, || server.client_kill_all() > 0);
+    });
+}
+
+#[test]
+fn a_server_may_be_restarted_with_its_data_while_processes_contend() {
+    let server = RedisServer::builder().append_only().config("appendfsync", "always").start();
+    while_they_contend(&server, 2, RedisServer::restart);
+}

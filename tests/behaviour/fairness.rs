@@ -1,0 +1,107 @@
+//! Who gets the lock how often, when several processes want it all the time.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use lock_core::Instant;
+use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
+
+use crate::support::{Crew, SOON, Turn};
+
+const PROCESSES: usize = 4;
+const TASKS: u32 = 3;
+
+/// How often, and for how long, a process passes the lock on to itself unless it is told otherwise.
+const HANDOFFS: usize = 256;
+const TIME: Duration = Duration::from_millis(10);
+
+fn options() -> WorkerBuilder {
+    Worker::builder(lock_worker!())
+}
+
+/// Turns that begin after all have come and end before any has left, and the scripts they took.
+fn contended(options: &WorkerBuilder, server: &RedisServer, count: usize) -> (Vec<Turn>, f64) {
+    let crew = Crew::start(options, &server.url(), PROCESSES, TASKS);
+    let (first, before) = (crew.count(), server.commandstats());
+    eventually("they have had their turns", SOON * 2, || crew.count() >= first + count);
+    let asked = server.commandstats().since(&before);
+    let last = crew.count();
+    let turns = crew.rest();
+    (turns[first..last].to_vec(), asked.calls("evalsha") as f64 / (last - first) as f64)
+}
+
+fn by_process(turns: &[Turn]) -> HashMap<u32, Vec<Turn>> {
+    let mut all = HashMap::<u32, Vec<Turn>>::new();
+    for turn in turns {
+        all.entry(turn.process).or_default().push(*turn);
+    }
+    all
+}
+
+/// Jain's index: 1 if all have had the same, 1/n if one has had it all.
+fn jain(shares: impl Iterator<Item = usize> + Clone) -> f64 {
+    let count = shares.clone().count() as f64;
+    let sum: f64 = shares.clone().map(|share| share as f64).sum();
+    sum * sum / (count * shares.map(|share| (share * share) as f64).sum::<f64>())
+}
+
+#[test]
+fn in_fair_mode_processes_take_turns_for_three_scripts_each() {
+    let server = RedisServer::start();
+    let (turns, scripts) = contended(&options().fair(true), &server, 1_000);
+    assert!(scripts <= 3.0, "{scripts} scripts for each turn");
+
+    let rounds = turns.windows(PROCESSES);
+    let is_round = |turns: &&[Turn]| {
+        turns.iter().map(|turn| turn.process).collect::<HashSet<_>>().len() == PROCESSES
+    };
+    let (of, fair) = (rounds.len(), rounds.filter(is_round).count());
+    assert!(fair * 100 >= of * 95, "{fair} of {of} times all had their turn before anybody again");
+
+    let shares = by_process(&turns);
+    assert_eq!(shares.len(), PROCESSES);
+    let index = jain(shares.values().map(Vec::len));
+    assert!(index > 0.99, "{index}");
+    for (process, turns) in shares {
+        let in_order = turns.is_sorted_by_key(|turn| turn.asked);
+        assert!(in_order, "{process}: who came first was not served first");
+    }
+}
+
+#[test]
+fn by_default_nobody_waits_longer_than_the_budget_of_the_others() {
+    let server = RedisServer::start();
+    let (turns, scripts) = contended(&options(), &server, 60_000);
+    // Passing it on inside a process is what the budget is for.
+    assert!(scripts < 1.0, "{scripts} scripts for each turn");
+
+    let runs: Vec<&[Turn]> = turns.chunk_by(|one, next| one.process == next.process).collect();
+    let longest = runs.iter().map(|run| run.len()).max().unwrap();
+    assert!(longest <= HANDOFFS + 1, "{longest} turns in a row");
+    assert!(longest > 1);
+
+    // Longest, from the last turn in one run of a process to the first in the next.
+    let mut gaps = Vec::new();
+    let mut ended = HashMap::<u32, Instant>::new();
+    for run in runs {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        if let Some(before) = ended.insert(first.process, last.had) {
+            gaps.push(first.had.saturating_duration_since(before));
+        }
+    }
+    gaps.sort_unstable();
+    let (typical, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
+    let budget = TIME * PROCESSES as u32;
+    assert!(typical <= budget * 2, "{typical:?} is typical, the budget of all is {budget:?}");
+    assert!(longest <= budget + Duration::from_secs(1), "{longest:?}, with {budget:?}");
+    for (process, turns) in by_process(&turns) {
+        let in_order = turns.is_sorted_by_key(|turn| turn.asked);
+        assert!(in_order, "{process}: who came first was not served first");
+    }
+}
+
+#[test]
+fn the_index_tells_fair_from_unfair() {
+    assert!((jain([5, 5, 5, 5].into_iter()) - 1.0).abs() < 1e-9);
+    assert!((jain([9, 0, 0].into_iter()) - 1.0 / 3.0).abs() < 1e-9);
+}
