@@ -140,7 +140,6 @@ fn table(
         "p99",
         "max",
         "Jain",
-        "in turn",
     ];
     let mut table = Table::new(format!("One key, {tasks} tasks of one process"), &columns);
     for (fighter, series) in fighters.iter().zip(&rates) {
@@ -171,8 +170,7 @@ fn table(
     }
     table.remark(
         "A hand-over is a pass after which the holder is another one; commands are for each of them. \
-         A wait that goes on at the end of the window counts with what it has by then. In turn is \
-         the share of passes before which all other tasks had the lock once.",
+         A wait that goes on at the end of the window counts with what it has by then.",
     );
     (table, kept)
 }
@@ -211,18 +209,9 @@ fn redis_py(
             format!("{:.1?}", outcome.waits.quantile(0.99)),
             format!("{:.1?}", outcome.waits.max()),
             format!("{:.3}", jain(&outcome.passes.concat())),
-            share(outcome.in_turn, outcome.total()),
         ]);
         let (name, handovers) = (name.to_owned(), outcome.rate());
         kept.push(Rate { name, peer: true, handovers, commands: each });
-    }
-}
-
-/// A part of a whole, in per cent.
-fn share(part: u64, whole: u64) -> String {
-    match whole {
-        0 => String::new(),
-        _ => format!("{:.1} %", part as f64 / whole as f64 * 100.0),
     }
 }
 
@@ -234,15 +223,8 @@ fn rate(window: &Window) -> f64 {
     per_second(window.handovers, window.elapsed)
 }
 
-fn figures(
-    series: &Series<Window>,
-    all: &[Series<Window>],
-    waits: &Series<Window>,
-) -> [String; 10] {
+fn figures(series: &Series<Window>, all: &[Series<Window>], waits: &Series<Window>) -> [String; 9] {
     let base = all.iter().find(|series| series.name == TOKIO).unwrap_or(series);
-    let (in_turn, total) = series.samples.iter().fold((0, 0), |(in_turn, total), window| {
-        (in_turn + window.in_turn, total + window.total())
-    });
     let times: Vec<Duration> = waits.samples.iter().flat_map(|it| it.waits.clone()).collect();
     let [half, most, max] = quantiles(&times).map(|time| format!("{time:.1?}"));
     [
@@ -255,7 +237,6 @@ fn figures(
         most,
         max,
         format!("{:.3}", median(&series.figures(|window| jain(&window.passes)))),
-        share(in_turn, total),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! One key that the tasks of several processes fight over.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
 use lock_benches::measure::pings;
@@ -36,14 +37,13 @@ enum Sample {
 }
 
 fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Table, Failure> {
-    let stage = Stage::new(Setting::CurrentThread)?;
-    let url = server.url();
-    let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+    let pingers = [Setting::CurrentThread, Setting::BlockOn].map(|it| Pinger::new(server, it));
     let mut rounds = Rounds::new();
-    rounds.add("PING", || {
-        let pings = stage.run(pings(Arc::clone(&driver), effort.window / 4, None))?;
-        Ok(Sample::Ping(quantiles(&pings)[0].as_secs_f64()))
-    });
+    for pinger in pingers {
+        let pinger = pinger?;
+        let time = effort.window / 4;
+        rounds.add("PING", move || Ok(Sample::Ping(pinger.round_trip(time)?)));
+    }
     let mut absent = Vec::new();
     let mut peers: Vec<&str> = WAITING_PEERS.to_vec();
     match team::python() {
@@ -55,10 +55,12 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
         rounds.add(name, move || Ok(Sample::Team(Box::new(team::play(server, &plan)?))));
     }
     let all = rounds.run(effort.rounds.min(ROUNDS));
-    let ping = median(&all[0].figures(|sample| match sample {
-        Sample::Ping(seconds) => *seconds,
-        Sample::Team(_) => f64::NAN,
-    }));
+    let [ping, ping_to_a_thread] = [&all[0], &all[1]].map(|series| {
+        median(&series.figures(|sample| match sample {
+            Sample::Ping(seconds) => *seconds,
+            Sample::Team(_) => f64::NAN,
+        }))
+    });
 
     let columns = [
         "lock",
@@ -79,7 +81,7 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
     let mut bars =
         Bars::new(format!("Hand-overs per second, {processes} processes × {TASKS} tasks"));
     let mut rates = Vec::new();
-    for series in &all[1..] {
+    for series in &all[2..] {
         let teams = match teams(series) {
             Ok(teams) => teams,
             Err(why) => {
@@ -101,9 +103,12 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
         }
     }
     table.remark(format!(
-        "A PING of the bare driver took {:.1} µs while nobody else was there. A turn is the time for \
-         which a process had the lock without an interruption; the longest is that of all rounds.",
-        ping * 1e6
+        "A PING of the bare driver took {:.1} µs while nobody else was there, on a runtime with one \
+         thread as the members have it; {:.1} µs if the connection lives on another thread than the \
+         one that asks. A turn is the time for which a process had the lock without an interruption; \
+         the longest is that of all rounds.",
+        ping * 1e6,
+        ping_to_a_thread * 1e6
     ));
     table.remark(
         "Commands and CPU are for each hand-over; CPU is that of all processes together. A wait that \
@@ -115,6 +120,27 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
     }
     table.plot(bars);
     Ok(table)
+}
+
+/// The bare driver on a runtime of its own.
+struct Pinger {
+    stage: Stage,
+    driver: Arc<Driver>,
+}
+
+impl Pinger {
+    fn new(server: &RedisServer, setting: Setting) -> Result<Self, Failure> {
+        let stage = Stage::new(setting)?;
+        let url = server.url();
+        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+        Ok(Self { stage, driver })
+    }
+
+    /// How many seconds a round trip takes.
+    fn round_trip(&self, time: Duration) -> Result<f64, Failure> {
+        let pings = self.stage.run(pings(Arc::clone(&self.driver), time, None))?;
+        Ok(quantiles(&pings)[0].as_secs_f64())
+    }
 }
 
 /// The outcomes, if they mean anything.

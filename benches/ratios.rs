@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{self, DRIVER, Socket};
+use lock_benches::contestants::{self, DRIVER, Ending, Ours, Socket};
 use lock_benches::measure::calibrate;
 use lock_benches::{
     Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
@@ -14,6 +14,7 @@ use lock_tests::RedisServer;
 const ROTATING: usize = 64;
 
 const SOCKET: &str = "blocking socket";
+const CACHED: &str = "ours, cached";
 
 fn main() -> Result<(), Failure> {
     let Some(effort) = Effort::from_args() else { return Ok(()) };
@@ -27,7 +28,11 @@ fn main() -> Result<(), Failure> {
 fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Table, Failure> {
     let stage = Stage::new(setting)?;
     let url = server.url();
-    let entrants = stage.run(async move { contestants::all(&url).await })?;
+    let mut entrants = stage.run({
+        let url = url.clone();
+        async move { contestants::all(&url).await }
+    })?;
+    entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
     let one = run(effort, server, &stage, &entrants, 1)?;
     let many = run(effort, server, &stage, &entrants, ROTATING)?;
 
@@ -51,6 +56,7 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
          spread its middle half. Commands are those of the network, on one key.",
         effort.rounds
     ));
+    table.remark(format!("`{CACHED}` keeps the lease for a second: most passes ask nobody."));
     table.remark(format!("The {SOCKET} has no runtime at all: what is left is kernel and server."));
     Ok(table)
 }

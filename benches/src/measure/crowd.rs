@@ -47,9 +47,6 @@ pub struct Window {
     pub passes: Vec<u64>,
     /// How often a lock went from one task to another.
     pub handovers: u64,
-    /// In how many of the passes a task had the lock again after all the others of that lock had had
-    /// it once: all of them, if the lock is first come, first served.
-    pub in_turn: u64,
     /// How long they waited for that. Who still waits at the end counts with what it has waited.
     pub waits: Vec<Duration>,
     /// What this process has computed.
@@ -79,12 +76,7 @@ struct Worker {
     number: usize,
     protected: Arc<Protected>,
     shared: Arc<Shared>,
-    /// How many tasks share its lock.
-    sharers: u64,
     passes: AtomicU64,
-    in_turn: AtomicU64,
-    /// What the counter said in its last pass.
-    last_count: AtomicU64,
     /// Since when it waits, in nanoseconds since the crowd began; 0 if it does not.
     waiting_since: AtomicU64,
     waits: Mutex<Vec<Duration>>,
@@ -118,10 +110,7 @@ pub(crate) async fn crowd<C: Contestant>(
             number: number + 1,
             protected: Arc::clone(&protected[key]),
             shared: Arc::clone(&shared),
-            sharers: (crowd.tasks / crowd.keys.len()) as u64,
             passes: AtomicU64::new(0),
-            in_turn: AtomicU64::new(0),
-            last_count: AtomicU64::new(u64::MAX),
             waiting_since: AtomicU64::new(0),
             waits: Mutex::default(),
         });
@@ -138,13 +127,11 @@ pub(crate) async fn crowd<C: Contestant>(
     let (start, cpu_before) = (Instant::now(), cpu::used());
     let passes_before = passes(&workers);
     let handovers_before = handovers(&protected);
-    let in_turn_before = in_turn(&workers);
 
     tokio::time::sleep(crowd.window).await;
     let (elapsed, cpu) = (start.elapsed(), cpu::used().saturating_sub(cpu_before));
     let passes_after = passes(&workers);
     let handovers = handovers(&protected) - handovers_before;
-    let in_turn = in_turn(&workers) - in_turn_before;
     shared.counting.store(false, Ordering::Relaxed);
     let waits = workers.iter().flat_map(|worker| worker.waits(start)).collect();
     let commands = stats().since(&before);
@@ -170,7 +157,6 @@ pub(crate) async fn crowd<C: Contestant>(
             .map(|(after, before)| after - before)
             .collect(),
         handovers,
-        in_turn,
         waits,
         cpu,
         commands: (commands.iter())
@@ -199,11 +185,6 @@ async fn hold(worker: Arc<Worker>) {
     let protected = &*worker.protected;
     let passes = worker.passes.load(Ordering::Relaxed);
     let seen = protected.count.load(Ordering::Acquire);
-    let last = worker.last_count.load(Ordering::Relaxed);
-    worker.last_count.store(seen, Ordering::Relaxed);
-    if seen.wrapping_sub(last) == worker.sharers {
-        worker.in_turn.store(worker.in_turn.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
     if passes.is_multiple_of(YIELD_EVERY) {
         yield_once().await;
     }
@@ -219,10 +200,6 @@ async fn hold(worker: Arc<Worker>) {
 
 fn passes(workers: &[Arc<Worker>]) -> Vec<u64> {
     workers.iter().map(|worker| worker.passes.load(Ordering::Acquire)).collect()
-}
-
-fn in_turn(workers: &[Arc<Worker>]) -> u64 {
-    workers.iter().map(|worker| worker.in_turn.load(Ordering::Relaxed)).sum()
 }
 
 fn handovers(protected: &[Arc<Protected>]) -> u64 {
@@ -306,7 +283,6 @@ mod tests {
         assert_eq!(window.lost, 0);
         assert!(window.passes.iter().all(|&passes| passes > 0), "{:?}", window.passes);
         assert!(window.handovers > 0 && !window.waits.is_empty());
-        assert!(window.in_turn > 0 && window.in_turn <= window.total() + 8, "{window:?}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

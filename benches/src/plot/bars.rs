@@ -1,8 +1,11 @@
 //! One figure for each name.
 
-use super::canvas::{Canvas, Side, colour};
+use super::canvas::{Canvas, PALE, STRONG, Side};
 use super::scale::Scale;
 use crate::short;
+
+/// How the names begin that stand out.
+const OURS: &str = "ours";
 
 const WIDTH: f64 = 760.0;
 const NAMES: f64 = 230.0;
@@ -43,7 +46,8 @@ impl Bars {
             let y = TOP + STEP * number as f64 + (STEP - THICKNESS) / 2.0;
             let end = scale.at(*value);
             canvas.text(NAMES - 8.0, y + 11.0, Side::Left, name);
-            canvas.bar([NAMES, y], end - NAMES, THICKNESS, colour(usize::from(number > 0) * 8));
+            let colour = if name.starts_with(OURS) { STRONG } else { PALE };
+            canvas.bar([NAMES, y], end - NAMES, THICKNESS, colour);
             canvas.text(end + 5.0, y + 11.0, Side::Right, &short(*value));
         }
         Some(canvas.end())

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
-/// Colours that can be told apart, also by most who see few of them.
-const COLOURS: [&str; 10] = [
+/// Colours that can be told apart, more of them than a picture has had lines so far.
+const COLOURS: [&str; 15] = [
     "#1b6ac9", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#0b7285", "#5c940d", "#e67700",
-    "#495057", "#5f3dc4",
+    "#868e96", "#5f3dc4", "#f06595", "#15aabf", "#a0522d", "#82c91e", "#343a40",
 ];
+
+/// What stands out, and what it stands out from.
+pub(super) const STRONG: &str = COLOURS[0];
+pub(super) const PALE: &str = COLOURS[8];
 
 /// The colour of the series with this number.
 pub(super) fn colour(number: usize) -> &'static str {
