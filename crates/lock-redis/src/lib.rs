@@ -63,11 +63,13 @@
 //! however long the message was on its way, or the process asleep.
 //!
 //! It rests on what all leases rest on: clock rates that differ by less than the drift. A server's clock
-//! that was *set* meanwhile is found out where it claims what cannot be: a grant before the place in the
+//! that was *set* meanwhile is found out if it claims what cannot be: a grant before the place in the
 //! queue, or after the message has come. Then, as when the message has overtaken the reply, or less than
 //! half of the lease is left, the hint has no grant in it
 //! ([`Hint::Granted`](lock_core::Hint::Granted)) and the client asks. A message about a claim that this
-//! client has not put into the queue is not heard, and who does not know its token cannot name it.
+//! client has not put into the queue is not heard, and who does not know its token cannot name it. What is
+//! not found out is a step forward no longer than the message was on its way: the lease is then believed to
+//! last longer than it does, by as much.
 //!
 //! # Where a lock lives
 //!
@@ -88,7 +90,7 @@
 //! ACL SETUSER locks on >password resetkeys ~lock:* resetchannels
 //!   &lock:* &__keyspace@*__:lock:* -@all +evalsha +script|load
 //!   +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe +unsubscribe
-//!   +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hvals +hincrby
+//!   +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget +hincrby
 //!   +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore
 //! ```
 //!

@@ -161,7 +161,15 @@ impl Entry {
             }
         }
         let leases = self.leases.as_slice();
-        match when_free(leases, request.claim.mode)? {
+        let free = match when_free(leases, request.claim.mode) {
+            Ok(free) => free,
+            Err(error) => {
+                // It cannot be granted, and must not hold up those for whom there is room.
+                self.queue.leave(&request.claim);
+                return Err(error);
+            }
+        };
+        match free {
             None if self.queue.is_empty() => Ok(Attempt::Granted(self.grant(request, visit))),
             free => self.refuse(free.or(last_end(leases)), request, visit, limit, post),
         }

@@ -76,6 +76,10 @@ impl Audience {
     pub(super) fn hear(&mut self, message: Message, received: Instant) {
         let hint = match message {
             Message::Wanted => Hint::Wanted,
+            Message::Ask { owner } => match self.find(owner) {
+                Some(_) => Hint::Granted { owner, grant: None },
+                None => return,
+            },
             Message::Granted { owner, tokens, pushed, wanted } => {
                 // Whom we did not put there, nobody can have granted.
                 let Some(waiting) = self.find(owner) else { return };

@@ -12,8 +12,10 @@
 //! in time, however long the message took: time on the way is counted because the sum begins at `sent`.
 //!
 //! That holds while the server's clock runs evenly, as every lease on it supposes. A clock that was set
-//! meanwhile is found out where it claims the impossible: a grant before the place in the queue, or
-//! after the message has come. Then nothing is proved, and the client asks.
+//! meanwhile is found out if it claims the impossible: a grant before the place in the queue, or after
+//! the message has come. Then nothing is proved, and the client asks. A step forward that is no longer
+//! than the message was on its way is not found out, and the lease is then believed to last longer than
+//! it does by as much.
 
 use std::time::Duration;
 

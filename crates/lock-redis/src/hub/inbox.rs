@@ -21,6 +21,8 @@ pub(super) enum Message {
     },
     /// Somebody waits for a lock that this client holds.
     Wanted,
+    /// A claim that waits, and is the first, had better ask.
+    Ask { owner: OwnerToken },
 }
 
 impl Message {
@@ -32,6 +34,10 @@ impl Message {
         match words.next()? {
             b"wanted" => Some((Self::Wanted, words.next()?)),
             b"granted" => Self::read_grant(words.next()?),
+            b"ask" => {
+                let mut words = words.next()?.splitn(2, |byte| *byte == b' ');
+                Some((Self::Ask { owner: owner(words.next()?)? }, words.next()?))
+            }
             _ => None,
         }
     }

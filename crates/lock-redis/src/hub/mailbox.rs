@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use futures::task::AtomicWaker;
 use lock_core::{Grant, Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one, so that a mailbox never grows beyond
-/// what its own client waits for.
+/// The hints that a watcher has not seen yet. Two alike are one, and of grants there are no more than
+/// [`MOST`], so that a mailbox does not grow although nobody looks.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     unseen: AtomicU8,
@@ -17,11 +17,14 @@ pub(crate) struct Mailbox {
     waker: AtomicWaker,
 }
 
+/// How many grants are kept. If there are more, the watcher is told that it has missed some.
+const MOST: usize = 64;
 const ENDED: u8 = 1 << 7;
 const GRANTED: u8 = 1 << 6;
+const RESYNC: u8 = 1;
 /// In the order in which they are told, after the grants.
 const HINTS: [(u8, Hint); 5] = [
-    (1, Hint::Resync),
+    (RESYNC, Hint::Resync),
     (1 << 1, Hint::Released),
     (1 << 2, Hint::Expired),
     (1 << 3, Hint::Changed),
@@ -35,6 +38,10 @@ impl Mailbox {
             Hint::Granted { owner, grant } => {
                 let mut granted = self.granted();
                 granted.retain(|(other, _)| *other != owner);
+                if granted.len() == MOST {
+                    granted.remove(0);
+                    self.unseen.fetch_or(RESYNC, Ordering::AcqRel);
+                }
                 granted.push((owner, grant));
                 GRANTED
             }

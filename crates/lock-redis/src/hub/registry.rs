@@ -20,6 +20,9 @@ pub(crate) type Channel = Arc<[u8]>;
 /// Tells watchers apart.
 pub(crate) type Id = u64;
 
+/// Tells the tasks of a hub apart, which follow one another.
+pub(super) type Generation = u64;
+
 /// What is said on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
@@ -47,6 +50,8 @@ struct State {
     locks: HashMap<Channel, Audience>,
     /// Whether the server has said that it sends what is said on the inbox.
     hears_inbox: bool,
+    /// The latest task: what one before it says does not count any more.
+    latest: Generation,
     /// Who reads keys that may have changed, if anybody does.
     invalid: Option<mpsc::UnboundedSender<Event>>,
 }
@@ -227,9 +232,24 @@ impl Registry {
         self.inbox.as_ref()
     }
 
-    /// Notes that the server sends what is said on these channels.
-    pub(super) fn confirm<'a>(&self, confirmed: impl IntoIterator<Item = &'a Channel>) {
+    /// Begins the time of another task, which has heard nothing yet.
+    pub(super) fn take_over(&self) -> Generation {
         let mut state = self.lock();
+        state.latest += 1;
+        state.hear_nothing();
+        state.latest
+    }
+
+    /// Notes that the server sends what is said on these channels.
+    pub(super) fn confirm<'a>(
+        &self,
+        by: Generation,
+        confirmed: impl IntoIterator<Item = &'a Channel>,
+    ) {
+        let mut state = self.lock();
+        if state.latest != by {
+            return;
+        }
         for channel in confirmed {
             if Some(channel) == self.inbox.as_ref() {
                 state.hears_inbox = true;
@@ -240,12 +260,10 @@ impl Registry {
     }
 
     /// Notes that the server sends nothing any more.
-    pub(super) fn disconnect(&self) {
+    pub(super) fn disconnect(&self, by: Generation) {
         let mut state = self.lock();
-        state.hears_inbox = false;
-        state.invalid = None;
-        for listeners in state.channels.values_mut() {
-            listeners.confirmed = false;
+        if state.latest == by {
+            state.hear_nothing();
         }
     }
 
@@ -263,6 +281,16 @@ impl Registry {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hear_nothing(&mut self) {
+        self.hears_inbox = false;
+        self.invalid = None;
+        for listeners in self.channels.values_mut() {
+            listeners.confirmed = false;
+        }
     }
 }
 
@@ -295,14 +323,14 @@ mod tests {
         let pieces: [&[u8]; 2] = [b"lock:{a}", b":released@0"];
         assert!(registry.add(&channel, Topic::Releases, 1, &Arc::default()));
         assert!(!registry.hears(pieces));
-        registry.confirm([&channel]);
+        registry.confirm(0, [&channel]);
         assert!(registry.hears(pieces));
         // A second listener needs no other confirmation.
         assert!(!registry.add(&channel, Topic::Releases, 2, &Arc::default()));
         assert!(registry.hears(pieces));
-        registry.disconnect();
+        registry.disconnect(0);
         assert!(!registry.hears(pieces));
-        registry.confirm([&channel]);
+        registry.confirm(0, [&channel]);
         assert!(!registry.remove(&channel, 1) && registry.remove(&channel, 2));
         assert!(!registry.hears(pieces));
     }
@@ -314,12 +342,12 @@ mod tests {
         let lock = Channel::from(&b"lock:{a}"[..]);
         registry.enter(&lock, 1, &Arc::default());
         assert_eq!(registry.inbox_for(&lock), None);
-        registry.confirm([&inbox]);
+        registry.confirm(0, [&inbox]);
         assert_eq!(registry.inbox_for(&lock), Some(Arc::clone(&inbox)));
         assert_eq!(registry.inbox_for(b"lock:{b}"), None);
-        registry.disconnect();
+        registry.disconnect(0);
         assert_eq!(registry.inbox_for(&lock), None);
-        registry.confirm([&inbox]);
+        registry.confirm(0, [&inbox]);
         registry.leave(&lock, 1);
         assert_eq!(registry.inbox_for(&lock), None);
     }

@@ -10,7 +10,7 @@ use tokio::time;
 
 use super::Listening;
 use super::mailbox::{Keeper, Mailbox};
-use super::registry::{Channel, Id, Registry, Topic};
+use super::registry::{Channel, Generation, Id, Registry, Topic};
 use super::subscriber::{Sources, Subscriber};
 use crate::link::{Backoff, Link, Live};
 
@@ -39,6 +39,7 @@ pub(super) struct Join {
 pub(super) struct Task {
     link: Link,
     registry: Arc<Registry>,
+    generation: Generation,
     listening: Listening,
     commands: mpsc::UnboundedReceiver<Command>,
     subscriber: Option<Subscriber>,
@@ -86,6 +87,7 @@ impl Task {
     ) -> Self {
         Self {
             link,
+            generation: registry.take_over(),
             registry,
             listening,
             commands,
@@ -179,7 +181,7 @@ impl Task {
         channels.extend(ours.clone());
         let refused = subscriber.subscribe(&channels).await?;
         channels.retain(|channel| !is_among(&refused, channel));
-        self.registry.confirm(&channels);
+        self.registry.confirm(self.generation, &channels);
         self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(&refused, &inbox)));
         for (channel, _) in refused {
             self.close(&channel);
@@ -215,7 +217,7 @@ impl Task {
         match self.inbox {
             Inbox::Untried => fresh.extend(self.registry.inbox().cloned()),
             // A task before this one may have gone since, and said that it hears nothing any more.
-            Inbox::Heard => self.registry.confirm(self.registry.inbox()),
+            Inbox::Heard => self.registry.confirm(self.generation, self.registry.inbox()),
             Inbox::Refused => {}
         }
         for join in &self.joining {
@@ -236,7 +238,10 @@ impl Task {
         let outcome = outcome.await;
         let refused = match &outcome {
             Ok(refused) => {
-                self.registry.confirm(fresh.iter().filter(|channel| !is_among(refused, channel)));
+                self.registry.confirm(
+                    self.generation,
+                    fresh.iter().filter(|channel| !is_among(refused, channel)),
+                );
                 if self.inbox == Inbox::Untried {
                     let ours = self.registry.inbox();
                     self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
@@ -308,7 +313,7 @@ impl Task {
 
     /// Gives up the connection on which messages come.
     fn hang_up(&mut self) -> Option<Subscriber> {
-        self.registry.disconnect();
+        self.registry.disconnect(self.generation);
         self.inbox = Inbox::Untried;
         self.subscriber.take()
     }
@@ -344,7 +349,7 @@ impl Task {
 /// The task ends with its runtime too. Its watches end with it.
 impl Drop for Task {
     fn drop(&mut self) {
-        self.registry.disconnect();
+        self.registry.disconnect(self.generation);
         self.dismiss();
     }
 }

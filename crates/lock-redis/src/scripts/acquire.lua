@@ -31,13 +31,13 @@ end
 -- How much is left of a lease of its own, which is extended if that is less than was asked for.
 local function own_lease()
   local left = call('PTTL', KEYS[1])
-  if left >= 0 and left < lease then
+  if left < lease then
     call('PEXPIRE', KEYS[1], lease)
   end
   return math.max(left, lease)
 end
 
-prune()
+local more = prune()
 
 -- Held already.
 if mode == 'x' and value == owner then
@@ -86,7 +86,7 @@ if from == 'x' or (from == 'u' and mode == 's') then
 end
 
 -- Converted to a stronger mode: as soon as nobody else shares the lock, before all who wait.
-local problem, more
+local problem
 if from then
   ends = shared_until(source)
   if not ends then
@@ -109,14 +109,17 @@ if from then
 else
   local _, of = permits(mode)
   local theirs = string.match(value or '', '^%*permits (%d+)')
-  if of and theirs and of ~= theirs then
+  if of and theirs and of ~= theirs and not more then
+    leave(name)
     return failed('LOCKPERMITS of ' .. of .. ' permits, but its holders know of ' .. theirs)
   end
 
   -- Who waits goes first, also before one for whom there would be room.
   if call('EXISTS', KEYS[3]) == 1 then
     local ask = { name = name, lease = lease, count = ARGV[3], inbox = inbox }
-    more, problem = serve(ask)
+    local crowded
+    crowded, problem = serve(ask)
+    more = more or crowded
     if ask.range then
       return granted(ask.range, ask.left)
     elseif problem then

@@ -61,12 +61,21 @@ local function shared_until(name)
   return ends and ends > now and ends or nil
 end
 
+-- Makes the lock and what belongs to it last for as long as the last sharer's lease.
+local function keep_shared()
+  local last = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
+  local rest = math.max(last - now, 1)
+  call('PEXPIRE', KEYS[1], rest)
+  call('PEXPIRE', KEYS[5], rest + 1000)
+  call('PEXPIRE', KEYS[6], rest + 1000)
+end
+
 -- Adds a sharer, or extends its lease. `record` is its tokens and its inbox.
 local function share(name, lease, record)
   local mode = mode_of(name)
   if value then
     -- Not refused for want of memory, and then nor is what follows.
-    call('PEXPIRE', KEYS[1], math.max(call('PTTL', KEYS[1]), lease))
+    call('PEXPIRE', KEYS[1], lease)
   else
     call('DEL', KEYS[5], KEYS[6])
     put(marker(mode), lease)
@@ -81,9 +90,7 @@ local function share(name, lease, record)
     end
   end
   call('HSET', KEYS[6], name, record)
-  local rest = call('PTTL', KEYS[1]) + 1000
-  call('PEXPIRE', KEYS[5], rest)
-  call('PEXPIRE', KEYS[6], rest)
+  keep_shared()
 end
 
 -- Removes a sharer, and vacates the lock after the last.
@@ -91,34 +98,40 @@ local function unshare(name)
   if call('ZREM', KEYS[5], name) == 0 then
     return
   end
-  call('HDEL', KEYS[6], name)
+  -- Where what was known of the sharers has gone, nothing is to be made of it.
+  local known = call('HDEL', KEYS[6], name) == 1
   local mode = mode_of(name)
   local take = permits(mode)
-  if mode == 'u' then
+  if known and mode == 'u' then
     call('HDEL', KEYS[6], 'upgradable')
-  elseif take then
+  elseif known and take then
     call('HINCRBY', KEYS[6], 'taken', -take)
   end
   if call('EXISTS', KEYS[5]) == 0 then
     call('DEL', KEYS[6])
     vacate()
+  else
+    keep_shared()
   end
 end
 
--- Removes sharers whose time is over.
+-- Removes sharers whose time is over. Returns whether there may be more of them.
 local function prune()
-  if is_shared() then
-    for _, name in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, BOUND)) do
-      unshare(name)
-    end
+  if not is_shared() then
+    return false
   end
+  local over = call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, BOUND)
+  for _, name in ipairs(over) do
+    unshare(name)
+  end
+  return #over == BOUND
 end
 
 -- Whether there is room for one more in this mode.
 local function fits(mode)
   if not value then
     return true
-  elseif value ~= marker(mode) then
+  elseif value ~= marker(mode) or call('EXISTS', KEYS[6]) == 0 then
     return false
   elseif mode == 's' then
     return true

@@ -63,7 +63,9 @@ end
 local function call_for_it()
   local records = { call('GET', KEYS[2]) }
   if is_shared() then
-    records = call('HVALS', KEYS[6])
+    -- As many as one call may. The others hear of it when they renew.
+    local names = call('ZREVRANGE', KEYS[5], 0, BOUND - 1)
+    records = #names > 0 and call('HMGET', KEYS[6], unpack(names)) or {}
   end
   local told = {}
   for _, record in ipairs(records) do
@@ -154,6 +156,16 @@ local function tell_of(slot, wanted)
   return tonumber(redis.pcall('PUBLISH', slot.inbox, table.concat(words, ' ')))
 end
 
+-- Has the first who waits ask, so that its request does what one call could not.
+local function nudge()
+  local name = call('LINDEX', KEYS[3], 0)
+  if name then
+    local _, owner = mode_of(name)
+    local _, _, _, _, inbox = place_of(name)
+    redis.pcall('PUBLISH', inbox or '', 'ask ' .. owner .. ' ' .. KEYS[1])
+  end
+end
+
 -- Hands the lock to those at the head of the queue, as long as there is room for the first, and tells
 -- them. Whom nobody can tell is passed over. The name that asks is not told: it is granted as `ask`
 -- says, which gets the tokens as its `range`.
@@ -197,6 +209,9 @@ local function serve(ask)
       end
     end
   until not again or steps == 0
+  if steps == 0 then
+    nudge()
+  end
   return steps == 0
 end
 

@@ -15,9 +15,9 @@ local function pass_on()
     call('LPOP', KEYS[3])
     call('HDEL', KEYS[4], name)
     local _, stay, lease = string.match(ARGV[5] or '', '^(%d+) (%d+) (%d+)$')
-    if stay then
+    local again = stay and 'x:' .. ARGV[4]
+    if again and again ~= name then
       -- To the end of the queue, which cannot be longer than before.
-      local again = 'x:' .. ARGV[4]
       local until_then = math.floor(micros / 1000) + stay
       local slot = string.format('%.0f - %s %s %s', until_then, lease, ARGV[6], ARGV[7])
       if call('HSET', KEYS[4], again, slot) == 1 then

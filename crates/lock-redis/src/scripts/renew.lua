@@ -9,7 +9,7 @@ if not range then
   return 0
 end
 -- Not refused for want of memory, and then nor is what follows.
-call('PEXPIRE', KEYS[1], math.max(call('PTTL', KEYS[1]), lease))
+call('PEXPIRE', KEYS[1], lease)
 local fresh = further('')
 local hears = inbox ~= '' and inbox or before
 share(name, lease, hears == '' and range or range .. ' ' .. hears)
