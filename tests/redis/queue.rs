@@ -359,3 +359,74 @@ async fn a_key_of_another_prefix_is_waited_for_as_well() {
         again.release().await;
     }
 }
+
+#[tokio::test]
+async fn a_run_that_is_longer_than_one_call_may_serve_is_granted_in_full() {
+    let server = Server::start();
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let build = || RedisBackend::builder(server.url()).protocol(protocol).build().unwrap();
+        let (holder, other) = (build(), build());
+        let writer = claim("a");
+        granted(&holder, &writer).await;
+        let mut readers = Vec::new();
+        for _ in 0..80 {
+            readers.push(Waiter::queue(&other, claim("a").in_mode(Mode::Shared)).await);
+        }
+        holder.release(&writer).await.unwrap();
+        for reader in &mut readers {
+            // The last of each run is told to ask, and its request serves the next.
+            if reader.told().await.is_none() {
+                reader.asks_and_has().await;
+            }
+        }
+        for reader in &readers {
+            reader.release().await;
+        }
+        assert_eq!(keys(&mut server.client()), ["lock:{a}:fence"]);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_shared_lasts_as_long_as_its_last_lease() {
+    let server = Server::start();
+    let backend = open(&server);
+    let mut raw = server.client();
+    let reader = || claim("a").in_mode(Mode::Shared);
+    let (long_one, short_one) = (reader(), reader());
+    for (reader, ttl) in [(&long_one, millis(60_000)), (&short_one, millis(20_000))] {
+        let attempt = backend.try_acquire(&Acquire::new(reader.clone(), ttl)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Granted(_)));
+    }
+    assert!(raw.command::<i64>(&["PTTL", LOCK]) > 20_000);
+    backend.release(&long_one).await.unwrap();
+    let left = raw.command::<i64>(&["PTTL", LOCK]);
+    assert!(left > 0 && left <= 20_000, "{left}");
+    let told = refused(&backend, &claim("a")).await.unwrap();
+    assert!(told <= millis(20_000).duration(), "{told:?}");
+
+    // Nor does a foreign PERSIST make it last, or end it with the next to come.
+    raw.command::<()>(&["PERSIST", LOCK]);
+    let brief = Acquire::new(reader(), millis(100));
+    assert!(matches!(backend.try_acquire(&brief).await.unwrap(), Attempt::Granted(_)));
+    let left = raw.command::<i64>(&["PTTL", LOCK]);
+    assert!(left > 10_000 && left <= 20_000, "{left}");
+    raw.command::<()>(&["PERSIST", LOCK]);
+    let renewal = backend.renew(&Renew::new(short_one, millis(20_000))).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    assert!(raw.command::<i64>(&["PTTL", LOCK]) > 10_000);
+}
+
+#[tokio::test]
+async fn what_is_not_known_of_sharers_makes_no_room() {
+    let server = Server::start();
+    let backend = open(&server);
+    let mut raw = server.client();
+    let permits = |take| claim("a").in_mode(Mode::Permits { take, of: 5 });
+    let first = permits(3);
+    granted(&backend, &first).await;
+    raw.command::<()>(&["DEL", "lock:{a}:grants"]);
+    refused(&backend, &permits(2)).await;
+    backend.release(&first).await.unwrap();
+    assert_eq!(keys(&mut raw), ["lock:{a}:fence"]);
+    granted(&backend, &permits(5)).await;
+}

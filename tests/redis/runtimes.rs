@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lock_core::{Backend, ErrorKind, Hint, Key};
+use lock_core::{Attempt, Backend, ErrorKind, Hint, Key};
 use lock_redis::{Protocol, RedisBackend};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Server, attempt, claim, granted, soon};
+use crate::support::{Server, Waiter, attempt, claim, granted, soon};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -129,4 +129,31 @@ fn a_dropped_backend_leaves_no_connection_behind() {
             raw.command::<()>(&["FLUSHALL"]);
         });
     }
+}
+
+#[test]
+fn a_runtime_that_goes_late_takes_only_its_own_watches_with_it() {
+    let server = Server::start();
+    let limit = Duration::from_millis(300);
+    let backend = RedisBackend::builder(server.url()).command_timeout(limit).connect_timeout(limit);
+    let backend = backend.build().unwrap();
+    let holder = RedisBackend::open(server.url()).unwrap();
+    let (stalled, alive) = (runtime(), runtime());
+    let key = Key::new("a").unwrap();
+    let watch = stalled.block_on(backend.watch(&key)).unwrap();
+    // From here on nobody drives the first runtime, and the hub moves to the second.
+    let held = claim("a");
+    let mut waiter = alive.block_on(async {
+        granted(&holder, &held).await;
+        assert!(backend.watch(&key).await.is_err());
+        Waiter::queue(&backend, claim("a")).await
+    });
+    drop(watch);
+    drop(stalled);
+    alive.block_on(async {
+        assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+        holder.release(&held).await.unwrap();
+        waiter.told().await;
+        waiter.asks_and_has().await;
+    });
 }
