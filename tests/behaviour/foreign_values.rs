@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_sync::{LockError, TryLockError};
-use lock_tests::RedisServer;
+use lock_tests::{RedisServer, eventually_async};
 
-use crate::support::{LOCK, Pair, soon, until_heard, waiting};
+use crate::support::{LOCK, Pair, SOON, soon, until_heard, waiting};
 
 fn is_foreign(error: &lock_core::Error) -> bool {
     error.kind() == ErrorKind::ForeignKey && !error.is_retryable()
@@ -65,7 +65,9 @@ async fn a_value_without_a_time_to_live_is_a_holder_for_ever() {
         let error = soon(here.lock_timeout(Duration::from_millis(200))).await.unwrap_err();
         assert!(matches!(error, LockError::Timeout { source: None }), "{error:?}");
         assert_eq!(pair.server.cli(&["GET", LOCK]).text(), "theirs");
-        assert_eq!(pair.server.keys("*"), [LOCK]);
+        // Who waited has left the line.
+        eventually_async("nothing else is there", SOON, async || pair.server.keys("*") == [LOCK])
+            .await;
 
         // Until somebody deletes it. Without notifications it is looked at now and then.
         let both = [waiting(&here), waiting(&there)];

@@ -1,4 +1,4 @@
-//! What wakes a waiter, each source alone.
+//! What wakes a waiter that stands in no line, each source alone.
 
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ fn pair(server: RedisServer, protocol: Protocol, sources: Sources, lease: Durati
         |redis| {
             redis
                 .protocol(protocol)
+                .queue_limit(0)
                 .notifications(sources.notifications)
                 .release_messages(sources.messages)
         },
@@ -56,8 +57,8 @@ async fn assert_woken(pair: &Pair) {
 async fn keyspace_notifications_alone() {
     for protocol in PROTOCOLS {
         for (notifications, flags) in [
-            (Notifications::Require, "Kgxe"),
-            (Notifications::IfPresent, "Kgxe"),
+            (Notifications::Require, "Kg$xe"),
+            (Notifications::IfPresent, "Kg$xe"),
             (Notifications::Enable, "\"\""),
         ] {
             let server = RedisServer::builder().config("notify-keyspace-events", flags).start();
@@ -72,7 +73,7 @@ async fn keyspace_notifications_alone() {
 #[tokio::test]
 async fn the_message_of_the_release_alone() {
     for protocol in PROTOCOLS {
-        let server = RedisServer::builder().config("notify-keyspace-events", "Kgxe").start();
+        let server = RedisServer::builder().config("notify-keyspace-events", "Kg$xe").start();
         let sources = Sources { notifications: Notifications::Off, messages: true };
         let pair = pair(server, protocol, sources, TTL);
         assert_woken(&pair).await;
@@ -84,7 +85,7 @@ async fn the_message_of_the_release_alone() {
 async fn the_timer_alone() {
     let lease = Duration::from_secs(2);
     for protocol in PROTOCOLS {
-        let server = RedisServer::builder().config("notify-keyspace-events", "Kgxe").start();
+        let server = RedisServer::builder().config("notify-keyspace-events", "Kg$xe").start();
         let sources = Sources { notifications: Notifications::Off, messages: false };
         let pair = pair(server, protocol, sources, lease);
         let (here, there) = pair.mutexes();
