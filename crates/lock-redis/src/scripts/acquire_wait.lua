@@ -35,9 +35,10 @@ if value and value ~= ARGV[1] and string.byte(value) ~= 42 and (ARGV[5] or 'x') 
         call('HSET', KEYS[4], name, slot)
       end
     end
-    local rest = math.max(call('PTTL', KEYS[3]), 2 * place)
-    call('PEXPIRE', KEYS[3], rest)
-    call('PEXPIRE', KEYS[4], rest)
+    if call('PTTL', KEYS[3]) < tonumber(place) then
+      call('PEXPIRE', KEYS[3], 2 * place)
+      call('PEXPIRE', KEYS[4], 2 * place)
+    end
     return 'q ' .. left .. ' ' .. micros
   end
 end

@@ -23,17 +23,18 @@ local function pass_on()
       if call('HSET', KEYS[4], again, slot) == 1 then
         call('RPUSH', KEYS[3], again)
       end
-      local keep = math.max(call('PTTL', KEYS[3]), 2 * stay)
-      call('PEXPIRE', KEYS[3], keep)
-      call('PEXPIRE', KEYS[4], keep)
+      if call('PTTL', KEYS[3]) < tonumber(stay) then
+        call('PEXPIRE', KEYS[3], 2 * stay)
+        call('PEXPIRE', KEYS[4], 2 * stay)
+      end
       queued = 'q ' .. claim .. ' ' .. micros
     end
     local owner, heard = string.sub(name, 3), nil
-    local range = reserve(count, claim, inbox)
+    local range = reserve(count, claim, inbox, false, time)
     if range then
       call('SETRANGE', KEYS[1], 0, owner)
       call('PEXPIRE', KEYS[1], claim)
-      local words = { 'granted', owner, range, claim, micros, call('EXISTS', KEYS[3]), KEYS[1] }
+      local words = { 'granted', owner, range, claim, micros, queued and 1 or call('EXISTS', KEYS[3]), KEYS[1] }
       heard = tonumber(redis.pcall('PUBLISH', inbox, table.concat(words, ' ')))
     end
     if not heard then

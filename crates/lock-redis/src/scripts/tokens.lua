@@ -1,13 +1,13 @@
 -- Reserves so many consecutive token numbers, or fewer, for a lease of so many ms, whose holder hears
 -- on that channel if it is not empty. Returns "first last", or else nothing and why. If the lease is
--- held already, it has tokens, and these are further ones.
+-- held already, it has tokens, and these are further ones. Who has asked for the time may give it.
 --
 -- Numbers are the server's clock, in quarters of a microsecond since 2020, so that they grow although
 -- the fence was forgotten, and doubles hold them exactly until 2091. For that, none may lead the clock:
 -- the grant after would begin below it. A range ends now, and reaches back over the time that has gone
 -- by since the latest grant. Only where none has, as after the clock was set back, a single number is
 -- taken ahead of it; or none, if the lease has some.
-local function reserve(count, lease, inbox, is_held)
+local function reserve(count, lease, inbox, is_held, time)
   local fence = call('GET', KEYS[2])
   local latest
   if fence then
@@ -20,7 +20,7 @@ local function reserve(count, lease, inbox, is_held)
     end
   end
 
-  local time = call('TIME')
+  time = time or call('TIME')
   local last = (time[1] - 1577836800) * 4000000 + time[2] * 4
   -- Well beyond the lease.
   local first, keep = last, lease + 3600000
