@@ -65,12 +65,14 @@ async fn take_turns(
         let asked = clock.now();
         let guard = mutex.lock().await?;
         let had = clock.now();
-        // Blocks for some microseconds, in which this process would do nothing else but wait.
+        let record = record(task, guard.fencing_token(), asked, had);
+        // Blocks for some microseconds, in which this process would do nothing else but wait. The end
+        // of the last whole record: somebody who should not may be in the middle of one.
         let end = file.metadata()?.len();
+        let end = end - end % record.len() as u64;
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
-        let record = record(task, guard.fencing_token(), asked, had);
         file.write_all_at(record.as_bytes(), end)?;
         turns += 1;
         match guard.release().await {
