@@ -5,9 +5,22 @@ use std::time::Duration;
 /// What happens to a lock that one task gives up while others of the same process wait for it.
 ///
 /// Passing it on inside the process costs no round trip, and each holder still gets a fencing token
-/// of its own. While nobody waits elsewhere, the lock stays in the process whatever is said here; the
-/// store tells when that changes. This says how far it may be passed on while others *do* wait, or
-/// while nothing is known about them because the store has no queue.
+/// of its own. While nobody stands in the store's queue the lock stays in the process whatever is said
+/// here; the store tells when that changes. This says how far it may be passed on while others *do* wait,
+/// or while nothing is known about them because the store has no queue. It needs
+/// [renewal](crate::Builder::renewal), without which only the half of a lease is passed on.
+///
+/// Who wants the lock and does not stand in the queue cannot be heard: other libraries on the same key,
+/// `try_lock`, a client that may not subscribe. For their sake a lock that has stayed for a second goes
+/// back to the store for a few milliseconds.
+///
+/// # What it costs the others
+///
+/// Measured with four processes of 16 tasks each on two cores, with an empty critical section: fair,
+/// about 10 000 hand-overs a second, each to another process, and a wait of 6 ms at the median; with the
+/// default budget about 490 000, a wait of 23 µs at the median and 2 ms at the 99th percentile, and
+/// no process without the lock for longer than the others' budgets. `benches/FIGURES.md` in the repository
+/// tells more.
 ///
 /// Said for all locks with [`Builder::handoff`](crate::Builder::handoff), and for one with
 /// [`Mutex::with_handoff`](crate::Mutex::with_handoff).

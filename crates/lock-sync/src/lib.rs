@@ -57,6 +57,9 @@
 //! default lease, one with leases of up to three seconds. Every waiter asks that often to keep its place,
 //! which is all that waiting costs. A newcomer asks at once.
 //!
+//! The lease of a guard that has entered when its turn came is as short as the claim, until it is renewed
+//! after a tenth of that. A process that cannot reach the store in its first second with the lock loses it.
+//!
 //! A guard that is held for a while watches its key as well. If the key is deleted or overwritten and the
 //! store says so, the guard is lost within milliseconds, not at the next renewal.
 

@@ -48,8 +48,8 @@ struct State {
     armed: Option<Deadline>,
     /// Whether a release is on its way to the driver.
     release_queued: bool,
-    /// A release that was sent by the task that let go.
-    parked: Option<Weak<Parked>>,
+    /// Releases that were sent by the tasks that let go.
+    parked: Vec<Weak<Parked>>,
     /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
@@ -73,7 +73,7 @@ impl Entry {
                 machine,
                 armed: None,
                 release_queued: false,
-                parked: None,
+                parked: Vec::new(),
                 retrying: None,
                 watch: WatchTask::default(),
             }),
@@ -140,11 +140,14 @@ impl Entry {
                 return None;
             }
             effects.ops.swap_remove(urgent);
-            machine.begin_release()
+            // Under way from here on, for those who wait for that at a shutdown.
+            let claims = machine.begin_release()?;
+            Some(Running::release(self, claims, Home::Driver))
         });
-        if let Some(claims) = urgent {
-            let release = Parked::send(Running::release(self, claims, Home::Driver));
-            self.lock().parked = release.map(|parked| Arc::downgrade(&parked));
+        if let Some(parked) = urgent.and_then(Parked::send) {
+            let mut state = self.lock();
+            state.parked.retain(|parked| parked.strong_count() > 0);
+            state.parked.push(Arc::downgrade(&parked));
         }
     }
 
@@ -179,10 +182,8 @@ impl Entry {
             state.machine.tick(now, effects);
         });
         // A store that has not answered by now may never do so; the driver sets it a limit.
-        let parked = self.lock().parked.take();
-        if let Some(parked) = parked.and_then(|parked| parked.upgrade()) {
-            parked.go_on();
-        }
+        let parked = std::mem::take(&mut self.lock().parked);
+        parked.iter().filter_map(Weak::upgrade).for_each(|parked| parked.go_on());
     }
 
     /// Takes over a release that the machine has asked for, if it still wants it.
@@ -294,7 +295,7 @@ impl Entry {
     fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
         Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
-            Op::Renew(request) => Command::Run(Running::renew(self, request)),
+            Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
             Op::Forget(claim) => {
                 Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
             }

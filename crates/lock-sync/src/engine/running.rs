@@ -47,7 +47,8 @@ pub(crate) enum Home {
 #[derive(Clone)]
 enum Verb {
     Attempt(Acquire),
-    Renew(Renew, Instant),
+    /// When it was sent, and how long its answer may take.
+    Renew(Renew, Instant, Duration),
     Release(Claim, Option<Box<Acquire>>),
 }
 
@@ -68,9 +69,9 @@ impl Running {
         Self::new(entry, Verb::Attempt(request), home)
     }
 
-    pub(super) fn renew(entry: &Arc<Entry>, request: Renew) -> Self {
+    pub(super) fn renew(entry: &Arc<Entry>, request: Renew, limit: Duration) -> Self {
         let sent = entry.shared.clock.now();
-        Self::new(entry, Verb::Renew(request, sent), Home::Driver)
+        Self::new(entry, Verb::Renew(request, sent, limit), Home::Driver)
     }
 
     /// Releases a claim, and asks for a place in the queue in its stead.
@@ -174,14 +175,16 @@ impl Running {
     }
 
     fn limit(&self) -> Duration {
-        let ttl = self.entry.shared.policy.ttl.duration();
-        if matches!(self.verb, Verb::Renew(..)) { ttl / 6 } else { ttl }
+        match &self.verb {
+            Verb::Renew(_, _, limit) => *limit,
+            _ => self.entry.shared.policy.ttl.duration(),
+        }
     }
 
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
         match (answer, &self.verb) {
             (Answer::Attempt(result), _) => self.entry.attempt_done(result),
-            (Answer::Renew(renewal), Verb::Renew(request, sent)) => {
+            (Answer::Renew(renewal), Verb::Renew(request, sent, _)) => {
                 self.entry.renew_done(&request.claim, *sent, renewal);
             }
             (Answer::Release(result), Verb::Release(..)) => {
@@ -202,7 +205,7 @@ impl Verb {
             Self::Attempt(request) => {
                 Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
             }
-            Self::Renew(request, _) => {
+            Self::Renew(request, ..) => {
                 Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
             }
             Self::Release(claim, None) => Box::pin(async move {

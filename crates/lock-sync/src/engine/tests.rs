@@ -308,7 +308,7 @@ impl World {
         for op in std::mem::take(&mut effects.ops) {
             match op {
                 Op::Attempt(request) => self.ask(request),
-                Op::Renew(request) => self.renewals.push((request, self.now)),
+                Op::Renew(request, _) => self.renewals.push((request, self.now)),
                 Op::Release { .. } => self.release_asked = true,
                 Op::Forget(claim) => self.forgetting.push(claim),
                 Op::Watch => self.watching = true,
@@ -861,4 +861,49 @@ fn a_failed_renewal_does_not_move_the_deadline() {
     world.event(Event::AnswerRenewal(Answer::Truth));
     assert!(lease.deadline() > deadline);
     world.come_to_rest();
+}
+
+/// A lease that others are known not to wait for.
+fn watched_and_quiet(cache: Option<Duration>) -> World {
+    let mut world = with(Handoff::Fair, cache);
+    world.lock();
+    world.event(Event::Advance(60));
+    world.event(Event::StartWatch);
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    world
+}
+
+#[test]
+fn a_wish_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(None);
+    world.event(Event::Release);
+    world.event(Event::Rival);
+    assert_eq!(world.messages, [Hint::Wanted]);
+    world.event(Event::Deliver { nth: 0, again: false });
+    world.event(Event::Enter(Limit::None));
+    assert!(!world.machine.is_held() || world.machine.demand() == Some(Demand::Wanted));
+}
+
+#[test]
+fn a_cut_watch_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(Some(Duration::from_secs(600)));
+    world.manner.cache = None;
+    world.event(Event::Release);
+    world.event(Event::EndWatch(false));
+    world.event(Event::Enter(Limit::None));
+    assert!(!world.machine.is_held() || world.machine.demand() != Some(Demand::Quiet));
+}
+
+#[test]
+fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(None);
+    world.event(Event::Release);
+    world.stored = None;
+    world.event(Event::Hint(Hint::Released));
+    let entered =
+        world.machine.enter(world.now, Patience::Forever, world.manner, &mut Effects::new());
+    assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
+    let next = world.machine.next_deadline().unwrap().at;
+    assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));
 }

@@ -137,7 +137,11 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// A lease that is kept is noticed to be lost no later than one that is held. But a process that
     /// is stopped while it keeps one makes the others wait for the end of the lease, where otherwise
-    /// the lock would be free: use it for locks that are taken again and again.
+    /// the lock would be free. And who does not stand in the store's queue (another library, `try_lock`,
+    /// a client that may not subscribe) cannot make itself heard: it waits until the lease has been idle
+    /// for that long, or is given back after it has been here for a third of its
+    /// [`ttl`](crate::Builder::ttl), which happens with the guard that is dropped next. Use it for locks
+    /// that are taken again and again, by processes of this library.
     ///
     /// Needs [renewal](crate::Builder::renewal), without which nothing is kept.
     ///

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::memory::Verb;
-use lock_sync::{Handoff, LockError, LossReason, TryLockError};
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_sync::{Handoff, LockError, Locks, LossReason, TryLockError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{Pair, eventually, poll_once};
@@ -132,4 +132,24 @@ fn the_runtime_of_one_asker_does_not_fail_the_waiters_of_another() {
     waiting.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
     asking.shutdown_background();
     assert!(waiting.block_on(waiter).unwrap().is_ok());
+}
+
+#[test]
+fn nothing_stays_behind_when_it_goes_while_a_release_is_tried_again() {
+    let backend = Arc::new(MemoryBackend::new());
+    let left = Arc::downgrade(&backend);
+    let gone = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    backend.faults().on(Verb::Release).fail(ErrorKind::Unreachable);
+    let locks = Locks::builder(Arc::clone(&backend)).on_runtime(gone.handle().clone());
+    let locks = locks.build().unwrap();
+    let mutex = locks.mutex("it", ()).unwrap();
+    gone.block_on(async {
+        drop(mutex.lock().await.unwrap());
+        while backend.stats().releases == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    drop(gone);
+    drop((mutex, locks, backend));
+    assert_eq!(left.strong_count(), 0);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lock_core::memory::Verb;
 use lock_core::{FencingToken, Hint, Key, OwnerToken};
 use lock_sync::{Handoff, Mutex};
 use tokio::task::{JoinHandle, yield_now};
@@ -255,4 +256,115 @@ async fn waiting_and_holding_costs_renewals_only() {
         task.await.unwrap();
     }
     assert_eq!(HOLDERS.load(Ordering::SeqCst), 100);
+}
+
+/// A guard that entered on a grant: its lease is short until it is renewed.
+async fn handed_over(pair: &Pair) -> lock_sync::OwnedMutexGuard<u32> {
+    let (here, there) = pair.mutexes();
+    let guard = there.lock().await.unwrap();
+    let mut waiting = Box::pin(Arc::new(here).lock_owned());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    drop(guard);
+    waiting.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_handed_over_survives_a_renewal_that_stalls() {
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
+    let guard = handed_over(&pair).await;
+    assert!(guard.remaining() < Duration::from_secs(1));
+    let renewals = pair.ours.stats().renewals;
+    pair.ours.faults().on(Verb::Renew).delay_requests(Duration::from_secs(3600));
+    while pair.ours.stats().renewals == renewals {
+        sleep(Duration::from_millis(1)).await;
+    }
+    pair.ours.faults().on(Verb::Renew).delay_requests(Duration::ZERO);
+    sleep(ttl).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_handed_over_is_claimed_in_a_moment() {
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
+    let guard = handed_over(&pair).await;
+    sleep(Duration::from_millis(150)).await;
+    assert!(guard.remaining() > ttl * 9 / 10, "{:?}", guard.remaining());
+    // From here on it survives what any lease does.
+    pair.ours.faults().cut();
+    sleep(ttl / 2).await;
+    pair.ours.faults().heal();
+    sleep(ttl).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_answer_does_not_undo_a_wish() {
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
+    let (here, there) = pair.mutexes();
+    let here = here.with_cache(Duration::from_secs(3600));
+    let guard = here.lock().await.unwrap();
+    sleep(Duration::from_millis(500)).await;
+    // The renewal is carried out while nobody waits, and its answer comes after somebody does.
+    let gate = pair.ours.faults().on(Verb::Renew).hold_replies();
+    gate.arrived(1).await;
+    let mut rival = Box::pin(there.lock());
+    assert!(poll_once(rival.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(20)).await;
+    gate.open();
+    sleep(Duration::from_millis(20)).await;
+    drop(guard);
+    let begin = Instant::now();
+    drop(rival.await.unwrap());
+    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_stand_in_line_gets_a_chance_now_and_then() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let (here, there) = pair.mutexes();
+    let here = Arc::new(here);
+    let tasks: Vec<_> = (0..3)
+        .map(|_| {
+            let here = Arc::clone(&here);
+            tokio::spawn(async move {
+                loop {
+                    let _guard = here.lock().await.unwrap();
+                    sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    sleep(Duration::from_millis(100)).await;
+    let begin = Instant::now();
+    while there.try_lock().await.is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never");
+        sleep(Duration::from_millis(3)).await;
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    tasks.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_renewal_nobody_gets_the_rest_of_a_lease() {
+    let ttl = Duration::from_secs(10);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).renewal(false));
+    let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+    let tasks: Vec<_> = (0..40)
+        .map(|_| {
+            let mutex = Arc::clone(&mutex);
+            tokio::spawn(async move {
+                let guard = mutex.lock().await.unwrap();
+                assert!(guard.remaining() >= ttl / 3, "{:?}", guard.remaining());
+                sleep(Duration::from_millis(700)).await;
+                assert!(guard.is_valid());
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
 }

@@ -87,7 +87,7 @@ impl State {
                 self.witness.asks();
                 Command::Attempt(request)
             }
-            Op::Renew(request) => Command::Renew(request, now),
+            Op::Renew(request, _) => Command::Renew(request, now),
             Op::Forget(claim) => Command::Forget(claim),
             Op::Release { .. } if self.release_queued => return None,
             Op::Release { .. } => {

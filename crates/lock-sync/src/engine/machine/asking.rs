@@ -197,7 +197,9 @@ impl<W> Machine<W> {
     }
 
     /// Lets other processes go first, then asks for the lock.
-    pub(super) fn yield_to_others(&mut self, now: Instant, effects: &mut Effects<W>) {
+    ///
+    /// It comes soon after they were told of it, or as late as it may where nobody may have been.
+    pub(super) fn yield_to_others(&mut self, now: Instant, untold: bool, effects: &mut Effects<W>) {
         match (self.owners)() {
             Ok(owner) => {
                 let claim = Claim::exclusive(self.key.clone(), owner);
@@ -206,7 +208,7 @@ impl<W> Machine<W> {
                     claim,
                     outage: None,
                     placed: false,
-                    yielding: Some(now + YIELD.0),
+                    yielding: Some(now + if untold { YIELD.1 } else { YIELD.0 }),
                     until,
                 };
                 self.watch_again(now, effects);

@@ -1,6 +1,7 @@
 //! What events ask for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::{Acquire, Claim, Instant, Renew};
 
@@ -11,7 +12,8 @@ use crate::error::LeaseLost;
 #[derive(Clone, Debug)]
 pub(in super::super) enum Op {
     Attempt(Acquire),
-    Renew(Renew),
+    /// With how long its answer may take.
+    Renew(Renew, Duration),
     /// Take the claim with [`begin_release`](super::Machine::begin_release) and release it.
     Release {
         /// Somebody elsewhere waits for it.

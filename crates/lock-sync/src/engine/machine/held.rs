@@ -6,10 +6,13 @@ use std::time::Duration;
 use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, TokenRange, Ttl};
 
 use super::super::lease::Lease;
-use super::{Manner, Ticket};
+use super::{Manner, Policy, Ticket};
 
-/// A lease is handed over only if at least this much of it is left.
-const MIN_SLICE: Duration = Duration::from_millis(1);
+/// A lease is handed over only if a twentieth of its time is left, or this.
+const SLICE: Duration = Duration::from_millis(100);
+/// How long a lease stays here at most although nobody stands in the store's queue: there may be others
+/// who want it and do not.
+const STAY: Duration = Duration::from_secs(1);
 /// A lease that is held for longer than this is watched: its holder hears at once if the key goes.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// A hint is checked after this time: many are the echo of what this process did itself, and most
@@ -25,6 +28,9 @@ pub(super) struct Held {
     /// How many holders there have been.
     pub(super) used: u32,
     demand: Demand,
+    granted: Instant,
+    /// A wish was heard while a renewal was under way, whose answer may be older.
+    wish: bool,
     /// What counts against the budget: since when others may be waiting, and the holders since.
     turn: (Instant, u32),
     pub(super) hold: u64,
@@ -54,18 +60,21 @@ pub(super) enum Fate {
 impl Held {
     pub(super) fn new(clock: Clock, claim: Claim, grant: Grant, ttl: Ttl, now: Instant) -> Self {
         let left = grant.valid_until.saturating_duration_since(now);
+        let short = left <= ttl.duration() / 2;
         Self {
             claim,
             lease: Arc::new(Lease::new(clock, grant.valid_until)),
             tokens: Tokens::new(grant.tokens),
             used: 0,
             demand: grant.demand,
+            granted: now,
+            wish: false,
             turn: (now, 0),
             hold: 0,
             hold_until: Instant::FAR_FUTURE,
-            // What was handed over has to be claimed sooner than what was asked for.
-            renew_at: now + left.min(ttl.duration()) / 3,
-            relaxed: left > ttl.duration() / 2,
+            // What was handed over is short: whoever keeps it for longer than a moment claims it.
+            renew_at: now + if short { left / 10 } else { left.min(ttl.duration()) / 3 },
+            relaxed: !short,
             renewing: false,
             stocking: false,
             check_at: None,
@@ -92,7 +101,7 @@ impl Held {
         Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
     }
 
-    pub(super) fn fate(&self, now: Instant, manner: Manner, renews: bool) -> Fate {
+    pub(super) fn fate(&self, now: Instant, manner: Manner, policy: &Policy) -> Fate {
         if self.spent || !self.lease.is_valid(now) {
             return Fate::GiveUp;
         }
@@ -100,17 +109,30 @@ impl Held {
             return Fate::HandOver;
         }
         let (since, served) = self.turn;
-        let quiet = self.demand == Demand::Quiet;
-        if now + MIN_SLICE >= self.lease.deadline()
+        let ttl = policy.ttl.duration();
+        // A lease that is not renewed is not passed on when it is used up.
+        let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
+        let quiet = policy.renew && self.demand == Demand::Quiet && !self.has_stayed(now);
+        if now + slice >= self.lease.deadline()
             || !(quiet || manner.handoff.allows(served, now.saturating_duration_since(since)))
         {
             return Fate::GiveUp;
         }
         match self.tokens.left() {
-            0 if quiet && renews => Fate::AwaitTokens,
+            0 if quiet => Fate::AwaitTokens,
             0 => Fate::GiveUp,
             _ => Fate::HandOver,
         }
+    }
+
+    /// Whether it is time to let in those who do not stand in the queue, should there be any.
+    pub(super) fn has_stayed(&self, now: Instant) -> bool {
+        self.demand == Demand::Quiet && now >= self.granted + STAY
+    }
+
+    /// Whether a lease that nobody uses has been here for so long that others should have a chance.
+    pub(super) fn was_kept(&self, now: Instant, ttl: Ttl) -> bool {
+        now >= self.granted + STAY.max(ttl.duration() / 3)
     }
 
     pub(super) fn demand(&self) -> Demand {
@@ -123,6 +145,17 @@ impl Held {
             self.turn = (now, 1);
         }
         self.demand = demand;
+    }
+
+    pub(super) fn hear_wish(&mut self, now: Instant) {
+        self.wish = self.renewing;
+        self.set_demand(Demand::Wanted, now);
+    }
+
+    /// A renewal has said so.
+    pub(super) fn answered(&mut self, demand: Demand, now: Instant) {
+        let demand = if std::mem::take(&mut self.wish) { Demand::Wanted } else { demand };
+        self.set_demand(demand, now);
     }
 
     pub(super) fn tokens_left(&self) -> u32 {

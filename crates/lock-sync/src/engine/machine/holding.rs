@@ -58,7 +58,7 @@ impl<W> Machine<W> {
             return false;
         };
         // Whatever else is to be decided is decided at length.
-        if held.fate(now, manner, self.policy.renew) != Fate::HandOver
+        if held.fate(now, manner, &self.policy) != Fate::HandOver
             || held.demand() != Demand::Wanted && held.tokens_left() < LOW_TOKENS
             || held.demand() == Demand::Unknown
         {
@@ -94,7 +94,7 @@ impl<W> Machine<W> {
                 _ => self.give_up(held, effects),
             };
         };
-        match held.fate(now, manner, self.policy.renew) {
+        match held.fate(now, manner, &self.policy) {
             Fate::HandOver => {
                 let Some(ticket) = self.ticket(now, &mut held) else {
                     return self.give_up(held, effects);
@@ -119,7 +119,7 @@ impl<W> Machine<W> {
             Demand::Unknown => self.watch_again(now, effects),
             // Not for the first: others may be on their way to the queue, in whose turn it ends.
             Demand::Quiet if held.used > 2 && held.tokens_left() < LOW_TOKENS => {
-                self.renew(held, true, effects);
+                self.renew(now, held, true, effects);
             }
             _ => {}
         }
@@ -139,7 +139,7 @@ impl<W> Machine<W> {
         let unknown = held.demand() == Demand::Unknown;
         let known_soon = matches!(self.watch, Watching::Starting { .. });
         if held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
-            self.renew(&mut held, true, effects);
+            self.renew(now, &mut held, true, effects);
         }
         self.phase = Phase::Kept { held, manner, until };
     }
@@ -152,6 +152,7 @@ impl<W> Machine<W> {
             && !held.spent
             && held.lease.is_valid(now)
             && held.demand() != Demand::Wanted
+            && !held.was_kept(now, self.policy.ttl)
             && !matches!(self.watch, Watching::Failed { .. })
     }
 
@@ -175,11 +176,11 @@ impl<W> Machine<W> {
                 return None;
             }
         };
-        match held.fate(now, manner, self.policy.renew) {
+        match held.fate(now, manner, &self.policy) {
             Fate::HandOver => {
                 let ticket = self.ticket(now, &mut held);
                 if kept.is_some() && held.tokens_left() < LOW_TOKENS {
-                    self.renew(&mut held, true, effects);
+                    self.renew(now, &mut held, true, effects);
                 }
                 self.phase = Phase::Held(held);
                 return ticket;
@@ -272,9 +273,10 @@ impl<W> Machine<W> {
             }
         };
         self.used_last = held.used;
+        let stayed = held.has_stayed(now);
         self.phase = Phase::Idle;
-        if contended && !self.queue.is_empty() {
-            self.yield_to_others(now, effects);
+        if (contended || stayed) && !self.queue.is_empty() {
+            self.yield_to_others(now, stayed, effects);
         } else {
             self.next_attempt(now, effects);
         }
@@ -324,7 +326,13 @@ impl<W> Machine<W> {
 
     /// Renews, unless that is under way. If more holders are to be expected and few tokens are left,
     /// it asks for some.
-    pub(super) fn renew(&self, held: &mut Held, more: bool, effects: &mut Effects<W>) {
+    pub(super) fn renew(
+        &self,
+        now: Instant,
+        held: &mut Held,
+        more: bool,
+        effects: &mut Effects<W>,
+    ) {
         if !self.policy.renew || std::mem::replace(&mut held.renewing, true) {
             return;
         }
@@ -332,7 +340,10 @@ impl<W> Machine<W> {
         held.stocking = more && held.tokens_left() < LOW_TOKENS;
         let tokens = if held.stocking { STOCK } else { 0 };
         let renew = Renew::new(held.claim.clone(), self.policy.ttl).reserving(tokens);
-        effects.ops.push(Op::Renew(renew));
+        // One that stalls leaves time for others.
+        let left = held.lease.deadline().saturating_duration_since(now);
+        let limit = (self.policy.ttl.duration() / 6).min(left / 3).max(SOON);
+        effects.ops.push(Op::Renew(renew, limit));
     }
 
     /// The store answered to a renewal of this claim.
@@ -365,7 +376,7 @@ impl<W> Machine<W> {
                 held.lease.extend(valid_until);
                 held.renew_at = sent + ttl / 3;
                 held.relaxed = true;
-                held.set_demand(demand, now);
+                held.answered(demand, now);
                 if let Some(tokens) = tokens {
                     held.refill(tokens);
                 }

@@ -358,6 +358,9 @@ impl<W> Machine<W> {
         self.closed = true;
         self.deny_all(&Denial::Failed(error.clone()), effects);
         self.lose(now, LossReason::DriverStopped, effects);
+        if matches!(self.phase, Phase::Releasing { stage: Stage::Failed(_), .. }) {
+            self.phase = Phase::Idle;
+        }
         self.settle_empty(now, effects);
         self.stop_watching(effects);
     }

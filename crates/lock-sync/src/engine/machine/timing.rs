@@ -116,16 +116,16 @@ impl<W> Machine<W> {
             self.watch_again(now, effects);
         }
         if due {
-            self.renew_current(effects);
+            self.renew_current(now, effects);
         }
     }
 
     /// Renews what is held.
-    pub(super) fn renew_current(&mut self, effects: &mut Effects<W>) {
+    pub(super) fn renew_current(&mut self, now: Instant, effects: &mut Effects<W>) {
         let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
         if let Phase::Held(held) | Phase::Kept { held, .. } = &mut phase {
             let shared = !self.queue.is_empty() || held.used > 1;
-            self.renew(held, shared, effects);
+            self.renew(now, held, shared, effects);
         }
         self.phase = phase;
     }

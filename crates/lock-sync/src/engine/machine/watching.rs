@@ -47,7 +47,9 @@ impl<W> Machine<W> {
         self.watch = Watching::Failed { retry, failures: failures.saturating_add(1) };
         match &mut self.phase {
             // Nobody can say any more that he wants it.
-            Phase::Held(held) => held.set_demand(Demand::Unknown, now),
+            Phase::Held(held) | Phase::Releasing { held, .. } => {
+                held.set_demand(Demand::Unknown, now)
+            }
             Phase::Kept { held, .. } => {
                 held.set_demand(Demand::Unknown, now);
                 if !was_on {
@@ -125,9 +127,10 @@ impl<W> Machine<W> {
     fn wanted(&mut self, now: Instant, effects: &mut Effects<W>) {
         match &mut self.phase {
             Phase::Attempting { wanted, .. } => *wanted = true,
-            Phase::Held(held) => held.set_demand(Demand::Wanted, now),
+            // It may be taken back.
+            Phase::Held(held) | Phase::Releasing { held, .. } => held.hear_wish(now),
             Phase::Kept { held, .. } => {
-                held.set_demand(Demand::Wanted, now);
+                held.hear_wish(now);
                 self.review_kept(now, true, false, effects);
             }
             _ => {}
@@ -136,7 +139,8 @@ impl<W> Machine<W> {
 
     /// Something may have happened to the lease that is held: it is looked into soon.
     pub(super) fn doubt(&mut self, now: Instant) {
-        if let Phase::Held(held) | Phase::Kept { held, .. } = &mut self.phase
+        if let Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } =
+            &mut self.phase
             && self.policy.renew
         {
             held.doubt(now);
@@ -150,7 +154,7 @@ impl<W> Machine<W> {
             Phase::Held(held) | Phase::Kept { held, .. } if held.renewing => {
                 held.check_at = Some(now);
             }
-            _ => self.renew_current(effects),
+            _ => self.renew_current(now, effects),
         }
     }
 
