@@ -71,7 +71,8 @@ pub async fn ours_and_driver(url: &str) -> Result<Vec<Entrant>, Failure> {
 
 /// Our own rows where clients fight over a key: in turns of one holder each; with the budget that a
 /// process has by default; and with an awaited release.
-pub const OURS: [&str; 3] = ["ours, fair", "ours, default budget", "ours, fair, released"];
+pub const OURS: [&str; 4] =
+    ["ours, fair", "ours, default budget", "ours, fair, released", "ours, fair, on the runtime"];
 
 /// The rows of the peers that wait for a lock which somebody else holds: each as it comes, and with
 /// the shortest delay between two tries that it accepts.
@@ -104,6 +105,9 @@ pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Fai
     Ok(match name {
         "ours, fair" => entrant!(Ours::with(url, Ending::Dropped, Handoff::Fair)?),
         "ours, fair, released" => entrant!(Ours::with(url, Ending::Released, Handoff::Fair)?),
+        "ours, fair, on the runtime" => {
+            entrant!(Ours::on_this_runtime(url, Ending::Dropped, Handoff::Fair)?)
+        }
         "ours, default budget" => entrant!(Ours::redis(url, Ending::Dropped)?),
         "rlock" => entrant!(Rlock::connect(url).await?),
         "rlock, impatient" => entrant!(Rlock::connect(url).await?.impatient()?),

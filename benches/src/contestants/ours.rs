@@ -5,6 +5,7 @@ use std::time::Duration;
 use lock_core::memory::MemoryBackend;
 use lock_redis::RedisBackend;
 use lock_sync::{Handoff, Locks, Mutex};
+use tokio::runtime::Handle;
 
 use crate::{Contestant, Failure};
 
@@ -44,6 +45,18 @@ impl Ours {
     /// If the URL makes no sense.
     pub fn with(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
         let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?;
+        Ok(Self { locks, ending, cache: None })
+    }
+
+    /// The same, without a thread of its own: the driver lives on the runtime in whose context this is
+    /// called.
+    ///
+    /// # Errors
+    ///
+    /// If the URL makes no sense.
+    pub fn on_this_runtime(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
+        let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff);
+        let locks = locks.on_runtime(Handle::current()).build()?;
         Ok(Self { locks, ending, cache: None })
     }
 

@@ -13,6 +13,7 @@ mod running;
 mod tests;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -40,6 +41,9 @@ pub(crate) struct Entry {
     shared: Arc<Shared>,
     key: Key,
     state: Mutex<State>,
+    /// Somebody elsewhere wants the lock. Tasks that pass it on among themselves can keep the driver from
+    /// the state for long, but not from this.
+    wanted: AtomicBool,
 }
 
 struct State {
@@ -69,6 +73,7 @@ impl Entry {
         Self {
             shared,
             key,
+            wanted: AtomicBool::new(false),
             state: Mutex::new(State {
                 machine,
                 armed: None,
@@ -233,6 +238,9 @@ impl Entry {
     }
 
     fn watch_event(self: &Arc<Self>, number: u64, event: WatchEvent<'_>) {
+        if matches!(event, WatchEvent::Hint(Hint::Wanted)) {
+            self.wanted.store(true, Ordering::Release);
+        }
         self.event_in(|state, now, effects| {
             if state.watch.number == number {
                 match event {
@@ -266,6 +274,9 @@ impl Entry {
         let mut state = self.lock();
         // Read under the lock, so that time does not go backwards from one event to the next.
         let now = self.shared.clock.now();
+        if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::AcqRel) {
+            state.machine.hint(now, Hint::Wanted, &mut effects);
+        }
         let result = event(&mut state, now, &mut effects);
         let commands: Vec<_> =
             effects.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
@@ -332,7 +343,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let id = std::ptr::from_ref(self).addr();
-        let Self { shared, key, state } = self;
+        let Self { shared, key, state, .. } = self;
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(armed) = state.armed {
             shared.timers.disarm(id, armed);
