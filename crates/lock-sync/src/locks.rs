@@ -244,7 +244,7 @@ impl Builder {
     /// Runs the driver on this runtime instead of a thread of its own.
     ///
     /// Saves the thread, makes tests under tokio's paused time possible, and a hand-over from another
-    /// process a third faster, because it wakes one thread of this one rather than two. In exchange leases are
+    /// process faster by up to a third, because it wakes one thread of this one rather than two. In exchange leases are
     /// renewed only while that runtime is not blocked. When it shuts down, every guard is lost, whoever
     /// waits gets an error, and what was not released by then ends with its lease. It needs a timer.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
