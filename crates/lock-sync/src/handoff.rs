@@ -17,8 +17,8 @@ use std::time::Duration;
 /// # What it costs the others
 ///
 /// Measured with four processes of 16 tasks each on two cores, with an empty critical section: fair,
-/// about 10 000 hand-overs a second, each to another process, and a wait of 6 ms at the median; with the
-/// default budget about 490 000, a wait of 23 µs at the median and 2 ms at the 99th percentile, and
+/// some 8 000 hand-overs a second, each to another process, and a wait of 7 ms at the median; with the
+/// default budget some 400 000, a wait of 25 µs at the median and 2 to 3 ms at the 99th percentile, and
 /// no process without the lock for longer than the others' budgets. `benches/FIGURES.md` in the repository
 /// tells more.
 ///
