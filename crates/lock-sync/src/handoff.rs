@@ -27,6 +27,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handoff {
+    /// Back to the store every time, whether anybody waits or not: every guard is a grant of the store's
+    /// own.
+    ///
+    /// A round trip for each. What it buys: a store that forgets everything (`FLUSHALL`) gives out tokens
+    /// above all before, but a process that does not know it yet may still pass on tokens that were
+    /// reserved earlier, below those. Whoever compares tokens refuses them; with this they do not occur.
+    Never,
     /// Back to the store as soon as somebody waits elsewhere: processes take turns, one holder each.
     Fair,
     /// Passed on until one of the two is reached, counted from when others were heard of; then back to
@@ -43,7 +50,7 @@ impl Handoff {
     /// Whether, after `served` holders in this `time`, the lock may go to another one of the process.
     pub(crate) fn allows(self, served: u32, elapsed: Duration) -> bool {
         match self {
-            Self::Fair => false,
+            Self::Never | Self::Fair => false,
             Self::Budget { handoffs, time } => served <= handoffs && elapsed < time,
         }
     }

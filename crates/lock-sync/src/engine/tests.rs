@@ -226,7 +226,21 @@ impl World {
                     if !again {
                         self.messages.remove(nth);
                     }
+                    let waits = self.machine.is_waiting();
+                    let owner = self.machine.owner();
                     self.machine.hint(now, message, &mut effects);
+                    match message {
+                        Hint::Wanted => {
+                            let known = self.machine.demand();
+                            assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
+                        }
+                        Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
+                            let asks = |op: &Op| matches!(op, Op::Attempt(_) | Op::Release { .. });
+                            let acts = self.machine.is_held() || effects.ops.iter().any(asks);
+                            assert!(acts, "a grant that nobody minds");
+                        }
+                        _ => {}
+                    }
                 }
             }
             Event::Lose(nth) => {
@@ -367,6 +381,10 @@ impl World {
             _ => (owner, u32::from(stays && demand == Some(Demand::Wanted))),
         };
         let allowed = match self.manner.handoff {
+            Handoff::Never => {
+                assert!(!stays, "a guard that is not the store's own");
+                0
+            }
             Handoff::Fair => 0,
             Handoff::Budget { handoffs, .. } => handoffs,
         };
@@ -660,7 +678,7 @@ fn manner() -> impl Strategy<Value = Manner> {
         handoffs,
         time: Duration::from_millis(millis),
     });
-    let handoff = prop_oneof![1 => Just(Handoff::Fair), 3 => budget];
+    let handoff = prop_oneof![1 => Just(Handoff::Never), 2 => Just(Handoff::Fair), 6 => budget];
     let cache = proptest::option::of((0u64..9_000).prop_map(Duration::from_millis));
     (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
 }

@@ -44,7 +44,7 @@ fn locking_is_an_error() {
 fn the_guard_is_lost_and_waiters_are_told() {
     must_end(|| {
         let gone = runtime();
-        let pair = Pair::build(|b| b.on_runtime(gone.handle().clone()).handoff(Handoff::Fair));
+        let pair = Pair::build(|b| b.on_runtime(gone.handle().clone()).handoff(Handoff::Never));
         let (here, _) = pair.mutexes();
         runtime().block_on(async {
             let guard = here.lock().await.unwrap();
@@ -64,7 +64,7 @@ fn the_runtime_shuts_down_with_requests_under_way() {
     for _ in 0..50 {
         must_end(|| {
             let gone = runtime();
-            let pair = Pair::build(|b| b.on_runtime(gone.handle().clone()).handoff(Handoff::Fair));
+            let pair = Pair::build(|b| b.on_runtime(gone.handle().clone()).handoff(Handoff::Never));
             let here = Arc::new(pair.here.mutex("it", 0).unwrap());
             let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
             let mut waiting = Vec::new();

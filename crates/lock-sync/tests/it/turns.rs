@@ -368,3 +368,19 @@ async fn without_renewal_nobody_gets_the_rest_of_a_lease() {
         task.await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_never_passed_on_asks_the_store_each_time() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Never));
+    let mutex = pair.here.mutex("it", 0).unwrap().with_cache(Duration::from_secs(60));
+    let mutex = Arc::new(mutex);
+    let book = Book::default();
+    let tasks: Vec<_> = (0..4).map(|_| taker("here", &mutex, 25, &book)).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_rising(&book);
+    pair.all_released().await;
+    let stats = pair.ours.stats();
+    assert_eq!((stats.acquires, stats.releases), (100, 100), "{stats:?}");
+}

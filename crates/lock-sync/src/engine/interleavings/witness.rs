@@ -89,7 +89,7 @@ impl Witness {
             turn.holders += 1;
         }
         let allowed = match handoff {
-            Handoff::Fair => 0,
+            Handoff::Never | Handoff::Fair => 0,
             Handoff::Budget { handoffs, .. } => handoffs,
         };
         assert!(turn.holders <= 1 + allowed, "others may wait, and the budget is used up");

@@ -7,6 +7,7 @@ use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, TokenRange, 
 
 use super::super::lease::Lease;
 use super::{Manner, Policy, Ticket};
+use crate::handoff::Handoff;
 
 /// A lease is handed over only if a twentieth of its time is left, or this.
 const SLICE: Duration = Duration::from_millis(100);
@@ -112,7 +113,8 @@ impl Held {
         let ttl = policy.ttl.duration();
         // A lease that is not renewed is not passed on when it is used up.
         let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
-        let quiet = policy.renew && self.demand == Demand::Quiet && !self.has_stayed(now);
+        let may_stay = policy.renew && manner.handoff != Handoff::Never;
+        let quiet = may_stay && self.demand == Demand::Quiet && !self.has_stayed(now);
         if now + slice >= self.lease.deadline()
             || !(quiet || manner.handoff.allows(served, now.saturating_duration_since(since)))
         {

@@ -8,6 +8,7 @@ use super::watching::Watching;
 use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
 use crate::engine::queue::Patience;
 use crate::error::{LeaseLost, LossReason};
+use crate::handoff::Handoff;
 
 /// How long to wait at least before a renewal that failed is tried again.
 const SOON: std::time::Duration = std::time::Duration::from_millis(1);
@@ -87,7 +88,7 @@ impl<W> Machine<W> {
         let Some((id, _)) = self.queue.first() else {
             self.rest_watch(now);
             return match manner.cache {
-                Some(idle) if self.may_keep(now, &held) => {
+                Some(idle) if manner.handoff != Handoff::Never && self.may_keep(now, &held) => {
                     let until = now + idle;
                     self.keep(now, held, manner, until, effects);
                 }

@@ -234,6 +234,12 @@ impl<W> Machine<W> {
         matches!(&self.phase, Phase::Held(held) | Phase::Kept { held, .. } if held.renewing)
     }
 
+    /// Whether it was refused, and waits.
+    #[cfg(test)]
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { .. })
+    }
+
     /// What is known of others who wait for what is held.
     #[cfg(test)]
     pub(super) fn demand(&self) -> Option<Demand> {
