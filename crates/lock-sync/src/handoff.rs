@@ -5,10 +5,11 @@ use std::time::Duration;
 /// What happens to a lock that one task gives up while others of the same process wait for it.
 ///
 /// Passing it on inside the process costs no round trip, and each holder still gets a fencing token
-/// of its own. While nobody stands in the store's queue the lock stays in the process whatever is said
-/// here; the store tells when that changes. This says how far it may be passed on while others *do* wait,
-/// or while nothing is known about them because the store has no queue. It needs
-/// [renewal](crate::Builder::renewal), without which only the half of a lease is passed on.
+/// of its own. While nobody stands in the store's queue the lock stays in the process, unless it is
+/// [`Never`](Self::Never) to be passed on; the store tells when that changes. This says how far it may
+/// be passed on while others *do* wait, or while nothing is known about them because the store has no
+/// queue. It needs [renewal](crate::Builder::renewal), without which only the half of a lease is passed
+/// on.
 ///
 /// Who wants the lock and does not stand in the queue cannot be heard: other libraries on the same key,
 /// `try_lock`, a client that may not subscribe. For their sake a lock that has stayed for a second goes
