@@ -297,12 +297,12 @@ async fn a_task_that_slept_past_the_deadline_sees_it_at_once() {
 
 #[test]
 fn a_blocked_executor_loses_nothing() {
-    let pair = Pair::build(|builder| builder.ttl(Duration::from_millis(200)));
+    let pair = Pair::build(|builder| builder.ttl(Duration::from_millis(500)));
     let (here, there) = pair.mutexes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = here.lock().await.unwrap();
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(1_500));
         assert!(guard.is_valid(), "the driver has a thread of its own");
         assert!(there.try_lock().await.is_err());
     });
