@@ -5,7 +5,7 @@ use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Released, Renew
 use super::held::{Fate, Held};
 use super::timing::backoff;
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
+use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Policy, Stage, Ticket};
 use crate::engine::queue::Patience;
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
@@ -26,14 +26,15 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> bool {
-        // A deadline that has passed unnoticed: the holder must hear of it.
-        let valid = match &self.phase {
-            Phase::Held(held) if held.hold == hold => {
-                held.lease.is_valid(now) && now < held.hold_until
-            }
-            _ => false,
+        let (valid, fate) = match &self.phase {
+            // A deadline that has passed unnoticed: the holder must hear of it.
+            Phase::Held(held) if held.hold == hold => (
+                held.lease.is_valid(now) && now < held.hold_until,
+                held.fate(now, manner, &self.policy),
+            ),
+            _ => (false, Fate::GiveUp),
         };
-        if valid && self.hand_over(now, manner, effects) {
+        if valid && fate == Fate::HandOver && self.hand_over(now, effects) {
             return true;
         }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
@@ -52,27 +53,20 @@ impl<W> Machine<W> {
         }
     }
 
-    /// The common case of [`pass_on`](Self::pass_on), without moving anything: the holder's lease goes
-    /// to the first in line.
-    fn hand_over(&mut self, now: Instant, manner: Manner, effects: &mut Effects<W>) -> bool {
+    /// Gives the current lease to the first in line, if there is one, without moving it.
+    fn hand_over(&mut self, now: Instant, effects: &mut Effects<W>) -> bool {
         let (Phase::Held(held), Some((id, _))) = (&mut self.phase, self.queue.first()) else {
             return false;
         };
-        // Whatever else is to be decided is decided at length.
-        if held.fate(now, manner, &self.policy) != Fate::HandOver
-            || held.demand() != Demand::Wanted && held.tokens_left() < LOW_TOKENS
-            || held.demand() == Demand::Unknown
-        {
+        let Some(ticket) = Self::ticket(&mut self.holds, &self.policy, now, held) else {
             return false;
-        }
-        let hold = self.holds + 1;
-        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |limit| now + limit);
-        let Some(ticket) = held.ticket(hold, until) else { return false };
-        self.holds = hold;
+        };
         let waker = self.queue.settle(id, Ok(ticket));
         effects.wake(waker);
         if self.queue.is_empty() {
             self.rest_watch(now);
+        } else {
+            self.settle_in(now, effects);
         }
         true
     }
@@ -81,11 +75,11 @@ impl<W> Machine<W> {
     pub(super) fn pass_on(
         &mut self,
         now: Instant,
-        mut held: Held,
+        held: Held,
         manner: Manner,
         effects: &mut Effects<W>,
     ) {
-        let Some((id, _)) = self.queue.first() else {
+        if self.queue.is_empty() {
             self.rest_watch(now);
             return match manner.cache {
                 Some(idle) if manner.handoff != Handoff::Never && self.may_keep(now, &held) => {
@@ -94,20 +88,11 @@ impl<W> Machine<W> {
                 }
                 _ => self.give_up(held, effects),
             };
-        };
+        }
         match held.fate(now, manner, &self.policy) {
             Fate::HandOver => {
-                let Some(ticket) = self.ticket(now, &mut held) else {
-                    return self.give_up(held, effects);
-                };
-                let waker = self.queue.settle(id, Ok(ticket));
-                effects.wake(waker);
-                if self.queue.is_empty() {
-                    self.rest_watch(now);
-                } else {
-                    self.settle_in(now, &mut held, effects);
-                }
                 self.phase = Phase::Held(held);
+                self.hand_over(now, effects);
             }
             Fate::AwaitTokens => self.keep(now, held, manner, now, effects),
             Fate::GiveUp => self.give_up(held, effects),
@@ -115,12 +100,13 @@ impl<W> Machine<W> {
     }
 
     /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
-    fn settle_in(&mut self, now: Instant, held: &mut Held, effects: &mut Effects<W>) {
+    fn settle_in(&mut self, now: Instant, effects: &mut Effects<W>) {
+        let Phase::Held(held) = &self.phase else { return };
         match held.demand() {
             Demand::Unknown => self.watch_again(now, effects),
             // Not for the first: others may be on their way to the queue, in whose turn it ends.
             Demand::Quiet if held.used > 2 && held.tokens_left() < LOW_TOKENS => {
-                self.renew(now, held, true, effects);
+                self.renew_current(now, effects);
             }
             _ => {}
         }
@@ -169,42 +155,42 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> Option<Ticket> {
-        let (mut held, kept) = match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Kept { held, manner, until } => (held, Some((manner, until))),
-            Phase::Releasing { held, stage: Stage::Queued, .. } => (held, None),
+        let (fate, kept) = match &self.phase {
+            Phase::Kept { held, until, .. } => (held.fate(now, manner, &self.policy), Some(*until)),
+            Phase::Releasing { held, stage: Stage::Queued, .. } => {
+                (held.fate(now, manner, &self.policy), None)
+            }
+            _ => return None,
+        };
+        if fate == Fate::GiveUp && kept.is_none() {
+            return None;
+        }
+        let mut held = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
             other => {
                 self.phase = other;
                 return None;
             }
         };
-        match held.fate(now, manner, &self.policy) {
+        match fate {
             Fate::HandOver => {
-                let ticket = self.ticket(now, &mut held);
+                let ticket = Self::ticket(&mut self.holds, &self.policy, now, &mut held);
                 if kept.is_some() && held.tokens_left() < LOW_TOKENS {
                     self.renew(now, &mut held, true, effects);
                 }
                 self.phase = Phase::Held(held);
                 return ticket;
             }
-            Fate::AwaitTokens => {
-                let until = kept.map_or(now, |(_, until)| until);
-                self.keep(now, held, manner, until, effects);
-            }
-            Fate::GiveUp if kept.is_some() => self.give_up(held, effects),
-            Fate::GiveUp => {
-                self.phase =
-                    Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
-            }
+            Fate::AwaitTokens => self.keep(now, held, manner, kept.unwrap_or(now), effects),
+            Fate::GiveUp => self.give_up(held, effects),
         }
         None
     }
 
-    fn ticket(&mut self, now: Instant, held: &mut Held) -> Option<Ticket> {
-        let hold = self.holds + 1;
-        let hold_until =
-            self.policy.max_hold.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
-        let ticket = held.ticket(hold, hold_until)?;
-        self.holds = hold;
+    fn ticket(holds: &mut u64, policy: &Policy, now: Instant, held: &mut Held) -> Option<Ticket> {
+        let until = policy.max_hold.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
+        let ticket = held.ticket(*holds + 1, until)?;
+        *holds += 1;
         Some(ticket)
     }
 
