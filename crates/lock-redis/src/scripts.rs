@@ -17,17 +17,25 @@ pub(crate) static ACQUIRE: LazyLock<Script> = script!(
     "keys.lua",
     "tokens.lua",
     "acquire_free.lua",
+    "places.lua",
     "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
     "acquire.lua"
 );
-pub(crate) static RENEW: LazyLock<Script> =
-    script!("keys.lua", "tokens.lua", "renew_exclusive.lua", "leases.lua", "renew.lua");
+pub(crate) static RENEW: LazyLock<Script> = script!(
+    "keys.lua",
+    "tokens.lua",
+    "renew_exclusive.lua",
+    "places.lua",
+    "leases.lua",
+    "renew.lua"
+);
 pub(crate) static RELEASE: LazyLock<Script> = script!(
     "keys.lua",
     "release_alone.lua",
     "tokens.lua",
+    "places.lua",
     "release_on.lua",
     "leases.lua",
     "queue.lua",

@@ -9,10 +9,9 @@ if value and value ~= ARGV[1] and string.byte(value) ~= 42 and (ARGV[5] or 'x') 
   end
   local length = call('LLEN', KEYS[3])
   if length < tonumber(limit) then
-    local time = call('TIME')
-    local micros = time[1] .. string.sub('00000' .. time[2], -6)
-    local name, ends = 'x:' .. ARGV[1], math.floor(micros / 1000) + place
-    local slot = string.format('%.0f - %s %s %s', ends, claim, ARGV[3], ARGV[4])
+    local micros = clock()
+    local name = 'x:' .. ARGV[1]
+    local slot = place_until(micros, place, '-', claim, ARGV[3], ARGV[4])
     if length == 0 then
       call('RPUSH', KEYS[3], name)
       -- What is left there belongs to a list that has gone.
@@ -35,10 +34,7 @@ if value and value ~= ARGV[1] and string.byte(value) ~= 42 and (ARGV[5] or 'x') 
         call('HSET', KEYS[4], name, slot)
       end
     end
-    if call('PTTL', KEYS[3]) < tonumber(place) then
-      call('PEXPIRE', KEYS[3], 2 * place)
-      call('PEXPIRE', KEYS[4], 2 * place)
-    end
+    keep_queue(place)
     return 'q ' .. left .. ' ' .. micros
   end
 end

@@ -4,8 +4,7 @@
 -- ends every lease. Several of ours write it, but always in place: values of ours are of one length,
 -- and to write so is not what the server calls `set` when it tells of events.
 
-local time = call('TIME')
-local micros = time[1] .. string.sub('00000' .. time[2], -6)
+local micros = clock()
 local now = math.floor(micros / 1000)
 -- How many of those whose time is over are cleared away in one call.
 local BOUND = 32

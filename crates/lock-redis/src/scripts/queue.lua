@@ -54,7 +54,7 @@ local function join(name, from, limit, place, claim, count, inbox)
       call('DEL', KEYS[4])
     end
   end
-  call('HSET', KEYS[4], name, table.concat({ now + place, from, claim, count, inbox }, ' '))
+  call('HSET', KEYS[4], name, place_until(micros, place, from, claim, count, inbox))
   call('PEXPIRE', KEYS[4], call('PTTL', KEYS[3]))
   return not known and length == 0
 end

@@ -7,8 +7,7 @@ local function pass_on()
   local name = call('LINDEX', KEYS[3], 0)
   local place = name and string.sub(name, 1, 2) == 'x:' and call('HGET', KEYS[4], name)
   local ends, claim, count, inbox = string.match(place or '', '^(%d+) %- (%d+) (%d+) (.+)$')
-  local time = call('TIME')
-  local micros = time[1] .. string.sub('00000' .. time[2], -6)
+  local micros, time = clock()
   local rest = ends and ends - micros / 1000
   if rest and rest > 0 then
     -- What takes away is not refused for want of memory, and then nor is what follows.
@@ -18,15 +17,11 @@ local function pass_on()
     local again = stay and 'x:' .. ARGV[4]
     if again and again ~= name then
       -- To the end of the queue, which cannot be longer than before.
-      local until_then = math.floor(micros / 1000) + stay
-      local slot = string.format('%.0f - %s %s %s', until_then, lease, ARGV[6], ARGV[7])
+      local slot = place_until(micros, stay, '-', lease, ARGV[6], ARGV[7])
       if call('HSET', KEYS[4], again, slot) == 1 then
         call('RPUSH', KEYS[3], again)
       end
-      if call('PTTL', KEYS[3]) < tonumber(stay) then
-        call('PEXPIRE', KEYS[3], 2 * stay)
-        call('PEXPIRE', KEYS[4], 2 * stay)
-      end
+      keep_queue(stay)
       queued = 'q ' .. claim .. ' ' .. micros
     end
     local owner, heard = string.sub(name, 3), nil
