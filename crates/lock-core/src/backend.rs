@@ -151,6 +151,14 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`converting_what_is_not_held_fails`), and between any other two modes with
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`impossible_conversions_are_refused`).
 ///
+/// **Together**
+///
+/// A store that cannot grant several leases in one step answers `None` and is done.
+/// - Of several keys that are free, all MUST be granted, and when one is not, none
+///   (`leases_are_granted_together_or_not_at_all`). Such leases MUST be like any other
+///   (`leases_granted_together_are_leases_like_any_other`), and nobody who waits MUST be overtaken
+///   (`nobody_is_overtaken_together`).
+///
 /// **Failing**
 /// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,
 ///   renewals with [`Renewal::Unknown`], and both MUST work again by themselves afterwards
@@ -215,6 +223,22 @@ pub trait Backend: Send + Sync + 'static {
         Ok((self.release(claim).await?, None))
     }
 
+    /// Asks once for several leases, of different keys: all or none, in one step.
+    ///
+    /// Either every answer is a grant, or none is. `None` if the backend cannot do that, or not for these
+    /// requests, and nothing was asked: which is all that this does by default. Nobody is queued.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire): all or none may have been granted.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the leases are held; release every claim afterwards.
+    async fn acquire_together(&self, _requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+        Ok(None)
+    }
+
     /// Begins to listen for hints about a key; returns once it is sure to hear them.
     ///
     /// Ask the store again after it returned and before relying on it: what happened before is not
@@ -258,6 +282,13 @@ macro_rules! forward {
                 next: &Acquire,
             ) -> Result<(Released, Option<Attempt>), Error> {
                 (**self).exchange(claim, next).await
+            }
+
+            async fn acquire_together(
+                &self,
+                requests: &[Acquire],
+            ) -> Result<Option<Vec<Attempt>>, Error> {
+                (**self).acquire_together(requests).await
             }
 
             async fn watch(&self, key: &Key) -> Result<Watch, Error> {

@@ -113,6 +113,8 @@ pub enum ErrorKind {
     QueueFull,
     /// The lease that was to be converted is over.
     NotHeld,
+    /// The semaphore was closed for everybody.
+    Closed,
     /// An answer that this client does not understand.
     Protocol,
     /// This client is shutting down, or has shut down.

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod abilities;
 mod backend;
 mod clock;
 mod error;
@@ -38,6 +39,10 @@ pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
 
+pub use abilities::{
+    Cell, CellBackend, Holder, InspectBackend, Inspection, JointBackend, Kind, PermitBackend,
+    Permits, Resize, Resized, SharedBackend, Stored, Waiter,
+};
 pub use backend::Backend;
 pub use clock::{Clock, Instant};
 pub use error::{Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{Key, OwnerToken, Ttl};
+use crate::{Key, Kind, OwnerToken, Ttl};
 
 /// How many may hold a key at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,9 +19,27 @@ pub enum Mode {
     Permits {
         /// How many permits this lease takes.
         take: u32,
-        /// How many permits exist: the same number in every request for a key.
+        /// How many permits the key was declared to have: the same number in every request for it.
         of: u32,
     },
+    /// Together with every other holder that names the same group, as one, and with nobody else.
+    Joint {
+        /// The secret that makes its holders one.
+        group: OwnerToken,
+    },
+}
+
+impl Mode {
+    /// The mode without its secrets.
+    pub fn kind(&self) -> Kind {
+        match *self {
+            Self::Exclusive => Kind::Exclusive,
+            Self::Shared => Kind::Shared,
+            Self::Upgradable => Kind::Upgradable,
+            Self::Permits { take, .. } => Kind::Permits(take),
+            Self::Joint { .. } => Kind::Joint,
+        }
+    }
 }
 
 /// One lease: which key, whose, and how held.
@@ -93,9 +111,9 @@ impl Acquire {
     /// Asks to convert the lease that this owner holds in mode `from`.
     ///
     /// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which waits for the other readers and
-    /// goes before everybody in the queue, and from each of [`Mode::Exclusive`] and
-    /// [`Mode::Upgradable`] to a weaker one, which is granted at once. In between nobody else gets the
-    /// key. Until it is granted, the lease in the former mode stays, and is renewed and released as
+    /// goes before everybody in the queue, from each of [`Mode::Exclusive`] and [`Mode::Upgradable`] to a
+    /// weaker one, and from [`Mode::Permits`] to fewer of the same, which are granted at once. In between
+    /// nobody else gets the key. Until it is granted, the lease in the former mode stays, and is renewed and released as
     /// such.
     #[must_use]
     pub fn converting(mut self, from: Mode) -> Self {

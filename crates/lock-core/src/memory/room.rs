@@ -45,11 +45,15 @@ pub(super) fn when_free(leases: &[Lease], mode: Mode) -> Result<Option<Instant>,
             let admits = |lease: &Lease| match lease.mode {
                 Mode::Shared => true,
                 Mode::Upgradable => mode == Mode::Shared,
-                Mode::Exclusive | Mode::Permits { .. } => false,
+                Mode::Exclusive | Mode::Permits { .. } | Mode::Joint { .. } => false,
             };
             Ok(if leases.iter().all(admits) { None } else { last_end(leases) })
         }
         Mode::Permits { take, of } => when_permits_are_free(leases, take, of),
+        Mode::Joint { .. } => {
+            let beside = |lease: &Lease| lease.mode == mode;
+            Ok(if leases.iter().all(beside) { None } else { last_end(leases) })
+        }
     }
 }
 
@@ -70,7 +74,7 @@ fn when_permits_are_free(leases: &[Lease], take: u32, of: u32) -> Result<Option<
             Mode::Permits { take, of: known } if known == of => held += u64::from(take),
             Mode::Permits { of: known, .. } => return Err(limits_differ(of, known)),
             // A key that is held as another kind of lock is busy until that one ends.
-            Mode::Exclusive | Mode::Shared | Mode::Upgradable => return Ok(last_end(leases)),
+            _ => return Ok(last_end(leases)),
         }
     }
     let mut missing = (held + u64::from(take)).saturating_sub(of.into());
@@ -89,7 +93,7 @@ fn when_permits_are_free(leases: &[Lease], take: u32, of: u32) -> Result<Option<
 fn taken(mode: Mode) -> u64 {
     match mode {
         Mode::Permits { take, .. } => take.into(),
-        Mode::Exclusive | Mode::Shared | Mode::Upgradable => 0,
+        _ => 0,
     }
 }
 

@@ -1,0 +1,126 @@
+//! A small value beside a lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{Backend, Claim, Error, FencingToken, Key};
+
+/// A store that keeps a small value beside a lock, which only the holder can write: what a `OnceCell`,
+/// a `Barrier` and a `Leader` election need.
+///
+/// - What was stored MUST be loaded again, by every client (`a_stored_value_can_be_loaded`), also when the
+///   lease under which it was written is over (`a_value_outlives_its_lease`).
+/// - A value MUST be written only while its claim holds the key in
+///   [`Mode::Exclusive`](crate::Mode::Exclusive), in one step with looking
+///   (`only_the_holder_can_store`), and never over one with a higher token
+///   (`a_value_with_a_lower_token_is_refused`).
+/// - Loading MUST tell whether the lease under which the value was written is still held
+///   (`loading_tells_whether_the_writer_still_holds`).
+/// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
+/// - Erasing MUST leave no value (`an_erased_value_is_gone`); storing the same again MUST be no error
+///   (`storing_twice_is_no_error`).
+/// - A value of more than [`Cell::MAX_LEN`] bytes MUST be refused as
+///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`a_value_has_a_limit`).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` keeps no values beside its locks",
+    label = "this needs a backend that keeps a value which only the holder can write",
+    note = "implement `lock_core::CellBackend` for it"
+)]
+#[async_trait]
+pub trait CellBackend: Backend {
+    /// The value beside this lock, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store or the way to it does.
+    async fn load(&self, key: &Key) -> Result<Option<Cell>, Error>;
+
+    /// Writes the value beside the lock that this claim holds, or erases it.
+    ///
+    /// `token` is that of the holder who writes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) for too long a value or a claim that is not
+    /// exclusive; else whatever the store or the way to it does. After a
+    /// [retryable](Error::is_retryable) error it may have been written; repeating is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether it was written.
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored, Error>;
+}
+
+/// A value beside a lock.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cell {
+    /// What was stored.
+    pub value: Vec<u8>,
+    /// The fencing token of the holder who stored it.
+    pub token: FencingToken,
+    /// Whether the lease under which it was stored is still held.
+    pub held: bool,
+}
+
+impl Cell {
+    /// The most bytes that a value can have: 64 KiB.
+    pub const MAX_LEN: usize = 64 * 1024;
+
+    /// A value as it was loaded.
+    pub fn new(value: Vec<u8>, token: FencingToken, held: bool) -> Self {
+        Self { value, token, held }
+    }
+}
+
+/// Does not show the value, which may be a secret.
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cell")
+            .field("len", &self.value.len())
+            .field("token", &self.token)
+            .field("held", &self.held)
+            .finish()
+    }
+}
+
+/// The answer to a request to store a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "only `Written` says that the value was stored"]
+pub enum Stored {
+    /// It is stored.
+    Written,
+    /// The claim does not hold the lock, or somebody with a higher token has stored a value: nothing was
+    /// written.
+    NotHeld,
+}
+
+macro_rules! forward {
+    ($($pointer:ident),*) => {$(
+        #[async_trait]
+        impl<B: CellBackend + ?Sized> CellBackend for $pointer<B> {
+            async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
+                (**self).load(key).await
+            }
+
+            async fn store(
+                &self,
+                claim: &Claim,
+                token: FencingToken,
+                value: Option<&[u8]>,
+            ) -> Result<Stored, Error> {
+                (**self).store(claim, token, value).await
+            }
+        }
+    )*};
+}
+
+forward!(Arc, Box);

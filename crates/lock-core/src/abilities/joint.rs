@@ -1,0 +1,30 @@
+//! Several holders as one.
+
+use std::sync::Arc;
+
+use crate::Backend;
+
+/// A store in which several leases can hold a key together, as one holder: what a reentrant lock needs
+/// to be entered again from another process.
+///
+/// It has no methods. A backend that implements it promises to serve
+/// [`Mode::Joint`](crate::Mode::Joint):
+///
+/// - Whoever names the group that holds the key MUST be granted at once, also before those who wait
+///   (`a_group_holds_a_key_together`), with the tokens of the group (`a_group_has_one_set_of_tokens`).
+/// - Another group, and every other mode, MUST be refused for as long as a member of the group holds the
+///   key (`groups_exclude_each_other`), and is served when the last has let go
+///   (`a_group_holds_until_its_last_member_leaves`).
+/// - Each member's lease MUST end for itself alone (`each_member_has_its_own_lease`).
+/// - A group that comes again after it had let go MUST get new tokens (`a_group_that_returns_gets_new_tokens`).
+/// - Of those who wait in line for one group, all MUST be granted together
+///   (`a_group_in_line_is_granted_together`).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot let several processes hold a lock as one",
+    label = "a reentrant lock needs a backend that knows joint holders",
+    note = "implement `lock_core::JointBackend` for it, or use a `Mutex` and `MutexGuard::reenter`"
+)]
+pub trait JointBackend: Backend {}
+
+impl<B: JointBackend + ?Sized> JointBackend for Arc<B> {}
+impl<B: JointBackend + ?Sized> JointBackend for Box<B> {}

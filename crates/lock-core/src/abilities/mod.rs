@@ -1,0 +1,14 @@
+//! What only some stores can promise, each as a trait of its own: asking a store for what it cannot do
+//! does not compile.
+
+mod cell;
+mod inspect;
+mod joint;
+mod permits;
+mod shared;
+
+pub use cell::{Cell, CellBackend, Stored};
+pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
+pub use joint::JointBackend;
+pub use permits::{PermitBackend, Permits, Resize, Resized};
+pub use shared::SharedBackend;

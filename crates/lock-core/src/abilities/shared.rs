@@ -1,0 +1,22 @@
+//! Readers and writers.
+
+use std::sync::Arc;
+
+use crate::Backend;
+
+/// A store that knows readers from writers: what an `RwLock` needs.
+///
+/// It has no methods. A backend that implements it promises to serve [`Mode::Shared`](crate::Mode::Shared)
+/// and [`Mode::Upgradable`](crate::Mode::Upgradable), and the conversions between them and
+/// [`Mode::Exclusive`](crate::Mode::Exclusive), by the laws under *Sharing* and *Converting* in the
+/// contract of [`Backend`]; there is no answering [`ErrorKind::Unsupported`](crate::ErrorKind).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not know readers from writers",
+    label = "an `RwLock` needs a backend that can share a lock",
+    note = "implement `lock_core::SharedBackend` for it, or use a `Mutex`, which every backend can carry",
+    note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn SharedBackend`"
+)]
+pub trait SharedBackend: Backend {}
+
+impl<B: SharedBackend + ?Sized> SharedBackend for Arc<B> {}
+impl<B: SharedBackend + ?Sized> SharedBackend for Box<B> {}
