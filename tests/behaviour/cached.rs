@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_core::Clock;
+use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually_async, lock_worker};
 
@@ -18,7 +19,7 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 const ROUNDING: Duration = Duration::from_millis(2);
 
 /// A lock that was used once, and whose lease is kept.
-async fn kept(locks: &Locks, server: &RedisServer) -> Mutex<()> {
+async fn kept(locks: &Locks<RedisBackend>, server: &RedisServer) -> Mutex<()> {
     let mutex = locks.mutex("it", ()).unwrap().with_cache(IDLE);
     drop(soon(mutex.lock()).await.unwrap());
     // Its tokens are stocked up meanwhile.

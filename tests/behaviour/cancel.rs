@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lock_redis::Protocol;
+use lock_redis::{Protocol, RedisBackend};
 use lock_sync::{LockError, Locks, Mutex};
 use lock_tests::{Direction, Proxy, RedisServer};
 
@@ -251,7 +251,7 @@ async fn a_client_whose_every_wait_was_given_up_can_be_dropped() {
     let pair = Pair::new();
     let (_, there) = pair.mutexes();
     for polls in (0..4).cycle().take(100) {
-        let short_lived: Locks = client(pair.server.url());
+        let short_lived: Locks<RedisBackend> = client(pair.server.url());
         let mutex = short_lived.mutex("it", ()).unwrap();
         drop(after_polls(mutex.lock(), polls).await);
         drop((mutex, short_lived));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_core::ErrorKind;
-use lock_redis::{Notifications, Protocol};
+use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_sync::{LockError, Locks, ReleaseError, TryLockError};
 use lock_tests::{RedisServer, eventually_async};
 
@@ -36,7 +36,7 @@ fn server_without(missing: &[&str]) -> RedisServer {
     RedisServer::builder().user("limited", rules).config("notify-keyspace-events", "Kg$xe").start()
 }
 
-fn limited(server: &RedisServer, protocol: Protocol) -> Locks {
+fn limited(server: &RedisServer, protocol: Protocol) -> Locks<RedisBackend> {
     client_with(
         server.url_as("limited", "secret"),
         |redis| redis.protocol(protocol),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard};
 use lock_tests::eventually_async;
 use tokio::task::JoinSet;
@@ -11,7 +12,7 @@ use crate::support::{Leftovers, Pair, QUEUE, SOON, asked_within, client_with, so
 const WINDOW: Duration = Duration::from_secs(2);
 
 /// Tasks of one client, each waiting for the lock of one name.
-fn wait_for(locks: &Locks, names: impl Iterator<Item = String>) -> JoinSet<u64> {
+fn wait_for(locks: &Locks<RedisBackend>, names: impl Iterator<Item = String>) -> JoinSet<u64> {
     let mut waiting = JoinSet::new();
     for name in names {
         let mutex = locks.mutex(name, ()).unwrap();
@@ -87,7 +88,7 @@ async fn a_process_keeps_one_place_in_line_however_many_wait_in_it() {
     let pair = Pair::new();
     let (_, there) = pair.mutexes();
     let held = soon(there.lock()).await.unwrap();
-    let clients: Vec<Locks> = (0..PROCESSES)
+    let clients: Vec<Locks<RedisBackend>> = (0..PROCESSES)
         .map(|_| client_with(pair.server.url(), |redis| redis, |locks| locks.ttl(PLACE)))
         .collect();
     let mut waiting = JoinSet::new();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_core::{Clock, Error, ErrorKind};
+use lock_redis::RedisBackend;
 use lock_sync::{LockError, Locks, LossReason, TryLockError};
 use lock_tests::{Direction, Proxy, RedisServer, eventually_async};
 
@@ -27,7 +28,7 @@ const BREAKS: [Break; 3] = [Break::Refused, Break::Silent, Break::Mute];
 struct Far {
     server: RedisServer,
     proxy: Proxy,
-    here: Locks,
+    here: Locks<RedisBackend>,
 }
 
 impl Far {

@@ -44,7 +44,7 @@ impl Ours {
     ///
     /// If the URL makes no sense.
     pub fn with(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
-        let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?;
+        let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?.erase();
         Ok(Self { locks, ending, cache: None })
     }
 
@@ -57,12 +57,12 @@ impl Ours {
     pub fn on_this_runtime(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
         let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff);
         let locks = locks.on_runtime(Handle::current()).build()?;
-        Ok(Self { locks, ending, cache: None })
+        Ok(Self { locks: locks.erase(), ending, cache: None })
     }
 
     /// Over a store of its own in memory.
     pub fn memory(ending: Ending) -> Self {
-        Self { locks: Locks::new(MemoryBackend::new()), ending, cache: None }
+        Self { locks: Locks::new(MemoryBackend::new()).erase(), ending, cache: None }
     }
 
     /// Keeps a lease for a second after its last guard, unless somebody else wants it.

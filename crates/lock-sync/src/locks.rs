@@ -40,23 +40,56 @@ use crate::mutex::Mutex as DistributedMutex;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
-pub struct Locks {
-    shared: Arc<Shared>,
+///
+/// # What the backend must be able to do
+///
+/// The type parameter is the backend, so that asking for what it cannot do is an error of the compiler's:
+/// [`mutex`](Self::mutex) is there over every [`Backend`], [`rwlock`](Self::rwlock) over a
+/// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not carry it: a
+/// `Mutex<T>` is one type whatever it stands on.
+///
+/// Code that is to work over any backend takes `&Locks<B>` with the ability that it needs as the bound of
+/// `B`, or a handle with that ability alone: `Locks`, without a parameter, is `Locks<dyn Backend>`, which
+/// [`erase`](Self::erase) makes of any other.
+pub struct Locks<B: ?Sized = dyn Backend> {
+    pub(crate) shared: Arc<Shared>,
+    /// The same as in `shared`, with all its abilities.
+    pub(crate) backend: Arc<B>,
 }
 
-impl Locks {
+impl<B: Backend> Locks<B> {
     /// Locks over this backend, with the defaults of the [`Builder`].
-    pub fn new(backend: impl Backend) -> Self {
+    pub fn new(backend: B) -> Self {
         // The defaults are valid.
-        Self { shared: Arc::new(Shared::new(Builder::new(Arc::new(backend)), Ttl::DEFAULT)) }
+        Builder::new(Arc::new(backend)).build_with(Ttl::DEFAULT)
     }
 
     /// Begins to build locks over this backend.
-    pub fn builder(backend: impl Backend) -> Builder {
+    pub fn builder(backend: B) -> Builder<B> {
         Builder::new(Arc::new(backend))
     }
 
+    /// The same locks, of which only the mutex is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_sync::Locks;
+    ///
+    /// struct App {
+    ///     locks: Locks,
+    /// }
+    ///
+    /// let app = App { locks: Locks::new(MemoryBackend::new()).erase() };
+    /// assert!(app.locks.mutex("a", ()).is_ok());
+    /// ```
+    pub fn erase(&self) -> Locks {
+        Locks { shared: Arc::clone(&self.shared), backend: Arc::clone(&self.shared.backend) }
+    }
+}
+
+impl<B: ?Sized> Locks<B> {
     /// The mutex with this name, around a value of this process.
     ///
     /// The value is local: the lock is what processes share. Two mutexes of one name exclude each
@@ -137,7 +170,7 @@ impl Locks {
         }
     }
 
-    fn entry<K>(&self, name: K) -> Result<Arc<Entry>, Error>
+    pub(crate) fn entry<K>(&self, name: K) -> Result<Arc<Entry>, Error>
     where
         K: TryInto<Key>,
         Error: From<K::Error>,
@@ -146,7 +179,13 @@ impl Locks {
     }
 }
 
-impl fmt::Debug for Locks {
+impl<B: ?Sized> Clone for Locks<B> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), backend: Arc::clone(&self.backend) }
+    }
+}
+
+impl<B: ?Sized> fmt::Debug for Locks<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
             .field("ttl", &self.shared.policy.ttl.duration())
@@ -167,8 +206,8 @@ impl fmt::Debug for Locks {
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
 /// | [`requests_on_driver`](Self::requests_on_driver) | off |
 #[must_use = "a builder does nothing until it is built"]
-pub struct Builder {
-    backend: Arc<dyn Backend>,
+pub struct Builder<B: ?Sized = dyn Backend> {
+    backend: Arc<B>,
     ttl: Option<Duration>,
     renew: bool,
     wait_limit: Option<Duration>,
@@ -179,8 +218,8 @@ pub struct Builder {
     home: Home,
 }
 
-impl Builder {
-    fn new(backend: Arc<dyn Backend>) -> Self {
+impl<B: Backend> Builder<B> {
+    fn new(backend: Arc<B>) -> Self {
         Self {
             backend,
             ttl: None,
@@ -270,7 +309,7 @@ impl Builder {
     ///
     /// [`ErrorKind::InvalidTtl`] for a lease out of range; [`ErrorKind::InvalidConfig`] for a limit of
     /// zero; [`ErrorKind::InvalidKey`] for a prefix that leaves no room for a name.
-    pub fn build(self) -> Result<Locks, Error> {
+    pub fn build(self) -> Result<Locks<B>, Error> {
         let ttl = self.ttl.map_or(Ok(Ttl::DEFAULT), Ttl::new)?;
         for (name, limit) in [("wait limit", self.wait_limit), ("maximum hold", self.max_hold)] {
             if limit == Some(Duration::ZERO) {
@@ -283,11 +322,16 @@ impl Builder {
         if self.prefix.len() >= Key::MAX_LEN {
             return Err(Error::new(ErrorKind::InvalidKey, "the prefix leaves no room for a name"));
         }
-        Ok(Locks { shared: Arc::new(Shared::new(self, ttl)) })
+        Ok(self.build_with(ttl))
+    }
+
+    fn build_with(self, ttl: Ttl) -> Locks<B> {
+        let backend = Arc::clone(&self.backend);
+        Locks { shared: Arc::new(Shared::new(self, ttl)), backend }
     }
 }
 
-impl fmt::Debug for Builder {
+impl<B: ?Sized> fmt::Debug for Builder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("ttl", &self.ttl)
@@ -326,7 +370,7 @@ struct Registry {
 }
 
 impl Shared {
-    fn new(builder: Builder, ttl: Ttl) -> Self {
+    fn new<B: Backend>(builder: Builder<B>, ttl: Ttl) -> Self {
         let clock = builder.backend.clock();
         Self {
             clock,

@@ -30,7 +30,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// A client of its own, with the defaults.
-pub(crate) fn client(url: impl Into<String>) -> Locks {
+pub(crate) fn client(url: impl Into<String>) -> Locks<RedisBackend> {
     client_with(url, |redis| redis, |locks| locks)
 }
 
@@ -38,22 +38,22 @@ pub(crate) fn client(url: impl Into<String>) -> Locks {
 pub(crate) fn client_with(
     url: impl Into<String>,
     redis: impl FnOnce(lock_redis::Builder) -> lock_redis::Builder,
-    locks: impl FnOnce(lock_sync::Builder) -> lock_sync::Builder,
-) -> Locks {
+    locks: impl FnOnce(lock_sync::Builder<RedisBackend>) -> lock_sync::Builder<RedisBackend>,
+) -> Locks<RedisBackend> {
     let backend = redis(RedisBackend::builder(url)).build().unwrap();
     locks(Locks::builder(backend)).build().unwrap()
 }
 
 /// The lock at [`LOCK`].
-pub(crate) fn mutex(locks: &Locks) -> Arc<Mutex<()>> {
+pub(crate) fn mutex(locks: &Locks<RedisBackend>) -> Arc<Mutex<()>> {
     Arc::new(locks.mutex("it", ()).unwrap())
 }
 
 /// Two clients of one server: two processes, as far as it can tell.
 pub(crate) struct Pair {
     pub(crate) server: RedisServer,
-    pub(crate) here: Locks,
-    pub(crate) there: Locks,
+    pub(crate) here: Locks<RedisBackend>,
+    pub(crate) there: Locks<RedisBackend>,
 }
 
 impl Pair {
@@ -64,7 +64,7 @@ impl Pair {
     /// Two clients that are set up alike.
     pub(crate) fn with(
         redis: impl Fn(lock_redis::Builder) -> lock_redis::Builder,
-        locks: impl Fn(lock_sync::Builder) -> lock_sync::Builder,
+        locks: impl Fn(lock_sync::Builder<RedisBackend>) -> lock_sync::Builder<RedisBackend>,
     ) -> Self {
         Self::of(RedisServer::start(), redis, locks)
     }
@@ -72,7 +72,7 @@ impl Pair {
     pub(crate) fn of(
         server: RedisServer,
         redis: impl Fn(lock_redis::Builder) -> lock_redis::Builder,
-        locks: impl Fn(lock_sync::Builder) -> lock_sync::Builder,
+        locks: impl Fn(lock_sync::Builder<RedisBackend>) -> lock_sync::Builder<RedisBackend>,
     ) -> Self {
         let here = client_with(server.url(), &redis, &locks);
         let there = client_with(server.url(), &redis, &locks);

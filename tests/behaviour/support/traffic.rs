@@ -38,7 +38,7 @@ pub(crate) struct Tally {
 
 impl Traffic {
     /// Starts `tasks` tasks for each client.
-    pub(crate) fn start(clients: &[&Locks], tasks: usize) -> Self {
+    pub(crate) fn start<B>(clients: &[&Locks<B>], tasks: usize) -> Self {
         let mut traffic = Self { shared: Arc::default(), tasks: JoinSet::new() };
         for client in clients {
             for _ in 0..tasks {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_sync::{Locks, Mutex};
+use lock_sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::support::Pair;
@@ -126,7 +126,7 @@ async fn without_renewal_or_hints_nothing_is_kept() {
 #[tokio::test]
 async fn a_driver_of_its_own_gives_it_up_too() {
     let pair = Pair::threaded();
-    let locks: &Locks = &pair.here;
+    let locks = &pair.here;
     let mutex = locks.mutex("it", 0).unwrap().with_cache(IDLE);
     drop(mutex.lock().await.unwrap());
     let other = pair.there.mutex("it", 0).unwrap();

@@ -142,7 +142,7 @@ fn bad_options_are_refused_before_anything_is_sent() {
     use std::time::Duration;
 
     let backend = MemoryBackend::new();
-    let kind = |builder: lock_sync::Builder| builder.build().unwrap_err().kind();
+    let kind = |builder: lock_sync::Builder<MemoryBackend>| builder.build().unwrap_err().kind();
     let builder = || Locks::builder(backend.clone());
     for ttl in [Duration::ZERO, Duration::from_micros(100), Duration::MAX] {
         assert_eq!(kind(builder().ttl(ttl)), InvalidTtl);

@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 pub(crate) struct Pair {
     pub(crate) store: MemoryBackend,
     pub(crate) ours: MemoryBackend,
-    pub(crate) here: Locks,
-    pub(crate) there: Locks,
+    pub(crate) here: Locks<MemoryBackend>,
+    pub(crate) there: Locks<MemoryBackend>,
 }
 
 impl Pair {
@@ -27,11 +27,15 @@ impl Pair {
         Self::local_with(|builder| builder)
     }
 
-    pub(crate) fn local_with(options: impl Fn(Builder) -> Builder) -> Self {
+    pub(crate) fn local_with(
+        options: impl Fn(Builder<MemoryBackend>) -> Builder<MemoryBackend>,
+    ) -> Self {
         Self::build(|builder| options(builder.on_runtime(Handle::current())))
     }
 
-    pub(crate) fn build(options: impl Fn(Builder) -> Builder) -> Self {
+    pub(crate) fn build(
+        options: impl Fn(Builder<MemoryBackend>) -> Builder<MemoryBackend>,
+    ) -> Self {
         let store = MemoryBackend::new();
         let (ours, theirs) = (store.client(), store.client());
         Self {

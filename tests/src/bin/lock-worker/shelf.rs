@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Error;
+use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex};
 
 /// The locks, and the mutexes whose lease may be kept between two holders.
 pub(crate) struct Shelf {
-    locks: Locks,
+    locks: Locks<RedisBackend>,
     cache: Option<Duration>,
     /// A lease that is kept goes with its mutex. Without any of those there is nothing here.
     mutexes: HashMap<String, Arc<Mutex<()>>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(locks: Locks, cache: Option<Duration>) -> Self {
+    pub(crate) fn new(locks: Locks<RedisBackend>, cache: Option<Duration>) -> Self {
         Self { locks, cache, mutexes: HashMap::new() }
     }
 
