@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use lock_core::Mode;
+
 use super::machine::Entered;
 use super::queue::WaiterId;
 use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket};
@@ -15,6 +17,7 @@ pub(crate) struct Acquiring {
     state: State,
     /// Fixed with the first poll: a limit does not begin anew.
     patience: Patience,
+    mode: Mode,
     manner: Manner,
     home: Home,
 }
@@ -38,9 +41,9 @@ pub(crate) enum Wait {
 }
 
 impl Acquiring {
-    pub(crate) fn new(entry: Arc<Entry>, wait: Wait, manner: Manner) -> Self {
+    pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
-        Self { entry, state: State::New(wait), patience: Patience::Try, manner, home }
+        Self { entry, state: State::New(wait), patience: Patience::Try, mode, manner, home }
     }
 
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
@@ -118,7 +121,7 @@ impl Acquiring {
     fn finish(&mut self, outcome: Result<Ticket, Denial>) -> Option<Result<Hold, Denial>> {
         self.state = State::Done;
         let hold = match outcome {
-            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket, self.manner),
+            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket, self.mode, self.manner),
             Err(denial) => return Some(Err(denial)),
         };
         if hold.check().is_ok() {

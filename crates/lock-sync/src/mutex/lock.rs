@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use lock_core::Mode;
 use pin_project::pin_project;
 use tokio::task::coop::poll_proceed;
 
@@ -107,7 +108,7 @@ pub(super) struct Locking {
 
 impl Locking {
     pub(super) fn new(entry: &Arc<Entry>, wait: Wait, manner: Manner) -> Self {
-        let acquiring = Acquiring::new(Arc::clone(entry), wait, manner);
+        let acquiring = Acquiring::new(Arc::clone(entry), Mode::Exclusive, wait, manner);
         Self { acquiring, hold: None, _pinned: PhantomPinned }
     }
 
