@@ -19,6 +19,8 @@ pub enum LockError {
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
+    /// What the caller holds already, and would have shared or made stronger, is lost.
+    Lost(LeaseLost),
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
     Backend(Error),
 }
@@ -28,6 +30,7 @@ impl fmt::Display for LockError {
         f.write_str(match self {
             Self::Timeout { .. } => "the lock was not free within the wait limit",
             Self::Closed => CLOSED,
+            Self::Lost(_) => LOST,
             Self::Backend(_) => BACKEND,
         })
     }
@@ -38,6 +41,7 @@ impl StdError for LockError {
         match self {
             Self::Timeout { source } => source.as_ref().map(|source| source as _),
             Self::Closed => None,
+            Self::Lost(source) => Some(source),
             Self::Backend(source) => Some(source),
         }
     }
@@ -51,6 +55,8 @@ pub enum TryLockError {
     WouldBlock,
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
+    /// What the caller holds already, and would have shared or made stronger, is lost.
+    Lost(LeaseLost),
     /// The backend failed.
     Backend(Error),
 }
@@ -60,6 +66,7 @@ impl fmt::Display for TryLockError {
         f.write_str(match self {
             Self::WouldBlock => "operation would block",
             Self::Closed => CLOSED,
+            Self::Lost(_) => LOST,
             Self::Backend(_) => BACKEND,
         })
     }
@@ -69,6 +76,7 @@ impl StdError for TryLockError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::WouldBlock | Self::Closed => None,
+            Self::Lost(source) => Some(source),
             Self::Backend(source) => Some(source),
         }
     }
@@ -153,4 +161,5 @@ pub enum LossReason {
 }
 
 const CLOSED: &str = "the locks are shutting down";
+const LOST: &str = "the lease of what is held already is lost";
 const BACKEND: &str = "the lock backend failed";

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use lock_core::{Backend, Clock, Error, ErrorKind, Key, Ttl};
+use lock_core::{Backend, Clock, Error, ErrorKind, Key, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
 use crate::driver::{Command, Driver, Flights, Timers};
@@ -346,6 +346,8 @@ impl<B: ?Sized> fmt::Debug for Builder<B> {
 /// What all locks of one [`Locks`] have in common.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
+    /// The same, for the semaphores, once there is one.
+    pub(crate) counting: OnceLock<Arc<dyn PermitBackend>>,
     pub(crate) clock: Clock,
     pub(crate) policy: Policy,
     /// What becomes of a lock, unless it is said for the lock itself.
@@ -379,6 +381,7 @@ impl Shared {
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend: builder.backend,
+            counting: OnceLock::new(),
             home: builder.home,
             wait_limit: builder.wait_limit,
             prefix: builder.prefix,

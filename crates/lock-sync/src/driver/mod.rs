@@ -81,9 +81,7 @@ impl Driver {
         match refused.0 {
             Command::Run(running) => running.abandon(),
             Command::Release(entry, _flight) => {
-                if let Some(running) = entry.begin_release() {
-                    running.abandon();
-                }
+                entry.begin_releases().into_iter().for_each(Running::abandon);
             }
             // What is left behind ends with its lease.
             Command::Forget(..) | Command::Watch(..) | Command::Alarm(..) => {}
@@ -145,7 +143,7 @@ fn execute(command: Command) {
     match command {
         Command::Run(running) => drop(tokio::spawn(running.run())),
         Command::Release(entry, _flight) => {
-            if let Some(running) = entry.begin_release() {
+            for running in entry.begin_releases() {
                 tokio::spawn(running.run());
             }
         }

@@ -65,12 +65,12 @@ impl Acquiring {
                 }
                 State::Entering
                     if self.patience == Patience::Forever
-                        && let Some(id) = self.entry.join(context) =>
+                        && let Some(id) = self.entry.join(self.mode, context) =>
                 {
                     self.state = State::Waiting(id);
                     return Poll::Pending;
                 }
-                State::Entering => match self.entry.enter(self.patience, self.manner) {
+                State::Entering => match self.entry.enter(self.mode, self.patience, self.manner) {
                     Entered::Done(outcome) => {
                         if let Some(result) = self.finish(outcome) {
                             return Poll::Ready(result);

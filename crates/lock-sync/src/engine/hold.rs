@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, FencingToken, Instant, Key, Mode, Released};
 
-use super::{Entry, Manner, Running, Ticket};
+use super::{Entry, HoldId, Manner, Running, Ticket};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 use crate::lost::Lost;
 
@@ -36,20 +36,50 @@ impl Hold {
     /// Nobody gets in between.
     pub(crate) fn downgrade(&mut self, to: Mode) {
         self.mode = to;
+        self.entry.downgrade(self.ticket.hold, to);
     }
 
     /// Takes so many permits out of this hold into one of their own, with the same token. `None` if there
-    /// are not that many. No request.
-    pub(crate) fn split(&mut self, _take: u32) -> Option<Self> {
-        None
+    /// are not more than that. No request.
+    pub(crate) fn split(&mut self, part: u32) -> Option<Self> {
+        let Mode::Permits { take, of } = self.mode else { return None };
+        let rest = take.checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
+        // What is lost already can be split as well.
+        let hold = self.entry.split(self.ticket.hold, part).unwrap_or(self.ticket.hold.gone());
+        self.mode = Mode::Permits { take: rest, of };
+        let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
+        Some(Self {
+            entry: Arc::clone(&self.entry),
+            ticket,
+            mode: Mode::Permits { take: part, of },
+            manner: self.manner,
+            live: true,
+        })
     }
 
     /// Ends the hold, and takes its permits out of the semaphore for good. Enqueued, as a drop is.
-    pub(crate) fn forget(self) {}
+    pub(crate) fn forget(mut self) {
+        self.live = false;
+        self.entry.forget(self.ticket.hold, self.manner);
+    }
 
     /// The claim under which the store knows the lease, unless it is over.
     pub(crate) fn claim(&self) -> Option<Claim> {
-        None
+        self.entry.claim(self.ticket.hold)
+    }
+
+    pub(super) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    pub(super) fn id(&self) -> HoldId {
+        self.ticket.hold
+    }
+
+    /// What the hold has become by an upgrade.
+    pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
+        self.ticket = ticket;
+        self.mode = Mode::Exclusive;
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -84,11 +114,11 @@ impl Hold {
         } else {
             LossReason::Expired
         };
-        Err(lease.loss(*hold).unwrap_or(LeaseLost::new(unnoticed)))
+        Err(lease.loss(hold.serial()).unwrap_or(LeaseLost::new(unnoticed)))
     }
 
     pub(crate) fn lost(&self) -> Lost {
-        Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold)
+        Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold.serial())
     }
 
     /// Looks at the clock before and after every step of the work: the driver may be late.
@@ -108,14 +138,16 @@ impl Hold {
 
     /// Passes the lock on, and waits until the store knows if it must.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
+        // What the lease is to be released as may not be known yet. Until then, dropping does.
+        poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
         self.live = false;
         let lost = self.check().err();
-        let Some(claims) = self.entry.release_here(self.ticket.hold, self.manner) else {
+        let Some(ending) = self.entry.release_here(self.ticket.hold, self.manner) else {
             let lost = lost.or_else(|| self.check().err());
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
-        let Some(claims) = claims else { return Ok(()) };
-        let mut running = Running::release(&self.entry, claims, self.entry.shared.home);
+        let Some(ending) = ending else { return Ok(()) };
+        let mut running = Running::release(&self.entry, ending, self.entry.shared.home);
         let answer = poll_fn(|context| running.poll(context)).await;
         match answer {
             Some(Ok(Released::NotHeld)) => {

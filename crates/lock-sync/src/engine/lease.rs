@@ -21,8 +21,8 @@ pub(crate) struct Lease {
     deadline: AtomicU64,
     /// Whether it is lost, before its deadline or at it.
     ended: AtomicBool,
-    /// Which hold lost it, and why.
-    loss: Mutex<Option<(u64, LossReason)>>,
+    /// Which holds lost it, and why.
+    losses: Mutex<Vec<(u64, LossReason)>>,
     lost: Notify,
 }
 
@@ -32,7 +32,7 @@ impl Lease {
             clock,
             deadline: AtomicU64::new(valid_until.as_nanos()),
             ended: AtomicBool::new(false),
-            loss: Mutex::new(None),
+            losses: Mutex::default(),
             lost: Notify::new(),
         }
     }
@@ -63,11 +63,17 @@ impl Lease {
         self.deadline.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Declares the lease lost by its present holder. Whoever calls it calls
+    /// Declares the lease lost by these holds, and by whoever else may have it. Whoever calls it calls
     /// [`announce`](Self::announce) once no engine lock is held.
-    pub(super) fn end(&self, hold: u64, reason: LossReason) {
-        *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = Some((hold, reason));
+    pub(super) fn end(&self, holds: impl IntoIterator<Item = u64>, reason: LossReason) {
+        self.end_for(holds, reason);
         self.ended.store(true, Ordering::Release);
+    }
+
+    /// Declares the lease lost by these holds alone.
+    pub(super) fn end_for(&self, holds: impl IntoIterator<Item = u64>, reason: LossReason) {
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.extend(holds.into_iter().map(|hold| (hold, reason)));
     }
 
     pub(super) fn announce(&self) {
@@ -76,8 +82,9 @@ impl Lease {
 
     /// Why the lease is lost to this hold, if it is and the machine has noticed.
     pub(crate) fn loss(&self, hold: u64) -> Option<LeaseLost> {
-        let loss = *self.loss.lock().unwrap_or_else(PoisonError::into_inner);
-        loss.filter(|(loser, _)| *loser == hold).map(|(_, reason)| LeaseLost::new(reason))
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let loss = losses.iter().find(|(loser, _)| *loser == hold);
+        loss.map(|(_, reason)| LeaseLost::new(*reason))
     }
 
     /// Waits until the lease is lost to this hold; for ever if it was given up first.

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use lock_core::{
-    Acquire, Attempt, Claim, Error, Hint, Instant, Key, OwnerToken, Released, Renewal,
+    Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken, Released, Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -27,14 +27,15 @@ use tokio::task::AbortHandle;
 pub(crate) use acquiring::{Acquiring, Wait};
 pub(crate) use hold::Hold;
 pub(crate) use lease::Lease;
-pub(crate) use machine::{Deadline, Denial, Manner, Policy, Ticket, renewal_window};
+pub(crate) use machine::{Deadline, Denial, HoldId, Manner, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
 pub(crate) use upgrading::Upgrading;
 
+
 use crate::driver::{Command, Flight};
 use crate::locks::Shared;
-use machine::{Effects, Entered, Machine, Op};
+use machine::{Effects, Ending, Entered, Machine, Op};
 use parked::Parked;
 use queue::WaiterId;
 
@@ -56,6 +57,8 @@ struct State {
     release_queued: bool,
     /// Releases that were sent by the tasks that let go.
     parked: Vec<Weak<Parked>>,
+    /// Those who wait for the answer to a conversion.
+    settling: Vec<Waker>,
     /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
@@ -81,6 +84,7 @@ impl Entry {
                 armed: None,
                 release_queued: false,
                 parked: Vec::new(),
+                settling: Vec::new(),
                 retrying: None,
                 watch: WatchTask::default(),
             }),
@@ -108,12 +112,12 @@ impl Entry {
     // ---- What tasks do ----
 
     /// The short way into the line, if there is one: see [`Machine::join`].
-    fn join(&self, context: &Context<'_>) -> Option<WaiterId> {
-        self.lock().machine.join(|| context.waker().clone())
+    fn join(&self, want: Mode, context: &Context<'_>) -> Option<WaiterId> {
+        self.lock().machine.join(want, || context.waker().clone())
     }
 
-    fn enter(self: &Arc<Self>, patience: Patience, manner: Manner) -> Entered {
-        self.event(|machine, now, effects| machine.enter(now, patience, manner, effects))
+    fn enter(self: &Arc<Self>, want: Mode, patience: Patience, manner: Manner) -> Entered {
+        self.event(|machine, now, effects| machine.enter(now, want, patience, manner, effects))
     }
 
     fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
@@ -138,7 +142,7 @@ impl Entry {
     ///
     /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
     /// the driver to wake up.
-    fn release(self: &Arc<Self>, hold: u64, manner: Manner) {
+    fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
         let urgent = self.event(|machine, now, effects| {
             machine.release(now, hold, manner, effects);
             let urgent =
@@ -148,8 +152,8 @@ impl Entry {
             }
             effects.ops.swap_remove(urgent);
             // Under way from here on, for those who wait for that at a shutdown.
-            let claims = machine.begin_release()?;
-            Some(Running::release(self, claims, Home::Driver))
+            let ending = machine.begin_release()?;
+            Some(Running::release(self, ending, Home::Driver))
         });
         if let Some(parked) = urgent.and_then(Parked::send) {
             let mut state = self.lock();
@@ -159,17 +163,67 @@ impl Entry {
     }
 
     /// Gives a hold up; what must be released is the caller's to release.
-    fn release_here(
-        self: &Arc<Self>,
-        hold: u64,
-        manner: Manner,
-    ) -> Option<Option<(Claim, Option<Acquire>)>> {
+    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Option<Ending>> {
         self.event(|machine, now, effects| {
             machine.release(now, hold, manner, effects).then(|| {
-                effects.ops.retain(|op| !matches!(op, Op::Release { .. }));
-                machine.begin_release()
+                let ending = machine.begin_release_of(hold);
+                if ending.is_some()
+                    && let Some(own) =
+                        effects.ops.iter().position(|op| matches!(op, Op::Release { .. }))
+                {
+                    effects.ops.remove(own);
+                }
+                ending
             })
         })
+    }
+
+    /// Waits until it is known as what the store has the lease of this hold.
+    fn poll_settled(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.machine.is_converting(hold) {
+            return Poll::Ready(());
+        }
+        state.settling.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn downgrade(self: &Arc<Self>, hold: HoldId, to: Mode) {
+        self.event(|machine, now, effects| machine.downgrade(now, hold, to, effects));
+    }
+
+    fn split(&self, hold: HoldId, part: u32) -> Option<HoldId> {
+        self.lock().machine.split(hold, part)
+    }
+
+    fn forget(self: &Arc<Self>, hold: HoldId, manner: Manner) {
+        self.event(|machine, now, effects| machine.forget(now, hold, manner, effects));
+    }
+
+    fn claim(&self, hold: HoldId) -> Option<Claim> {
+        self.lock().machine.claim(hold).cloned()
+    }
+
+    fn begin_upgrade(self: &Arc<Self>, hold: HoldId, patience: Patience) -> Result<(), Denial> {
+        self.event(|machine, now, effects| machine.begin_upgrade(now, hold, patience, effects))
+    }
+
+    fn poll_upgrade(
+        &self,
+        hold: HoldId,
+        context: &Context<'_>,
+    ) -> Poll<Result<Ticket, Denial>> {
+        let waker = || context.waker().clone();
+        self.lock().machine.poll_upgrade(hold, waker).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn abandon_upgrade(self: &Arc<Self>, hold: HoldId) {
+        self.event(|machine, _, effects| machine.abandon_upgrade(hold, effects));
+    }
+
+    /// Something has changed that the store may not say: whoever waits asks again.
+    pub(crate) fn look_again(self: &Arc<Self>) {
+        self.event(|machine, now, effects| machine.hint(now, Hint::Released, effects));
     }
 
     pub(crate) fn close(self: &Arc<Self>) {
@@ -193,14 +247,18 @@ impl Entry {
         parked.iter().filter_map(Weak::upgrade).for_each(|parked| parked.go_on());
     }
 
-    /// Takes over a release that the machine has asked for, if it still wants it.
-    pub(crate) fn begin_release(self: &Arc<Self>) -> Option<Running> {
-        let claim = {
+    /// Takes over the releases that the machine has asked for, as far as it still wants them.
+    pub(crate) fn begin_releases(self: &Arc<Self>) -> Vec<Running> {
+        let mut endings = Vec::new();
+        {
             let mut state = self.lock();
             state.release_queued = false;
-            state.machine.begin_release()
-        };
-        claim.map(|claim| Running::release(self, claim, Home::Driver))
+            while let Some(ending) = state.machine.begin_release() {
+                endings.push(ending);
+            }
+        }
+        let begin = |ending| Running::release(self, ending, Home::Driver);
+        endings.into_iter().map(begin).collect()
     }
 
     /// Runs the watch with this number, unless it is out of date.
@@ -214,15 +272,28 @@ impl Entry {
 
     // ---- What the store answers ----
 
-    fn attempt_done(self: &Arc<Self>, result: Result<Attempt, Error>) {
-        self.event(|machine, now, effects| machine.attempt_done(now, result, effects));
+    fn attempt_done(self: &Arc<Self>, claim: &Claim, result: Result<Attempt, Error>) {
+        self.event(|machine, now, effects| machine.attempt_done(now, claim, result, effects));
     }
 
-    fn release_done(self: &Arc<Self>, result: Result<(Released, Option<Attempt>), Error>) {
+    fn convert_done(self: &Arc<Self>, claim: &Claim, result: Result<Attempt, Error>) {
+        if let Err(error) = &result {
+            tracing::debug!(key = %self.key, %error, "a lease could not be made weaker");
+        }
+        self.event(|machine, now, effects| machine.convert_done(now, claim, result, effects));
+        let settling = std::mem::take(&mut self.lock().settling);
+        settling.into_iter().for_each(Waker::wake);
+    }
+
+    fn release_done(
+        self: &Arc<Self>,
+        claim: &Claim,
+        result: Result<(Released, Option<Attempt>), Error>,
+    ) {
         if let Err(error) = &result {
             tracing::warn!(key = %self.key, %error, retried = error.is_retryable(), "a release failed");
         }
-        self.event(|machine, now, effects| machine.release_done(now, result, effects));
+        self.event(|machine, now, effects| machine.release_done(now, claim, result, effects));
     }
 
     fn renew_done(self: &Arc<Self>, claim: &Claim, sent: Instant, renewal: Renewal) {
@@ -308,6 +379,9 @@ impl Entry {
     fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
         Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
+            Op::Convert(request, limit) => {
+                Command::Run(Running::convert(self, request, limit))
+            }
             Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
             Op::Forget(claim) => {
                 Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
@@ -353,7 +427,7 @@ impl Drop for Entry {
         if let Some(watch) = state.watch.task.take() {
             watch.abort();
         }
-        if let Some(claim) = state.machine.left_behind().cloned() {
+        for claim in state.machine.left_behind().cloned() {
             let flight = shared.flights.begin();
             shared.send(Command::Forget(Arc::clone(shared), claim, flight));
         }

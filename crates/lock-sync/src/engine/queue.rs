@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lock_core::Instant;
+use lock_core::{Instant, Mode};
 
 /// One waiter. Valid from [`Queue::push`] to [`Queue::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +31,8 @@ pub(super) struct Queue<W, O> {
     front: Option<u32>,
     back: Option<u32>,
     waiting: usize,
+    /// How many of them want a joint hold.
+    joint: usize,
     /// The waiters with a limit, by the instant at which it is reached.
     limits: BTreeSet<(Instant, WaiterId)>,
 }
@@ -41,6 +43,7 @@ enum Slot<W, O> {
     Free(Option<u32>),
     Waiting {
         patience: Patience,
+        want: Mode,
         waker: Option<W>,
         previous: Option<u32>,
         next: Option<u32>,
@@ -56,6 +59,7 @@ impl<W, O> Queue<W, O> {
             front: None,
             back: None,
             waiting: 0,
+            joint: 0,
             limits: BTreeSet::new(),
         }
     }
@@ -70,9 +74,10 @@ impl<W, O> Queue<W, O> {
         self.waiting
     }
 
-    /// Joins at the back.
-    pub(super) fn push(&mut self, patience: Patience) -> WaiterId {
-        let slot = Slot::Waiting { patience, waker: None, previous: self.back, next: None };
+    /// Joins at the back, for a hold in this mode.
+    pub(super) fn push(&mut self, patience: Patience, want: Mode) -> WaiterId {
+        self.joint += usize::from(matches!(want, Mode::Joint { .. }));
+        let slot = Slot::Waiting { patience, want, waker: None, previous: self.back, next: None };
         let index = match self.free {
             Some(index) => {
                 if let Slot::Free(next) = self.slots[index as usize] {
@@ -104,18 +109,46 @@ impl<W, O> Queue<W, O> {
         self.patience(id).map(|patience| (id, patience))
     }
 
+    /// What the first in line wants.
+    pub(super) fn first_want(&self) -> Option<Mode> {
+        self.want(WaiterId(self.front?))
+    }
+
+    /// Whether somebody waits for a joint hold: they do not wait for those before them.
+    pub(super) fn has_joint(&self) -> bool {
+        self.joint > 0
+    }
+
+    /// The first in line who wants exactly this.
+    pub(super) fn find(&self, want: Mode) -> Option<WaiterId> {
+        self.iter().find(|id| self.want(*id) == Some(want))
+    }
+
+    /// What those in line want who want to hold jointly.
+    pub(super) fn joint_wants(&self) -> Vec<Mode> {
+        let wants = self.iter().filter_map(|id| self.want(id));
+        wants.filter(|want| matches!(want, Mode::Joint { .. })).collect()
+    }
+
     /// Those in line, in order.
     pub(super) fn waiting(&self) -> Vec<WaiterId> {
-        let mut waiting = Vec::with_capacity(self.waiting);
-        let mut at = self.front;
-        while let Some(index) = at {
-            waiting.push(WaiterId(index));
-            at = match &self.slots[index as usize] {
-                Slot::Waiting { next, .. } => *next,
-                Slot::Free(_) | Slot::Settled(_) => None,
-            };
+        self.iter().collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = WaiterId> {
+        std::iter::successors(self.front, |index| match &self.slots[*index as usize] {
+            Slot::Waiting { next, .. } => *next,
+            Slot::Free(_) | Slot::Settled(_) => None,
+        })
+        .map(WaiterId)
+    }
+
+    /// What a waiter in line wants.
+    pub(super) fn want(&self, id: WaiterId) -> Option<Mode> {
+        match &self.slots[id.0 as usize] {
+            Slot::Waiting { want, .. } => Some(*want),
+            Slot::Free(_) | Slot::Settled(_) => None,
         }
-        waiting
     }
 
     /// The patience of a waiter in line.
@@ -188,9 +221,10 @@ impl<W, O> Queue<W, O> {
 
     fn unlink(&mut self, id: WaiterId) -> Option<W> {
         let slot = &mut self.slots[id.0 as usize];
-        let Slot::Waiting { patience, waker, previous, next } = slot else {
+        let Slot::Waiting { patience, want, waker, previous, next } = slot else {
             return None;
         };
+        self.joint -= usize::from(matches!(want, Mode::Joint { .. }));
         let (patience, waker, previous, next) = (*patience, waker.take(), *previous, *next);
         match previous {
             Some(previous) => *self.link(previous).1 = next,
@@ -254,7 +288,7 @@ mod tests {
                         let patience = limit.map_or(Patience::Forever, |nanos| {
                             Patience::Until(Instant::from_nanos(nanos))
                         });
-                        let id = queue.push(patience);
+                        let id = queue.push(patience, Mode::Exclusive);
                         serial += 1;
                         prop_assert!(queue.park(id, |_| serial));
                         line.push_back((id, limit, serial));

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, Released, Renew, Renewal,
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, PermitBackend, Released, Renew,
+    Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::Entry;
+use super::{Ending, Entry};
 use crate::driver::{Command, Flight};
 
 /// A request that reports its answer to the entry, whoever polls it to the end.
@@ -49,7 +50,11 @@ enum Verb {
     Attempt(Acquire),
     /// When it was sent, and how long its answer may take.
     Renew(Renew, Instant, Duration),
+    /// How long its answer may take.
+    Convert(Acquire, Duration),
     Release(Claim, Option<Box<Acquire>>),
+    /// With permits that shall not come back.
+    Forget(Claim, Arc<dyn PermitBackend>),
 }
 
 enum Answer {
@@ -74,13 +79,18 @@ impl Running {
         Self::new(entry, Verb::Renew(request, sent, limit), Home::Driver)
     }
 
+    pub(super) fn convert(entry: &Arc<Entry>, request: Acquire, limit: Duration) -> Self {
+        Self::new(entry, Verb::Convert(request, limit), Home::Driver)
+    }
+
     /// Releases a claim, and asks for a place in the queue in its stead.
-    pub(super) fn release(
-        entry: &Arc<Entry>,
-        (claim, next): (Claim, Option<Acquire>),
-        home: Home,
-    ) -> Self {
-        Self::new(entry, Verb::Release(claim, next.map(Box::new)), home)
+    pub(super) fn release(entry: &Arc<Entry>, ending: Ending, home: Home) -> Self {
+        let Ending { claim, next, forget } = ending;
+        let verb = match entry.shared.counting.get().filter(|_| forget) {
+            Some(backend) => Verb::Forget(claim, Arc::clone(backend)),
+            None => Verb::Release(claim, next.map(Box::new)),
+        };
+        Self::new(entry, verb, home)
     }
 
     fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {
@@ -176,21 +186,26 @@ impl Running {
 
     fn limit(&self) -> Duration {
         match &self.verb {
-            Verb::Renew(_, _, limit) => *limit,
+            Verb::Renew(_, _, limit) | Verb::Convert(_, limit) => *limit,
             _ => self.entry.shared.policy.ttl.duration(),
         }
     }
 
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
         match (answer, &self.verb) {
-            (Answer::Attempt(result), _) => self.entry.attempt_done(result),
+            (Answer::Attempt(result), Verb::Attempt(request)) => {
+                self.entry.attempt_done(&request.claim, result);
+            }
+            (Answer::Attempt(result), Verb::Convert(request, _)) => {
+                self.entry.convert_done(&request.claim, result);
+            }
             (Answer::Renew(renewal), Verb::Renew(request, sent, _)) => {
                 self.entry.renew_done(&request.claim, *sent, renewal);
             }
-            (Answer::Release(result), Verb::Release(..)) => {
+            (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
                 let released = result.as_ref().map(|(released, _)| *released);
                 let released = released.map_err(Error::clone);
-                self.entry.release_done(result);
+                self.entry.release_done(claim, result);
                 return Some(released);
             }
             _ => {}
@@ -202,12 +217,15 @@ impl Running {
 impl Verb {
     fn send(&self, backend: Arc<dyn Backend>) -> Request {
         match self.clone() {
-            Self::Attempt(request) => {
+            Self::Attempt(request) | Self::Convert(request, _) => {
                 Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
             }
             Self::Renew(request, ..) => {
                 Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
             }
+            Self::Forget(claim, counting) => Box::pin(async move {
+                Answer::Release(counting.forget(&claim).await.map(|released| (released, None)))
+            }),
             Self::Release(claim, None) => Box::pin(async move {
                 Answer::Release(backend.release(&claim).await.map(|released| (released, None)))
             }),
@@ -221,9 +239,9 @@ impl Verb {
     fn failed(&self, kind: ErrorKind, why: String) -> Answer {
         let error = Error::new(kind, why);
         match self {
-            Self::Attempt(_) => Answer::Attempt(Err(error)),
+            Self::Attempt(_) | Self::Convert(..) => Answer::Attempt(Err(error)),
             Self::Renew(..) => Answer::Renew(Renewal::Unknown(error)),
-            Self::Release(..) => Answer::Release(Err(error)),
+            Self::Release(..) | Self::Forget(..) => Answer::Release(Err(error)),
         }
     }
 }

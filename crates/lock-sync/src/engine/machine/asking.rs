@@ -3,14 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant};
+use lock_core::{Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::held::Held;
 use super::timing::{backoff, jitter};
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Manner, Op, Outage, Phase};
+use super::{Denial, Effects, Machine, Op, Outage, Phase, beside};
 use crate::engine::queue::Patience;
-use crate::handoff::Handoff;
 
 /// When a holder without an end is asked about again, should no hint come.
 const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
@@ -22,28 +21,65 @@ const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 const RESERVE: (u32, u32) = (8, 8192);
 
 impl<W> Machine<W> {
+    /// Whether the store is to be asked for a lease in this mode now, on behalf of who wants it: if no
+    /// lease is here that it could not be granted beside, and no other request stands in line.
+    pub(super) fn may_ask(&self, want: Mode) -> bool {
+        self.seats.iter().all(|phase| match phase {
+            Phase::Idle => true,
+            // Groups do not wait for one another, nor for anybody else.
+            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => {
+                matches!(want, Mode::Joint { .. }) && claim.mode != want
+            }
+            Phase::Held(held) | Phase::Releasing { held, .. } => beside(held.claim.mode, want),
+            Phase::Lost { mode, .. } => beside(*mode, want),
+            Phase::Kept { .. } => false,
+        })
+    }
+
+    /// A seat that nobody has.
+    fn free_seat(&mut self) -> usize {
+        let free = self.seats.iter().position(|phase| matches!(phase, Phase::Idle));
+        free.unwrap_or_else(|| {
+            self.seats.push(Phase::Idle);
+            self.seats.len() - 1
+        })
+    }
+
+    /// Whether all permits that there are by this declaration are here. Then no other process keeps
+    /// them back, and a place in the store's queue would only make it seem that one wants them.
+    fn has_all(&self, want: Mode) -> bool {
+        let Mode::Permits { of, .. } = want else { return false };
+        let here = self.seats.iter().map(|phase| match phase {
+            Phase::Held(held) | Phase::Kept { held, .. } => match held.claim.mode {
+                Mode::Permits { take, of: known } if known == of => u64::from(take),
+                _ => 0,
+            },
+            _ => 0,
+        });
+        of > 0 && here.sum::<u64>() >= u64::from(of)
+    }
+
     /// The store answered to a request.
     pub(in super::super) fn attempt_done(
         &mut self,
         now: Instant,
+        asked: &Claim,
         result: Result<Attempt, Error>,
         effects: &mut Effects<W>,
     ) {
-        let (claim, queued, was_placed, outage, again, wanted) =
-            match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::Attempting { claim, queued, placed, outage, again, wanted, .. } => {
-                    (claim, queued, placed, outage, again, wanted)
-                }
-                other => {
-                    debug_assert!(false, "an answer without a request: {other:?}");
-                    self.phase = other;
-                    return;
-                }
-            };
+        let asking = |phase: &Phase| matches!(phase, Phase::Attempting { claim, .. } if claim == asked);
+        let Some(seat) = self.seats.iter().position(asking) else {
+            return self.upgrade_answered(now, asked, result, effects);
+        };
+        let Phase::Attempting { claim, queued, placed: was_placed, outage, again, wanted, .. } =
+            std::mem::replace(&mut self.seats[seat], Phase::Idle)
+        else {
+            return;
+        };
         match result {
             Ok(Attempt::Granted(grant)) => {
                 let grant = if wanted { grant.in_demand(Demand::Wanted) } else { grant };
-                self.granted(now, claim, grant, effects);
+                self.granted(seat, now, claim, grant, effects);
                 if again {
                     // What was heard meanwhile may concern this very grant.
                     self.doubt(now);
@@ -51,37 +87,46 @@ impl<W> Machine<W> {
             }
             Ok(Attempt::Busy { retry_after }) => {
                 // It had no wish to be queued, but those who wait behind it have, and can be by now.
-                let place = !queued && matches!(self.watch, Watching::On { .. });
-                self.refused(now, claim, was_placed, again || place, retry_after, effects);
+                let on = matches!(self.watch, Watching::On { .. });
+                let place = !queued && on && !self.has_all(claim.mode);
+                self.refused(seat, now, claim, was_placed, again || place, retry_after, effects);
             }
             Ok(Attempt::Queued { retry_after }) => {
-                self.refused(now, claim, true, again, retry_after, effects);
+                self.refused(seat, now, claim, true, again, retry_after, effects);
             }
             Ok(_) => {
                 let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.failed(now, claim, was_placed, outage, error, effects);
+                self.failed(seat, now, claim, was_placed, outage, error, effects);
             }
-            Err(error) => self.failed(now, claim, was_placed || queued, outage, error, effects),
+            Err(error) => self.failed(seat, now, claim, was_placed || queued, outage, error, effects),
         }
     }
 
-    /// Draws an owner and asks for the lock.
-    pub(super) fn begin_attempt(&mut self, outage: Option<Outage>) -> Result<Acquire, Error> {
-        let claim = Claim::exclusive(self.key.clone(), (self.owners)()?);
-        Ok(self.request(claim, true, false, outage))
+    /// Draws an owner and asks for a lease in this mode; `waits`, if somebody is ready to wait for it.
+    pub(super) fn begin_attempt(
+        &mut self,
+        want: Mode,
+        waits: bool,
+        outage: Option<Outage>,
+    ) -> Result<Acquire, Error> {
+        let claim = Claim::exclusive(self.key.clone(), (self.owners)()?).in_mode(want);
+        let seat = self.free_seat();
+        Ok(self.request(seat, claim, waits, true, false, outage))
     }
 
     fn request(
         &mut self,
+        seat: usize,
         claim: Claim,
+        waits: bool,
         fresh: bool,
         placed: bool,
         outage: Option<Outage>,
     ) -> Acquire {
         // Who does not wait needs no place in the store's queue.
-        let queued = !matches!(self.queue.first(), Some((_, Patience::Try)));
+        let queued = waits && !self.has_all(claim.mode);
         let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
-        self.phase =
+        self.seats[seat] =
             Phase::Attempting { claim, fresh, queued, placed, outage, again: false, wanted: false };
         if queued { request.queued() } else { request }
     }
@@ -98,27 +143,89 @@ impl<W> Machine<W> {
         self.next_attempt_after(now, None, effects);
     }
 
+    /// Asks for what those in line need, as far as that is of use now.
     pub(super) fn next_attempt_after(
         &mut self,
         now: Instant,
         outage: Option<Outage>,
         effects: &mut Effects<W>,
     ) {
-        if self.queue.is_empty() {
-            return self.rest_watch(now);
+        let Some(first) = self.queue.first_want() else { return self.rest_watch(now) };
+        self.ask_for(now, first, outage, effects);
+        if self.queue.has_joint() {
+            for want in self.queue.joint_wants() {
+                self.ask_for(now, want, None, effects);
+            }
         }
-        match self.begin_attempt(outage) {
-            Ok(request) => effects.ops.push(Op::Attempt(request)),
+    }
+
+    fn ask_for(
+        &mut self,
+        now: Instant,
+        want: Mode,
+        outage: Option<Outage>,
+        effects: &mut Effects<W>,
+    ) {
+        if !self.may_ask(want) {
+            self.clear_kept(want, effects);
+            return self.queue_up(now, want, effects);
+        }
+        match self.begin_attempt(want, self.is_waited_for(want), outage) {
+            Ok(request) => {
+                effects.ops.push(Op::Attempt(request));
+                if matches!(self.watch, Watching::Off) && beside_others(&self.seats) {
+                    // Who holds one lease and waits for another is contended for certain.
+                    self.watch_again(now, effects);
+                }
+            }
             Err(error) => self.cannot_ask(now, error, effects),
         }
     }
 
-    /// Asks again with the same claim: if it is held after all, the store says so.
-    pub(super) fn ask_again(&mut self, now: Instant, effects: &mut Effects<W>) {
-        if let Phase::Waiting { claim, outage, placed, .. } =
-            std::mem::replace(&mut self.phase, Phase::Idle)
+    /// Asks for a place in the store's queue after all, if there was no need for one before.
+    fn queue_up(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
+        let listens = matches!(self.watch, Watching::On { .. });
+        if !listens || !matches!(want, Mode::Permits { .. }) || self.has_all(want) {
+            return;
+        }
+        let idle = |phase: &Phase| {
+            matches!(phase, Phase::Waiting { claim, placed: false, outage: None, yielding: None, .. }
+                if claim.mode == want)
+        };
+        if let Some(seat) = self.seats.iter().position(idle)
+            && self.is_waited_for(want)
         {
-            let request = self.request(claim, outage.is_some(), placed, outage);
+            self.ask_again(seat, now, effects);
+        }
+    }
+
+    /// Gives back leases that are kept for nobody in particular and are in the way of this one.
+    fn clear_kept(&mut self, want: Mode, effects: &mut Effects<W>) {
+        for seat in 0..self.seats.len() {
+            let idle = matches!(&self.seats[seat], Phase::Kept { held, .. }
+                if !held.renewing && !super::covers(held.claim.mode, want));
+            if idle && let Phase::Kept { held, .. } = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+                self.give_up(seat, held, effects);
+            }
+        }
+    }
+
+    /// Whether somebody who wants this came to wait for it.
+    fn is_waited_for(&self, want: Mode) -> bool {
+        let id = match want {
+            Mode::Joint { .. } => self.queue.find(want),
+            _ => self.queue.first().map(|(id, _)| id),
+        };
+        id.and_then(|id| self.queue.patience(id)) != Some(Patience::Try)
+    }
+
+    /// Asks again with the same claim: if it is held after all, the store says so.
+    pub(super) fn ask_again(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        if let Phase::Waiting { claim, outage, placed, .. } =
+            std::mem::replace(&mut self.seats[seat], Phase::Idle)
+        {
+            let (waits, fresh) = (self.is_waited_for(claim.mode), outage.is_some());
+            let request = self.request(seat, claim, waits, fresh, placed, outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
@@ -127,6 +234,7 @@ impl<W> Machine<W> {
     /// The claim of this process is held.
     pub(super) fn granted(
         &mut self,
+        seat: usize,
         now: Instant,
         claim: Claim,
         grant: Grant,
@@ -139,12 +247,15 @@ impl<W> Machine<W> {
         }
         let held = Held::new(self.clock, claim, grant, self.policy.ttl, now);
         // Whoever is first gets it; if nobody is left here, it goes back.
-        let manner = Manner { handoff: Handoff::Fair, cache: None };
-        self.pass_on(now, held, manner, effects);
+        let manner = held.manner;
+        self.pass_on(seat, now, held, manner, effects);
+        self.next_attempt(now, effects);
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what was asked, and what came of it")]
     fn refused(
         &mut self,
+        seat: usize,
         now: Instant,
         claim: Claim,
         placed: bool,
@@ -152,25 +263,28 @@ impl<W> Machine<W> {
         retry_after: Option<Duration>,
         effects: &mut Effects<W>,
     ) {
-        self.phase = Phase::Waiting {
+        let mode = claim.mode;
+        self.seats[seat] = Phase::Waiting {
             until: now + retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(&claim)),
             claim,
             outage: None,
             placed,
             yielding: None,
         };
-        self.deny_tries(&Denial::WouldBlock, effects);
-        if self.queue.is_empty() {
-            self.settle_empty(now, effects);
+        self.deny_tries(mode, &Denial::WouldBlock, effects);
+        if !self.is_wanted(mode) {
+            self.line_changed(now, effects);
         } else if again {
-            self.ask_again(now, effects);
+            self.ask_again(seat, now, effects);
         } else {
             self.watch_again(now, effects);
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what was asked, and what came of it")]
     fn failed(
         &mut self,
+        seat: usize,
         now: Instant,
         claim: Claim,
         placed: bool,
@@ -183,28 +297,34 @@ impl<W> Machine<W> {
         let curable = error.is_retryable();
         let until = now + backoff(outage.tries, &claim);
         let outage = Some(outage);
-        self.phase = Phase::Waiting { claim, outage, placed, yielding: None, until };
+        let mode = claim.mode;
+        self.seats[seat] = Phase::Waiting { claim, outage, placed, yielding: None, until };
         if curable {
-            self.deny_tries(&Denial::Failed(error.clone()), effects);
+            self.deny_tries(mode, &Denial::Failed(error.clone()), effects);
         }
         if !curable || lasting {
             // Those who set a limit are ready to wait for the store as well, if that can help.
-            self.deny_unless(&Denial::Failed(error), effects, |patience| {
-                curable && matches!(patience, Patience::Until(_))
+            self.deny_unless(&Denial::Failed(error), effects, |patience, want| {
+                curable && matches!(patience, Patience::Until(_)) || !asks_the_same(mode, want)
             });
         }
-        self.settle_empty(now, effects);
+        self.line_changed(now, effects);
     }
 
     /// Lets other processes go first, then asks for the lock.
     ///
     /// It comes soon after they were told of it, or as late as it may where nobody may have been.
     pub(super) fn yield_to_others(&mut self, now: Instant, untold: bool, effects: &mut Effects<W>) {
+        let Some(want) = self.queue.first_want() else { return self.rest_watch(now) };
+        if !self.may_ask(want) {
+            return;
+        }
         match (self.owners)() {
             Ok(owner) => {
-                let claim = Claim::exclusive(self.key.clone(), owner);
+                let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
                 let until = now + YIELD.1 + jitter(&claim);
-                self.phase = Phase::Waiting {
+                let seat = self.free_seat();
+                self.seats[seat] = Phase::Waiting {
                     claim,
                     outage: None,
                     placed: false,
@@ -222,4 +342,52 @@ impl<W> Machine<W> {
         self.deny_all(&Denial::Failed(error), effects);
         self.rest_watch(now);
     }
+
+    // ---- Sending waiters home ----
+
+    /// Denies those who asked for this and did not come to wait.
+    pub(super) fn deny_tries(&mut self, mode: Mode, denial: &Denial, effects: &mut Effects<W>) {
+        if matches!(mode, Mode::Joint { .. }) {
+            return self.deny_unless(denial, effects, |patience, want| {
+                patience != Patience::Try || want != mode
+            });
+        }
+        while let Some((id, Patience::Try)) = self.queue.first() {
+            let waker = self.queue.settle(id, Err(denial.clone()));
+            effects.wake(waker);
+        }
+    }
+
+    pub(super) fn deny_all(&mut self, denial: &Denial, effects: &mut Effects<W>) {
+        self.deny_unless(denial, effects, |_, _| false);
+    }
+
+    fn deny_unless(
+        &mut self,
+        denial: &Denial,
+        effects: &mut Effects<W>,
+        spare: impl Fn(Patience, Mode) -> bool,
+    ) {
+        for id in self.queue.waiting() {
+            let (patience, want) = (self.queue.patience(id), self.queue.want(id));
+            if patience.zip(want).is_some_and(|(patience, want)| !spare(patience, want)) {
+                let waker = self.queue.settle(id, Err(denial.clone()));
+                effects.wake(waker);
+            }
+        }
+    }
+}
+
+/// Whether what the store will never grant to the one it will not grant to the other either.
+fn asks_the_same(mode: Mode, want: Mode) -> bool {
+    match (mode, want) {
+        (Mode::Permits { of: ours, .. }, Mode::Permits { of, .. }) => ours == of,
+        (Mode::Permits { .. }, _) | (_, Mode::Permits { .. }) => false,
+        _ => true,
+    }
+}
+
+/// Whether more than one lease is in play.
+fn beside_others(seats: &[Phase]) -> bool {
+    seats.iter().filter(|phase| !matches!(phase, Phase::Idle)).count() > 1
 }

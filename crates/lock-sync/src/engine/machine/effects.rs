@@ -14,6 +14,8 @@ pub(in super::super) enum Op {
     Attempt(Acquire),
     /// With how long its answer may take.
     Renew(Renew, Duration),
+    /// Convert a lease to a weaker mode, with how long the answer may take.
+    Convert(Acquire, Duration),
     /// Take the claim with [`begin_release`](super::Machine::begin_release) and release it.
     Release {
         /// Somebody elsewhere waits for it.
@@ -38,13 +40,13 @@ pub(crate) struct Deadline {
 pub(in super::super) struct Effects<W> {
     wake: Option<W>,
     more: Vec<W>,
-    lost: Option<(Arc<Lease>, LeaseLost)>,
+    lost: Vec<(Arc<Lease>, LeaseLost)>,
     pub(in super::super) ops: Vec<Op>,
 }
 
 impl<W> Effects<W> {
     pub(in super::super) fn new() -> Self {
-        Self { wake: None, more: Vec::new(), lost: None, ops: Vec::new() }
+        Self { wake: None, more: Vec::new(), lost: Vec::new(), ops: Vec::new() }
     }
 
     pub(super) fn wake(&mut self, waker: Option<W>) {
@@ -56,12 +58,12 @@ impl<W> Effects<W> {
     }
 
     pub(super) fn lose(&mut self, lease: Arc<Lease>, loss: LeaseLost) {
-        self.lost = Some((lease, loss));
+        self.lost.push((lease, loss));
     }
 
-    /// Announces a loss, then wakes waiters.
+    /// Announces losses, then wakes waiters.
     pub(in super::super) fn wake_all(&mut self, wake: impl Fn(W), announced: impl Fn(LeaseLost)) {
-        if let Some((lease, loss)) = self.lost.take() {
+        for (lease, loss) in std::mem::take(&mut self.lost) {
             lease.announce();
             announced(loss);
         }

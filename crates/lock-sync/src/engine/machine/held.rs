@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, TokenRange, Ttl};
+use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, Mode, TokenRange, Ttl};
 
 use super::super::lease::Lease;
+use super::holds::{HoldId, Holds, covers};
 use super::{Manner, Policy, Ticket};
 use crate::handoff::Handoff;
 
@@ -16,6 +17,9 @@ const SLICE: Duration = Duration::from_millis(100);
 const STAY: Duration = Duration::from_secs(1);
 /// A lease that is held for longer than this is watched: its holder hears at once if the key goes.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
+/// A lease that is stronger than its holders need stays so for this time, unless somebody wants it: the
+/// next who comes may need it again.
+const STRONG: Duration = Duration::from_millis(5);
 /// A hint is checked after this time: many are the echo of what this process did itself, and most
 /// of those concern a hold that is over by then.
 const CHECK_AFTER: Duration = Duration::from_millis(3);
@@ -34,11 +38,19 @@ pub(super) struct Held {
     wish: bool,
     /// What counts against the budget: since when others may be waiting, and the holders since.
     turn: (Instant, u32),
-    pub(super) hold: u64,
-    pub(super) hold_until: Instant,
+    pub(super) holds: Holds,
+    /// The token of those who share the lease now.
+    group: Option<FencingToken>,
+    /// How the latest holder wants the lock to be passed on.
+    pub(super) manner: Manner,
+    /// The mode to which the lease is being converted, or may have been.
+    pub(super) converting: Option<Mode>,
+    /// A weaker mode would do: from then on it is asked for.
+    pub(super) weaken_at: Instant,
     pub(super) renew_at: Instant,
     /// Whether the renewal may come a little early, in company.
     pub(super) relaxed: bool,
+    /// A request about the lease is under way: the store must not hear of the next before.
     pub(super) renewing: bool,
     /// The renewal under way asks for tokens.
     pub(super) stocking: bool,
@@ -71,8 +83,11 @@ impl Held {
             granted: now,
             wish: false,
             turn: (now, 0),
-            hold: 0,
-            hold_until: Instant::FAR_FUTURE,
+            holds: Holds::default(),
+            group: None,
+            manner: Manner { handoff: Handoff::Fair, cache: None },
+            converting: None,
+            weaken_at: Instant::FAR_FUTURE,
             // What was handed over is short: whoever keeps it for longer than a moment claims it.
             renew_at: now + if short { left / 10 } else { left.min(ttl.duration()) / 3 },
             relaxed: !short,
@@ -92,14 +107,94 @@ impl Held {
         held
     }
 
-    /// Gives the lease to its next holder. `None` if there is no token left.
-    pub(super) fn ticket(&mut self, hold: u64, hold_until: Instant) -> Option<Ticket> {
-        let token = self.tokens.take()?;
+    /// Gives the lease to one more holder. `None` if there is no token left.
+    ///
+    /// Those who share it have one token, until somebody holds it alone.
+    pub(super) fn ticket(
+        &mut self,
+        (seat, serial): (usize, u64),
+        want: Mode,
+        until: Instant,
+        now: Instant,
+    ) -> Option<Ticket> {
+        let shares = matches!(want, Mode::Shared | Mode::Upgradable | Mode::Joint { .. });
+        let token = match self.group {
+            Some(token) if shares => token,
+            _ => self.tokens.take()?,
+        };
+        self.group = shares.then_some(token);
         self.used = self.used.saturating_add(1);
         self.turn.1 = self.turn.1.saturating_add(1);
-        self.hold = hold;
-        self.hold_until = hold_until;
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
+        let hold = self.holds.add(seat, serial, want, token, until);
+        self.consider_weaker(now);
+        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
+    }
+
+    /// A further token, for a holder that has become another.
+    pub(super) fn next_token(&mut self) -> Option<FencingToken> {
+        self.group = None;
+        self.tokens.take()
+    }
+
+    /// What a hold's claim and tokens have become by a conversion.
+    pub(super) fn become_exclusive(&mut self, claim: Claim, tokens: TokenRange) {
+        self.claim = claim;
+        self.tokens = Tokens::new(tokens);
+        self.group = None;
+    }
+
+    /// A writer goes on as a reader, beside whom others may come.
+    pub(super) fn downgrade(&mut self, hold: HoldId, to: Mode, now: Instant) {
+        let Some(holding) = self.holds.get(hold).copied() else { return };
+        if covers(holding.mode, to) && holding.mode != to {
+            self.holds.change(hold, |holding| holding.mode = to);
+            self.group = Some(holding.token);
+            self.weaken_at = now;
+        }
+    }
+
+    /// Whether one more may hold the lease beside those who do.
+    pub(super) fn admits(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
+        self.holds.live() == 0
+            || self.demand != Demand::Wanted && self.fate(now, manner, policy) != Fate::GiveUp
+    }
+
+    /// Whether there is room for this mode beside those who hold the lease.
+    pub(super) fn has_room(&self, want: Mode) -> bool {
+        // What it is about to become it may be already.
+        let mode = self.converting.unwrap_or(self.claim.mode);
+        covers(mode, want) && self.holds.have_room(mode, want)
+    }
+
+    /// Notes that the lease need not be as strong as it is, if so.
+    pub(super) fn consider_weaker(&mut self, now: Instant) {
+        let need = self.holds.need(self.claim.mode);
+        self.weaken_at = match need {
+            _ if need == self.claim.mode => Instant::FAR_FUTURE,
+            // They are others' as soon as they are not used here.
+            Mode::Permits { .. } => now,
+            _ if self.weaken_at < Instant::FAR_FUTURE => self.weaken_at,
+            _ => now + STRONG,
+        };
+    }
+
+    /// When the lease is to be converted, first or again.
+    pub(super) fn weaken_due(&self) -> Instant {
+        match self.converting {
+            Some(_) => self.renew_at,
+            None if self.holds.need(self.claim.mode) == self.claim.mode => Instant::FAR_FUTURE,
+            None => self.weaken_at,
+        }
+    }
+
+    /// The mode to convert the lease to, if it is time.
+    pub(super) fn weaker(&self, now: Instant) -> Option<Mode> {
+        if let Some(to) = self.converting {
+            return Some(to);
+        }
+        let need = self.holds.need(self.claim.mode);
+        let due = now >= self.weaken_at || self.demand == Demand::Wanted;
+        (due && need != self.claim.mode).then_some(need)
     }
 
     pub(super) fn fate(&self, now: Instant, manner: Manner, policy: &Policy) -> Fate {

@@ -1,112 +1,209 @@
-//! Holding a lease: passing it on, keeping it, renewing it, losing it, giving it back.
+//! Holding a lease: passing it on, keeping it, giving it back.
 
-use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Released, Renew, Renewal};
+use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Mode, Released};
 
 use super::held::{Fate, Held};
+use super::holds::{HoldId, State};
 use super::timing::backoff;
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Policy, Stage, Ticket};
-use crate::engine::queue::Patience;
-use crate::error::{LeaseLost, LossReason};
+use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
+use crate::engine::queue::{Patience, WaiterId};
+use crate::error::LossReason;
 use crate::handoff::Handoff;
 
-/// How long to wait at least before a renewal that failed is tried again.
-const SOON: std::time::Duration = std::time::Duration::from_millis(1);
 /// When a lease that stays here has fewer tokens than this, it gets more.
 const LOW_TOKENS: u32 = 1024;
-/// How many it asks for then.
-const STOCK: u32 = 8192;
+
+/// What is to be sent to end a lease.
+#[derive(Debug)]
+pub(in super::super) struct Ending {
+    pub(in super::super) claim: Claim,
+    /// The request for a place in the queue behind those who wait elsewhere, if somebody waits here as
+    /// well.
+    pub(in super::super) next: Option<Acquire>,
+    /// Its permits shall not come back.
+    pub(in super::super) forget: bool,
+}
 
 impl<W> Machine<W> {
     /// A holder is done. Returns `false` if the hold was over before.
     pub(in super::super) fn release(
         &mut self,
         now: Instant,
-        hold: u64,
+        hold: HoldId,
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> bool {
-        let (valid, fate) = match &self.phase {
-            // A deadline that has passed unnoticed: the holder must hear of it.
-            Phase::Held(held) if held.hold == hold => (
-                held.lease.is_valid(now) && now < held.hold_until,
-                held.fate(now, manner, &self.policy),
-            ),
-            _ => (false, Fate::GiveUp),
-        };
-        if valid && fate == Fate::HandOver && self.hand_over(now, effects) {
-            return true;
-        }
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Held(held) if held.hold == hold => {
-                self.pass_on(now, held, manner, effects);
+        self.abandon_upgrade(hold, effects);
+        let seat = hold.seat;
+        match self.seats.get_mut(seat) {
+            Some(Phase::Held(held)) => {
+                let Some(holding) = held.holds.remove(hold) else { return false };
+                // A deadline that has passed unnoticed: the holder must hear of it.
+                let valid = holding.state == State::Live
+                    && held.lease.is_valid(now)
+                    && now < holding.until;
+                held.manner = manner;
+                if held.holds.is_empty() {
+                    let fate = held.fate(now, manner, &self.policy);
+                    if valid && fate == Fate::HandOver && self.hand_over(seat, now, effects) {
+                        return true;
+                    }
+                    if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+                        self.pass_on(seat, now, held, manner, effects);
+                    }
+                } else {
+                    self.thin_out(seat, now, effects);
+                }
                 valid
             }
-            Phase::Lost { hold: lost } if lost == hold => {
-                self.next_attempt(now, effects);
+            Some(Phase::Lost { holds, .. }) => {
+                holds.remove(hold);
+                if holds.is_empty() {
+                    self.seats[seat] = Phase::Idle;
+                    self.next_attempt(now, effects);
+                }
                 false
             }
-            other => {
-                self.phase = other;
-                false
+            _ => false,
+        }
+    }
+
+    /// One of several who hold a lease has gone.
+    pub(super) fn thin_out(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let Phase::Held(held) = &mut self.seats[seat] else { return };
+        if held.holds.live() == 0 && held.holds.has_dead() {
+            // Those who are left have lost it each for themselves, and nobody is there to hold it.
+            return self.lose(seat, now, LossReason::HeldTooLong, effects);
+        }
+        held.consider_weaker(now);
+        if held.holds.live() == 0 && held.claim.mode == held.holds.need(held.claim.mode) {
+            // What is left is to be forgotten.
+            if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+                self.give_up(seat, held, effects);
+            }
+            return;
+        }
+        self.hand_over(seat, now, effects);
+        self.weaken(seat, now, effects);
+        self.advance_upgrade(now, effects);
+    }
+
+    /// Lets those who are first in line enter the leases that are here, as far as there is room.
+    pub(super) fn serve_here(&mut self, now: Instant, effects: &mut Effects<W>) {
+        for seat in 0..self.seats.len() {
+            if matches!(self.seats[seat], Phase::Held(_)) {
+                self.hand_over(seat, now, effects);
             }
         }
     }
 
-    /// Gives the current lease to the first in line, if there is one, without moving it.
-    fn hand_over(&mut self, now: Instant, effects: &mut Effects<W>) -> bool {
-        let (Phase::Held(held), Some((id, _))) = (&mut self.phase, self.queue.first()) else {
-            return false;
-        };
-        let Some(ticket) = Self::ticket(&mut self.holds, &self.policy, now, held) else {
-            return false;
-        };
-        let waker = self.queue.settle(id, Ok(ticket));
-        effects.wake(waker);
+    /// Gives a lease to those first in line for whom there is room, without moving it. Returns whether
+    /// there was anybody.
+    pub(super) fn hand_over(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) -> bool {
+        let mut served = false;
+        while let Some((id, want)) = self.next_for(seat, now) {
+            let Phase::Held(held) = &self.seats[seat] else { break };
+            let manner = held.manner;
+            let Some(ticket) = self.ticket(seat, now, want, manner) else { break };
+            let waker = self.queue.settle(id, Ok(ticket));
+            effects.wake(waker);
+            served = true;
+            if want == Mode::Exclusive {
+                break;
+            }
+        }
+        if served {
+            self.after_serving(seat, now, effects);
+        }
+        served
+    }
+
+    fn after_serving(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
         if self.queue.is_empty() {
             self.rest_watch(now);
+            if self.seats.len() > 1 {
+                self.line_changed(now, effects);
+            }
         } else {
-            self.settle_in(now, effects);
+            self.settle_in(seat, now, effects);
+            if self.seats.len() > 1 || !matches!(self.queue.first_want(), Some(Mode::Exclusive)) {
+                self.line_changed(now, effects);
+            }
         }
-        true
+    }
+
+    /// Who is next to enter the lease on this seat, if there is room.
+    fn next_for(&self, seat: usize, now: Instant) -> Option<(WaiterId, Mode)> {
+        let Phase::Held(held) = &self.seats[seat] else { return None };
+        let (id, want) = match held.claim.mode {
+            mode @ Mode::Joint { .. } => (self.queue.find(mode)?, mode),
+            _ => {
+                let (id, _) = self.queue.first()?;
+                (id, self.queue.want(id)?)
+            }
+        };
+        let room = held.has_room(want)
+            && !self.is_upgrading(seat)
+            && held.admits(now, held.manner, &self.policy);
+        room.then_some((id, want))
     }
 
     /// Gives a lease without a holder to the first in line, keeps it, or gives it back.
     pub(super) fn pass_on(
         &mut self,
+        seat: usize,
         now: Instant,
         held: Held,
         manner: Manner,
         effects: &mut Effects<W>,
     ) {
+        let wanted = match held.claim.mode {
+            mode @ Mode::Joint { .. } => self.queue.find(mode).is_some(),
+            _ => self.queue.first_want().is_some_and(|want| held.has_room(want)),
+        };
         if self.queue.is_empty() {
             self.rest_watch(now);
+            let joint = matches!(held.claim.mode, Mode::Joint { .. });
             return match manner.cache {
-                Some(idle) if manner.handoff != Handoff::Never && self.may_keep(now, &held) => {
+                Some(idle)
+                    if !joint
+                        && manner.handoff != Handoff::Never
+                        && self.may_keep(now, &held) =>
+                {
                     let until = now + idle;
-                    self.keep(now, held, manner, until, effects);
+                    self.keep(seat, now, held, manner, until, effects);
                 }
-                _ => self.give_up(held, effects),
+                _ => self.give_up(seat, held, effects),
             };
+        }
+        if !wanted {
+            return self.give_up(seat, held, effects);
         }
         match held.fate(now, manner, &self.policy) {
             Fate::HandOver => {
-                self.phase = Phase::Held(held);
-                self.hand_over(now, effects);
+                self.seats[seat] = Phase::Held(held);
+                if !self.hand_over(seat, now, effects)
+                    && let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle)
+                {
+                    self.give_up(seat, held, effects);
+                }
             }
-            Fate::AwaitTokens => self.keep(now, held, manner, now, effects),
-            Fate::GiveUp => self.give_up(held, effects),
+            Fate::AwaitTokens if held.converting.is_none() => {
+                self.keep(seat, now, held, manner, now, effects);
+            }
+            _ => self.give_up(seat, held, effects),
         }
     }
 
     /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
-    fn settle_in(&mut self, now: Instant, effects: &mut Effects<W>) {
-        let Phase::Held(held) = &self.phase else { return };
+    pub(super) fn settle_in(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let Phase::Held(held) = &self.seats[seat] else { return };
         match held.demand() {
             Demand::Unknown => self.watch_again(now, effects),
             // Not for the first: others may be on their way to the queue, in whose turn it ends.
             Demand::Quiet if held.used > 2 && held.tokens_left() < LOW_TOKENS => {
-                self.renew_current(now, effects);
+                self.renew_seat(seat, now, effects);
             }
             _ => {}
         }
@@ -115,20 +212,20 @@ impl<W> Machine<W> {
     /// Keeps a lease that nobody holds.
     fn keep(
         &mut self,
+        seat: usize,
         now: Instant,
         mut held: Held,
         manner: Manner,
         until: Instant,
         effects: &mut Effects<W>,
     ) {
-        held.hold_until = Instant::FAR_FUTURE;
         self.watch_again(now, effects);
         let unknown = held.demand() == Demand::Unknown;
         let known_soon = matches!(self.watch, Watching::Starting { .. });
         if held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
             self.renew(now, &mut held, true, effects);
         }
-        self.phase = Phase::Kept { held, manner, until };
+        self.seats[seat] = Phase::Kept { held, manner, until };
     }
 
     /// Whether a lease may stay without a holder: only if others who want it can make themselves
@@ -137,25 +234,31 @@ impl<W> Machine<W> {
         self.policy.renew
             && !self.closed
             && !held.spent
+            && held.converting.is_none()
             && held.lease.is_valid(now)
             && held.demand() != Demand::Wanted
             && !held.was_kept(now, self.policy.ttl)
             && !matches!(self.watch, Watching::Failed { .. })
     }
 
-    pub(super) fn give_up(&mut self, held: Held, effects: &mut Effects<W>) {
+    pub(super) fn give_up(&mut self, seat: usize, held: Held, effects: &mut Effects<W>) {
         effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
-        self.phase = Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
+        self.seats[seat] = Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
     }
 
     /// Takes a lease that was kept, or was given up but not yet released.
     pub(super) fn take_back(
         &mut self,
+        seat: usize,
         now: Instant,
+        want: Mode,
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> Option<Ticket> {
-        let (fate, kept) = match &self.phase {
+        let (fate, kept) = match &self.seats[seat] {
+            Phase::Kept { held, .. } | Phase::Releasing { held, .. } if !held.has_room(want) => {
+                return None;
+            }
             Phase::Kept { held, until, .. } => (held.fate(now, manner, &self.policy), Some(*until)),
             Phase::Releasing { held, stage: Stage::Queued, .. } => {
                 (held.fate(now, manner, &self.policy), None)
@@ -165,80 +268,149 @@ impl<W> Machine<W> {
         if fate == Fate::GiveUp && kept.is_none() {
             return None;
         }
-        let mut held = match std::mem::replace(&mut self.phase, Phase::Idle) {
+        let held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
             other => {
-                self.phase = other;
+                self.seats[seat] = other;
                 return None;
             }
         };
         match fate {
             Fate::HandOver => {
-                let ticket = Self::ticket(&mut self.holds, &self.policy, now, &mut held);
-                if kept.is_some() && held.tokens_left() < LOW_TOKENS {
-                    self.renew(now, &mut held, true, effects);
+                self.seats[seat] = Phase::Held(held);
+                let ticket = self.ticket(seat, now, want, manner);
+                if kept.is_some()
+                    && let Phase::Held(held) = &self.seats[seat]
+                    && held.tokens_left() < LOW_TOKENS
+                {
+                    self.renew_seat(seat, now, effects);
                 }
-                self.phase = Phase::Held(held);
                 return ticket;
             }
-            Fate::AwaitTokens => self.keep(now, held, manner, kept.unwrap_or(now), effects),
-            Fate::GiveUp => self.give_up(held, effects),
+            Fate::AwaitTokens => self.keep(seat, now, held, manner, kept.unwrap_or(now), effects),
+            Fate::GiveUp => self.give_up(seat, held, effects),
         }
         None
     }
 
-    fn ticket(holds: &mut u64, policy: &Policy, now: Instant, held: &mut Held) -> Option<Ticket> {
-        let until = policy.max_hold.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
-        let ticket = held.ticket(*holds + 1, until)?;
-        *holds += 1;
+    /// Gives the lease on this seat to one more holder.
+    pub(super) fn ticket(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        want: Mode,
+        manner: Manner,
+    ) -> Option<Ticket> {
+        let Phase::Held(held) = &mut self.seats[seat] else { return None };
+        let limit = self.policy.max_hold;
+        let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
+        let ticket = held.ticket((seat, self.holds + 1), want, until, now)?;
+        held.manner = manner;
+        self.holds += 1;
         Some(ticket)
+    }
+
+    // ---- Parts of a hold ----
+
+    /// Takes so many permits out of a hold into one of their own.
+    pub(in super::super) fn split(&mut self, hold: HoldId, part: u32) -> Option<HoldId> {
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return None };
+        let holding = *held.holds.get(hold)?;
+        let Mode::Permits { take, of } = holding.mode else { return None };
+        let rest = take.checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
+        held.holds.change(hold, |holding| holding.mode = Mode::Permits { take: rest, of });
+        self.holds += 1;
+        let mode = Mode::Permits { take: part, of };
+        Some(held.holds.add(hold.seat, self.holds, mode, holding.token, holding.until))
+    }
+
+    /// Ends a hold whose permits shall not come back.
+    pub(in super::super) fn forget(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) {
+        match self.seats.get_mut(hold.seat) {
+            Some(Phase::Held(held))
+                if held.holds.get(hold).is_some_and(|holding| holding.state == State::Live) =>
+            {
+                held.holds.change(hold, |holding| holding.state = State::Forgotten);
+                self.thin_out(hold.seat, now, effects);
+            }
+            _ => drop(self.release(now, hold, manner, effects)),
+        }
     }
 
     // ---- Releasing ----
 
-    /// Takes the claim that is to be released, if it still is, and the request for a place in the
-    /// queue behind those who wait elsewhere, if somebody waits here as well.
-    pub(in super::super) fn begin_release(&mut self) -> Option<(Claim, Option<Acquire>)> {
-        let again = self.request_again();
-        match &mut self.phase {
-            Phase::Releasing { held, stage: stage @ Stage::Queued, next, .. } => {
+    /// Takes a claim that is to be released, if there still is one.
+    pub(in super::super) fn begin_release(&mut self) -> Option<Ending> {
+        (0..self.seats.len()).find_map(|seat| self.begin_release_at(seat))
+    }
+
+    /// The same, of the lease that this hold was on.
+    pub(in super::super) fn begin_release_of(&mut self, hold: HoldId) -> Option<Ending> {
+        self.begin_release_at(hold.seat)
+    }
+
+    fn begin_release_at(&mut self, seat: usize) -> Option<Ending> {
+        let next = self.request_again(seat);
+        match &mut self.seats[seat] {
+            // The answer says what there is to be released.
+            Phase::Releasing { held, .. } if held.converting.is_some() => None,
+            Phase::Releasing { held, stage: stage @ Stage::Queued, next: again, .. } => {
                 *stage = Stage::Sent(held.lease.deadline());
                 // Whatever is heard of it: the store may have carried it out.
                 held.spent = true;
-                *next =
-                    again.as_ref().map(|again| Next { claim: again.claim.clone(), again: false });
-                Some((held.claim.clone(), again))
+                *again = next.as_ref().map(|next| Next { claim: next.claim.clone(), again: false });
+                let forget = held.holds.has_forgotten();
+                Some(Ending { claim: held.claim.clone(), next, forget })
             }
             _ => None,
         }
     }
 
     /// The request that may travel together with a release.
-    fn request_again(&self) -> Option<Acquire> {
-        let Phase::Releasing { held, stage: Stage::Queued, .. } = &self.phase else { return None };
-        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
-        if !waits || held.demand() != Demand::Wanted || !matches!(self.watch, Watching::On { .. }) {
+    fn request_again(&self, seat: usize) -> Option<Acquire> {
+        let Phase::Releasing { held, stage: Stage::Queued, .. } = &self.seats[seat] else {
+            return None;
+        };
+        let (id, patience) = self.queue.first()?;
+        let want = self.queue.want(id)?;
+        if patience == Patience::Try
+            || held.demand() != Demand::Wanted
+            || held.holds.has_forgotten()
+            || !matches!(self.watch, Watching::On { .. })
+            || self.seats.iter().filter(|phase| !matches!(phase, Phase::Idle)).count() > 1
+        {
             return None;
         }
-        let claim = Claim::exclusive(self.key.clone(), (self.owners)().ok()?);
+        let claim = Claim::exclusive(self.key.clone(), (self.owners)().ok()?).in_mode(want);
         Some(Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued())
     }
 
-    /// The store answered to a release.
+    /// The store answered to the release of this claim.
     pub(in super::super) fn release_done(
         &mut self,
         now: Instant,
+        claim: &Claim,
         result: Result<(Released, Option<Attempt>), Error>,
         effects: &mut Effects<W>,
     ) {
-        let Phase::Releasing { held, stage: Stage::Sent(_), next, .. } = &mut self.phase else {
-            return;
+        let sent = |phase: &Phase| {
+            matches!(phase, Phase::Releasing { held, stage: Stage::Sent(_), .. }
+                if held.claim == *claim)
         };
+        let Some(seat) = self.seats.iter().position(sent) else { return };
+        let Phase::Releasing { held, next, .. } = &mut self.seats[seat] else { return };
         let next = next.take();
         if let (Some(next), Ok((_, Some(attempt)))) = (&next, &result) {
             self.used_last = held.used;
-            self.phase = Phase::Attempting {
-                claim: next.claim.clone(),
+            let claim = next.claim.clone();
+            self.seats[seat] = Phase::Attempting {
+                claim: claim.clone(),
                 fresh: true,
                 queued: true,
                 placed: false,
@@ -246,7 +418,7 @@ impl<W> Machine<W> {
                 again: next.again,
                 wanted: false,
             };
-            return self.attempt_done(now, Ok(attempt.clone()), effects);
+            return self.attempt_done(now, &claim, Ok(attempt.clone()), effects);
         }
         let contended = match result {
             Ok((Released::Freed { contended }, _)) => contended,
@@ -255,13 +427,13 @@ impl<W> Machine<W> {
                 effects.ops.extend(next.map(|next| Op::Forget(next.claim)));
                 match other {
                     Ok(_) => false,
-                    Err(error) => return self.release_failed(now, error, effects),
+                    Err(error) => return self.release_failed(seat, now, error, effects),
                 }
             }
         };
         self.used_last = held.used;
         let stayed = held.has_stayed(now);
-        self.phase = Phase::Idle;
+        self.seats[seat] = Phase::Idle;
         if (contended || stayed) && !self.queue.is_empty() {
             self.yield_to_others(now, stayed, effects);
         } else {
@@ -269,15 +441,22 @@ impl<W> Machine<W> {
         }
     }
 
-    fn release_failed(&mut self, now: Instant, error: Error, effects: &mut Effects<W>) {
-        let Phase::Releasing { held, stage, outage, .. } = &mut self.phase else { return };
+    fn release_failed(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        error: Error,
+        effects: &mut Effects<W>,
+    ) {
+        let Phase::Releasing { held, stage, outage, .. } = &mut self.seats[seat] else { return };
         match error {
             // The lease ends by itself at its deadline; until then it is worth trying again.
             error if error.is_retryable() && now < held.lease.deadline() => {
                 let trouble = Outage::continued(outage.take(), now, error.clone());
                 *stage = Stage::Failed(now + backoff(trouble.tries, &held.claim));
                 *outage = Some(trouble);
-                self.deny_tries(&Denial::Failed(error), effects);
+                let mode = held.claim.mode;
+                self.deny_tries(mode, &Denial::Failed(error), effects);
             }
             error => {
                 if error.is_retryable() {
@@ -288,7 +467,7 @@ impl<W> Machine<W> {
                 let trouble =
                     error.is_retryable().then(|| Outage::continued(outage.take(), now, error));
                 self.used_last = held.used;
-                self.phase = Phase::Idle;
+                self.seats[seat] = Phase::Idle;
                 self.next_attempt_after(now, trouble, effects);
             }
         }
@@ -296,160 +475,21 @@ impl<W> Machine<W> {
 
     /// A claim turned out to be held that may have been given up before.
     pub(in super::super) fn forget_unless_known(&mut self, claim: Claim, effects: &mut Effects<W>) {
-        let known = match &self.phase {
-            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim),
+        let known = self.seats.iter().any(|phase| match phase {
+            Phase::Attempting { claim: known, .. } | Phase::Waiting { claim: known, .. } => {
+                *known == claim
+            }
             Phase::Held(held)
             | Phase::Kept { held, .. }
-            | Phase::Releasing { held, stage: Stage::Queued, .. } => Some(&held.claim),
+            | Phase::Releasing { held, stage: Stage::Queued, .. } => {
+                held.claim == claim
+                    || held.claim.owner == claim.owner && held.converting == Some(claim.mode)
+            }
             // Its release may have been served before.
-            Phase::Idle | Phase::Releasing { .. } | Phase::Lost { .. } => None,
-        };
-        if known.is_none_or(|known| known.owner != claim.owner) {
+            Phase::Idle | Phase::Releasing { .. } | Phase::Lost { .. } => false,
+        });
+        if !known && !self.upgrade_asks_for(&claim) {
             effects.ops.push(Op::Forget(claim));
-        }
-    }
-
-    // ---- Renewing ----
-
-    /// Renews, unless that is under way. If more holders are to be expected and few tokens are left,
-    /// it asks for some.
-    pub(super) fn renew(
-        &self,
-        now: Instant,
-        held: &mut Held,
-        more: bool,
-        effects: &mut Effects<W>,
-    ) {
-        if !self.policy.renew || std::mem::replace(&mut held.renewing, true) {
-            return;
-        }
-        held.check_at = None;
-        held.stocking = more && held.tokens_left() < LOW_TOKENS;
-        let tokens = if held.stocking { STOCK } else { 0 };
-        let renew = Renew::new(held.claim.clone(), self.policy.ttl).reserving(tokens);
-        // One that stalls leaves time for others.
-        let left = held.lease.deadline().saturating_duration_since(now);
-        let limit = (self.policy.ttl.duration() / 6).min(left / 3).max(SOON);
-        effects.ops.push(Op::Renew(renew, limit));
-    }
-
-    /// The store answered to a renewal of this claim.
-    pub(in super::super) fn renew_done(
-        &mut self,
-        now: Instant,
-        claim: &Claim,
-        sent: Instant,
-        renewal: Renewal,
-        effects: &mut Effects<W>,
-    ) {
-        let ttl = self.policy.ttl.duration();
-        let held = match &mut self.phase {
-            // Given up meanwhile, but somebody may take it back.
-            Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
-            _ => return,
-        };
-        if held.claim.owner != claim.owner {
-            return;
-        }
-        held.renewing = false;
-        let stocked = std::mem::take(&mut held.stocking);
-        let mut answered = true;
-        let loss = match renewal {
-            // Once its deadline has passed a lease is lost for good: a guard that has reported so must
-            // not become valid again.
-            _ if !held.lease.is_valid(now) => Some(LossReason::Expired),
-            Renewal::Lost => Some(LossReason::Revoked),
-            Renewal::Renewed { valid_until, tokens, demand } => {
-                held.lease.extend(valid_until);
-                held.renew_at = sent + ttl / 3;
-                held.relaxed = true;
-                held.answered(demand, now);
-                if let Some(tokens) = tokens {
-                    held.refill(tokens);
-                }
-                None
-            }
-            // The deadline stands. Ask again while there is time.
-            _ => {
-                let left = held.lease.deadline().saturating_duration_since(now);
-                held.renew_at = now + (ttl / 10).min(left / 4).max(SOON);
-                answered = false;
-                None
-            }
-        };
-        match (loss, &mut self.phase) {
-            (Some(loss), Phase::Held(_)) => self.lose(now, loss, effects),
-            (Some(loss), Phase::Kept { .. }) => self.drop_kept(now, loss, effects),
-            (Some(_), Phase::Releasing { held, .. }) => held.spent = true,
-            (None, Phase::Kept { .. }) => self.review_kept(now, answered, stocked, effects),
-            _ => {}
-        }
-    }
-
-    /// News about a lease that nobody here holds.
-    ///
-    /// `answered`: the store has said something. `stocked`: it was asked for tokens.
-    pub(super) fn review_kept(
-        &mut self,
-        now: Instant,
-        answered: bool,
-        stocked: bool,
-        effects: &mut Effects<W>,
-    ) {
-        let (held, manner, until) = match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Kept { held, manner, until } => (held, manner, until),
-            other => {
-                self.phase = other;
-                return;
-            }
-        };
-        let waited_for = !self.queue.is_empty();
-        // A lease kept for somebody who waits here and still has no token is of no use.
-        let useless = waited_for && stocked && held.tokens_left() == 0;
-        let quiet = held.demand() == Demand::Quiet
-            || held.demand() == Demand::Unknown && (!answered || held.check_at.is_some());
-        let learning =
-            held.demand() == Demand::Unknown && matches!(self.watch, Watching::Starting { .. });
-        if useless || !waited_for && (now >= until || !(quiet || learning)) {
-            self.give_up(held, effects);
-        } else if waited_for && !held.renewing {
-            self.pass_on(now, held, manner, effects);
-        } else {
-            self.phase = Phase::Kept { held, manner, until };
-        }
-    }
-
-    // ---- Losing ----
-
-    pub(super) fn lose(&mut self, now: Instant, reason: LossReason, effects: &mut Effects<W>) {
-        let held = match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Held(held) => held,
-            other => {
-                self.phase = other;
-                return;
-            }
-        };
-        held.lease.end(held.hold, reason);
-        effects.lose(held.lease, LeaseLost::new(reason));
-        self.used_last = held.used;
-        if reason != LossReason::Revoked {
-            // The store may still have it for a moment; there is no reason to make others wait.
-            effects.ops.push(Op::Forget(held.claim));
-        }
-        self.rest_watch(now);
-        self.phase = Phase::Lost { hold: held.hold };
-    }
-
-    /// A lease that nobody held is over.
-    pub(super) fn drop_kept(&mut self, now: Instant, reason: LossReason, effects: &mut Effects<W>) {
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Kept { held, .. } => {
-                if reason != LossReason::Revoked {
-                    effects.ops.push(Op::Forget(held.claim));
-                }
-                self.next_attempt(now, effects);
-            }
-            other => self.phase = other,
         }
     }
 }

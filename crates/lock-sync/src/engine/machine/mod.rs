@@ -4,20 +4,29 @@
 //! no clock, no I/O: every event brings the time, and what must be done comes back as
 //! [`Effects`]. That is why every order of events can be tested.
 //!
+//! One lease on the store serves many holders here: those that fit on it together. Where a lease does not
+//! do for the first who waits, and the store may grant a second one beside it, that is asked for. Each has
+//! a *seat*, which tells what the store knows of it.
+//!
 //! What it upholds, whatever the order of events:
-//! - at most one hold is current;
+//! - those who hold the lock at once may do so together;
 //! - waiters are served in the order in which they came;
-//! - the store sees one request of this process per key at a time, and one owner per request;
+//! - this process has one request for a lease per key on its way at a time, and one owner per request;
 //! - a claim that may be held on the store is released, or its lease has ended, before the machine
 //!   forgets it;
 //! - while others wait elsewhere, the lock goes back to the store within the budget;
 //! - every waiter gets an outcome.
 
 mod asking;
+mod converting;
 mod effects;
 mod held;
 mod holding;
+mod holds;
+mod losing;
+mod renewing;
 mod timing;
+mod upgrading;
 mod watching;
 
 use std::sync::Arc;
@@ -25,17 +34,21 @@ use std::time::Duration;
 
 #[cfg(test)]
 use lock_core::Demand;
-use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken, Ttl};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
-use crate::error::LossReason;
+use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
 pub(crate) use effects::Deadline;
 pub(super) use effects::{Effects, Op};
+pub(super) use holding::Ending;
 use held::Held;
+pub(crate) use holds::HoldId;
+use holds::{Holds, beside, covers};
 pub(crate) use timing::renewal_window;
+use upgrading::Upgrade;
 use watching::Watching;
 
 /// How the locks of one [`Locks`](crate::Locks) behave.
@@ -57,7 +70,7 @@ pub(crate) struct Manner {
 /// The right of one holder: what a guard carries.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) hold: u64,
+    pub(crate) hold: HoldId,
     pub(crate) lease: Arc<Lease>,
     pub(crate) token: lock_core::FencingToken,
     /// The end of the maximum hold.
@@ -71,6 +84,8 @@ pub(crate) enum Denial {
     Timeout(Option<Error>),
     Closed,
     Failed(Error),
+    /// What it would have shared, or made stronger, is lost.
+    Lost(LeaseLost),
 }
 
 type Outcome = Result<Ticket, Denial>;
@@ -93,19 +108,21 @@ pub(super) struct Machine<W> {
     policy: Policy,
     clock: Clock,
     owners: fn() -> Result<OwnerToken, Error>,
-    phase: Phase,
+    /// What the store knows of this process.
+    seats: Vec<Phase>,
     queue: Queue<W, Outcome>,
+    upgrade: Option<Upgrade<W>>,
     watch: Watching,
     /// When a watch that is not needed any more is given up.
     rest_at: Instant,
     closed: bool,
-    /// How many holds there have been: the name of the current one.
+    /// How many holds there have been: the serial number of the latest.
     holds: u64,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
 }
 
-/// What the store knows of this process.
+/// What the store knows of one claim.
 #[derive(Debug)]
 enum Phase {
     /// Nothing.
@@ -136,14 +153,14 @@ enum Phase {
         yielding: Option<Instant>,
         until: Instant,
     },
-    /// Held by the current hold.
+    /// Held by somebody here.
     Held(Held),
     /// Held by nobody here, but not given up: for the sake of the next who wants it, or because
     /// the next has no token yet.
     Kept { held: Held, manner: Manner, until: Instant },
-    /// The lease is lost, but the guard of this hold lives, and with it a way to the data. Those who
-    /// wait here wait for its end; the lock is others' meanwhile.
-    Lost { hold: u64 },
+    /// The lease is lost, but guards live that had it, and with them a way to the data. Those who
+    /// wait here wait for their end; the lock is others' meanwhile.
+    Lost { mode: Mode, holds: Holds, loss: LeaseLost },
     /// Given up by the last holder, not yet by the store.
     Releasing {
         held: Held,
@@ -200,8 +217,9 @@ impl<W> Machine<W> {
             policy,
             clock,
             owners,
-            phase: Phase::Idle,
+            seats: vec![Phase::Idle],
             queue: Queue::new(),
+            upgrade: None,
             watch: Watching::Off,
             rest_at: Instant::FAR_FUTURE,
             closed: false,
@@ -213,13 +231,13 @@ impl<W> Machine<W> {
     /// Whether nothing is held, wanted or under way.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle) && self.queue.is_empty()
+        self.seats.iter().all(|phase| matches!(phase, Phase::Idle)) && self.queue.is_empty()
     }
 
-    /// Whose claim it is that is held, wanted or given up.
+    /// Whose claim it is that is held, wanted or given up, on the first seat.
     #[cfg(test)]
     pub(super) fn owner(&self) -> Option<OwnerToken> {
-        match &self.phase {
+        match &self.seats[0] {
             Phase::Idle | Phase::Lost { .. } => None,
             Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim.owner),
             Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
@@ -231,38 +249,46 @@ impl<W> Machine<W> {
     /// Whether a renewal of the current lease is under way.
     #[cfg(test)]
     pub(super) fn is_renewing(&self) -> bool {
-        matches!(&self.phase, Phase::Held(held) | Phase::Kept { held, .. } if held.renewing)
+        matches!(&self.seats[0], Phase::Held(held) | Phase::Kept { held, .. } if held.renewing)
     }
 
     /// Whether it was refused, and waits.
     #[cfg(test)]
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(self.phase, Phase::Waiting { .. })
+        matches!(self.seats[0], Phase::Waiting { .. })
     }
 
     /// What is known of others who wait for what is held.
     #[cfg(test)]
     pub(super) fn demand(&self) -> Option<Demand> {
-        match &self.phase {
+        match &self.seats[0] {
             Phase::Held(held) | Phase::Kept { held, .. } => Some(held.demand()),
             _ => None,
         }
     }
 
-    /// Whether a hold is current.
+    /// Whether somebody here holds the lock.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.phase, Phase::Held(_))
+        self.seats.iter().any(|phase| matches!(phase, Phase::Held(_)))
     }
 
-    /// Whether the lease is kept although nobody here holds it.
+    /// Whether a lease is kept although nobody here holds it.
     pub(super) fn is_cached(&self) -> bool {
-        matches!(self.phase, Phase::Kept { .. }) && self.queue.is_empty()
+        self.queue.is_empty() && self.seats.iter().any(|phase| matches!(phase, Phase::Kept { .. }))
     }
 
-    /// The claim to be released if the machine goes away now.
-    pub(super) fn left_behind(&self) -> Option<&Claim> {
-        match &self.phase {
+    /// The claims to be released if the machine goes away now.
+    pub(super) fn left_behind(&self) -> impl Iterator<Item = &Claim> {
+        self.seats.iter().filter_map(|phase| match phase {
             Phase::Kept { held, .. } => Some(&held.claim),
+            _ => None,
+        })
+    }
+
+    /// The claim under which the store knows what this hold is on, unless that is over.
+    pub(super) fn claim(&self, hold: HoldId) -> Option<&Claim> {
+        match self.seats.get(hold.seat) {
+            Some(Phase::Held(held)) if held.holds.get(hold).is_some() => Some(&held.claim),
             _ => None,
         }
     }
@@ -271,6 +297,7 @@ impl<W> Machine<W> {
     pub(super) fn enter(
         &mut self,
         now: Instant,
+        want: Mode,
         patience: Patience,
         manner: Manner,
         effects: &mut Effects<W>,
@@ -278,45 +305,111 @@ impl<W> Machine<W> {
         if self.closed {
             return Entered::Done(Err(Denial::Closed));
         }
-        match &self.phase {
-            Phase::Idle => {
-                let id = self.queue.push(patience);
-                return match self.begin_attempt(None) {
-                    Ok(request) => Entered::Attempt(id, request),
-                    Err(error) => {
-                        self.queue.remove(id);
-                        Entered::Done(Err(Denial::Failed(error)))
-                    }
-                };
-            }
-            Phase::Kept { .. } | Phase::Releasing { stage: Stage::Queued, .. }
-                if self.queue.is_empty() =>
-            {
-                if let Some(ticket) = self.take_back(now, manner, effects) {
-                    return Entered::Done(Ok(ticket));
-                }
-            }
-            // Only for a moment: until the next token, or the answer to an attempt or a release that
-            // nobody here waits for any more.
-            Phase::Attempting { .. } | Phase::Releasing { .. } if self.queue.is_empty() => {}
-            _ if patience == Patience::Try => return Entered::Done(Err(Denial::WouldBlock)),
-            _ => {}
+        // What its owner holds already it waits for behind nobody.
+        let joint = matches!(want, Mode::Joint { .. });
+        if joint && let Some(outcome) = self.enter_again(now, want, manner) {
+            return Entered::Done(outcome);
         }
-        Entered::Queued(self.queue.push(patience))
+        let first = self.queue.is_empty();
+        if first && let Some(ticket) = self.enter_at_once(now, want, manner, effects) {
+            return Entered::Done(Ok(ticket));
+        }
+        if (first || joint) && self.may_ask(want) {
+            let id = self.queue.push(patience, want);
+            return match self.begin_attempt(want, patience != Patience::Try, None) {
+                Ok(request) => Entered::Attempt(id, request),
+                Err(error) => {
+                    self.queue.remove(id);
+                    Entered::Done(Err(Denial::Failed(error)))
+                }
+            };
+        }
+        if patience == Patience::Try && !(first && self.is_in_motion()) {
+            return Entered::Done(Err(Denial::WouldBlock));
+        }
+        Entered::Queued(self.queue.push(patience, want))
+    }
+
+    /// Whether something is about to happen without anybody's letting go: the next token comes, or the
+    /// answer to an attempt or a release that nobody here waits for any more.
+    fn is_in_motion(&self) -> bool {
+        self.seats.iter().any(|phase| {
+            matches!(
+                phase,
+                Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. }
+            )
+        })
+    }
+
+    /// Enters a lease that is here, if there is one with room.
+    fn enter_at_once(
+        &mut self,
+        now: Instant,
+        want: Mode,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) -> Option<Ticket> {
+        for seat in 0..self.seats.len() {
+            match &self.seats[seat] {
+                Phase::Held(held)
+                    if held.has_room(want)
+                        && !self.is_upgrading(seat)
+                        && held.admits(now, manner, &self.policy) =>
+                {
+                    let ticket = self.ticket(seat, now, want, manner);
+                    if ticket.is_some() {
+                        self.settle_in(seat, now, effects);
+                        return ticket;
+                    }
+                }
+                Phase::Kept { .. } | Phase::Releasing { stage: Stage::Queued, .. } => {
+                    if let Some(ticket) = self.take_back(seat, now, want, manner, effects) {
+                        return Some(ticket);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Enters what the group of this hold has here already. An outcome only if it has something.
+    fn enter_again(&mut self, now: Instant, want: Mode, manner: Manner) -> Option<Outcome> {
+        for seat in 0..self.seats.len() {
+            match &self.seats[seat] {
+                Phase::Held(held) if held.claim.mode == want && held.holds.live() > 0 => {
+                    if !held.lease.is_valid(now) {
+                        return Some(Err(Denial::Lost(LeaseLost::new(LossReason::Expired))));
+                    }
+                    return self.ticket(seat, now, want, manner).map(Ok);
+                }
+                Phase::Lost { mode, loss, .. } if *mode == want => {
+                    return Some(Err(Denial::Lost(*loss)));
+                }
+                _ => {}
+            }
+        }
+        None
     }
 
     /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else
     /// to decide. That takes no clock, and one look at the line.
-    pub(super) fn join(&mut self, waker: impl FnOnce() -> W) -> Option<WaiterId> {
-        let waits = match &self.phase {
-            Phase::Held(_) | Phase::Waiting { .. } | Phase::Attempting { .. } => true,
-            Phase::Lost { .. } | Phase::Releasing { stage: Stage::Sent(_), .. } => true,
-            Phase::Idle | Phase::Kept { .. } | Phase::Releasing { .. } => false,
+    pub(super) fn join(&mut self, want: Mode, waker: impl FnOnce() -> W) -> Option<WaiterId> {
+        let waits = match (&self.seats[..], want) {
+            (_, Mode::Joint { .. }) => false,
+            ([Phase::Held(held)], _) => !self.queue.is_empty() || !held.has_room(want),
+            ([Phase::Waiting { .. } | Phase::Attempting { .. }], _) => true,
+            ([Phase::Lost { mode, .. }], _) => !beside(*mode, want),
+            ([Phase::Releasing { stage: Stage::Sent(_), held, .. }], _) => {
+                !beside(held.claim.mode, want)
+            }
+            _ => false,
         };
-        if self.closed || !waits {
+        let asks = matches!(&self.seats[..], [Phase::Held(held)] if beside(held.claim.mode, want));
+        if self.closed || !waits || asks && self.queue.is_empty() {
             return None;
         }
-        let id = self.queue.push(Patience::Forever);
+        let id = self.queue.push(Patience::Forever, want);
         self.queue.park(id, |_| waker());
         Some(id)
     }
@@ -347,15 +440,16 @@ impl<W> Machine<W> {
             Some(Ok(ticket)) => {
                 self.release(now, ticket.hold, manner, effects);
             }
-            Some(Err(_)) | None => self.settle_empty(now, effects),
+            Some(Err(_)) | None => self.line_changed(now, effects),
         }
     }
 
-    /// Refuses newcomers and sends the waiters home. The current hold goes on.
+    /// Refuses newcomers and sends the waiters home. The current holds go on.
     pub(super) fn close(&mut self, now: Instant, effects: &mut Effects<W>) {
         self.closed = true;
         self.deny_all(&Denial::Closed, effects);
-        self.settle_empty(now, effects);
+        self.deny_upgrade(Denial::Closed, effects);
+        self.line_changed(now, effects);
         self.stop_watching(effects);
     }
 
@@ -363,57 +457,57 @@ impl<W> Machine<W> {
     pub(super) fn stop(&mut self, now: Instant, error: &Error, effects: &mut Effects<W>) {
         self.closed = true;
         self.deny_all(&Denial::Failed(error.clone()), effects);
-        self.lose(now, LossReason::DriverStopped, effects);
-        if matches!(self.phase, Phase::Releasing { stage: Stage::Failed(_), .. }) {
-            self.phase = Phase::Idle;
+        for seat in 0..self.seats.len() {
+            self.lose(seat, now, LossReason::DriverStopped, effects);
+            if matches!(self.seats[seat], Phase::Releasing { stage: Stage::Failed(_), .. }) {
+                self.seats[seat] = Phase::Idle;
+            }
         }
-        self.settle_empty(now, effects);
+        self.line_changed(now, effects);
         self.stop_watching(effects);
     }
 
-    /// Lets go of a claim that nobody here waits for any more.
-    fn settle_empty(&mut self, now: Instant, effects: &mut Effects<W>) {
+    /// Whoever was first in line may not be any more: lets go of claims that nobody here waits for, and
+    /// sees to whoever is first now.
+    fn line_changed(&mut self, now: Instant, effects: &mut Effects<W>) {
+        if self.queue.is_empty() {
+            self.rest_watch(now);
+        }
+        for seat in 0..self.seats.len() {
+            self.settle_seat(seat, now, effects);
+        }
         if !self.queue.is_empty() {
+            self.serve_here(now, effects);
+            self.next_attempt(now, effects);
+        }
+    }
+
+    /// Lets go of the claim on this seat if nobody here waits for it.
+    fn settle_seat(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let over = match &self.seats[seat] {
+            Phase::Waiting { claim, .. } => !self.is_wanted(claim.mode),
+            Phase::Kept { until, .. } => self.queue.is_empty() && (self.closed || now >= *until),
+            _ => false,
+        };
+        if !over {
             return;
         }
-        self.rest_watch(now);
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
+        match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
             // The claim may be held, or have a place in the queue: the store must hear of it.
             Phase::Waiting { claim, outage, placed, .. } if outage.is_some() || placed => {
                 let end = now + self.policy.ttl.duration();
-                self.give_up(Held::unseen(self.clock, claim, end, now), effects);
+                self.give_up(seat, Held::unseen(self.clock, claim, end, now), effects);
             }
-            Phase::Waiting { .. } => {}
-            Phase::Kept { held, until, .. } if self.closed || now >= until => {
-                self.give_up(held, effects);
-            }
-            other => self.phase = other,
+            Phase::Kept { held, .. } => self.give_up(seat, held, effects),
+            _ => {}
         }
     }
 
-    /// Denies those at the front who did not come to wait.
-    fn deny_tries(&mut self, denial: &Denial, effects: &mut Effects<W>) {
-        while let Some((id, Patience::Try)) = self.queue.first() {
-            let waker = self.queue.settle(id, Err(denial.clone()));
-            effects.wake(waker);
-        }
-    }
-
-    fn deny_all(&mut self, denial: &Denial, effects: &mut Effects<W>) {
-        self.deny_unless(denial, effects, |_| false);
-    }
-
-    fn deny_unless(
-        &mut self,
-        denial: &Denial,
-        effects: &mut Effects<W>,
-        spare: impl Fn(Patience) -> bool,
-    ) {
-        for id in self.queue.waiting() {
-            if self.queue.patience(id).is_some_and(|patience| !spare(patience)) {
-                let waker = self.queue.settle(id, Err(denial.clone()));
-                effects.wake(waker);
-            }
+    /// Whether a claim in this mode is what somebody here waits for now.
+    fn is_wanted(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Joint { .. } => self.queue.find(mode).is_some(),
+            _ => self.queue.first_want() == Some(mode),
         }
     }
 }

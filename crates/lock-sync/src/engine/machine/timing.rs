@@ -15,34 +15,40 @@ pub(super) const BACKOFF: (Duration, Duration) =
 impl<W> Machine<W> {
     /// When [`tick`](Self::tick) has something to do, if nothing else happens.
     pub(in super::super) fn next_deadline(&self) -> Option<Deadline> {
-        let mut exact = self.queue.first_limit().unwrap_or(Instant::FAR_FUTURE).min(self.rest_at);
+        let first_limit = self.queue.first_limit().unwrap_or(Instant::FAR_FUTURE);
+        let mut exact = first_limit.min(self.rest_at).min(self.upgrade_deadline());
         let mut flexible = Instant::FAR_FUTURE;
-        match &self.phase {
-            Phase::Idle | Phase::Attempting { .. } | Phase::Lost { .. } => {}
-            Phase::Waiting { until, .. } => exact = exact.min(*until).min(self.watch_retry()),
-            Phase::Held(held) | Phase::Kept { held, .. } => {
-                exact = exact.min(held.lease.deadline()).min(held.hold_until);
-                if self.policy.renew {
-                    exact = exact.min(self.watch_retry());
+        for phase in &self.seats {
+            match phase {
+                Phase::Idle | Phase::Attempting { .. } | Phase::Lost { .. } => {}
+                Phase::Waiting { until, .. } => exact = exact.min(*until).min(self.watch_retry()),
+                Phase::Held(held) | Phase::Kept { held, .. } => {
+                    exact = exact.min(held.lease.deadline()).min(held.holds.first_limit());
                     if !held.renewing {
-                        exact = exact.min(held.check_at.unwrap_or(Instant::FAR_FUTURE));
-                        let renewal = if held.relaxed { &mut flexible } else { &mut exact };
-                        *renewal = held.renew_at.min(*renewal);
+                        exact = exact.min(held.weaken_due());
                     }
-                    if matches!(self.watch, Watching::Off) {
-                        exact = exact.min(held.watch_at);
+                    if self.policy.renew {
+                        exact = exact.min(self.watch_retry());
+                        if !held.renewing {
+                            exact = exact.min(held.check_at.unwrap_or(Instant::FAR_FUTURE));
+                            let renewal = if held.relaxed { &mut flexible } else { &mut exact };
+                            *renewal = held.renew_at.min(*renewal);
+                        }
+                        if matches!(self.watch, Watching::Off) {
+                            exact = exact.min(held.watch_at);
+                        }
+                    }
+                    if let Phase::Kept { until, .. } = phase
+                        && self.queue.is_empty()
+                    {
+                        exact = exact.min(*until);
                     }
                 }
-                if let Phase::Kept { until, .. } = &self.phase
-                    && self.queue.is_empty()
-                {
-                    exact = exact.min(*until);
+                Phase::Releasing { stage: Stage::Failed(at) | Stage::Sent(at), .. } => {
+                    exact = exact.min(*at);
                 }
+                Phase::Releasing { .. } => {}
             }
-            Phase::Releasing { stage: Stage::Failed(at) | Stage::Sent(at), .. } => {
-                exact = exact.min(*at);
-            }
-            Phase::Releasing { .. } => {}
         }
         let at = exact.min(flexible);
         (at < Instant::FAR_FUTURE).then_some(Deadline { at, flexible: flexible < exact })
@@ -55,9 +61,11 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether the claim that is given up waits for another try.
+    /// Whether a claim that is given up waits for another try.
     pub(in super::super) fn is_retrying(&self) -> bool {
-        matches!(self.phase, Phase::Releasing { stage: Stage::Failed(_), .. })
+        let failed =
+            |phase: &Phase| matches!(phase, Phase::Releasing { stage: Stage::Failed(_), .. });
+        self.seats.iter().any(failed)
     }
 
     /// Time has passed.
@@ -65,28 +73,38 @@ impl<W> Machine<W> {
         self.expire_waiters(now, effects);
         if now >= self.rest_at {
             self.rest_at = Instant::FAR_FUTURE;
-            let needed =
-                matches!(self.phase, Phase::Waiting { .. } | Phase::Held(_) | Phase::Kept { .. });
+            let needed = self.seats.iter().any(|phase| {
+                matches!(phase, Phase::Waiting { .. } | Phase::Held(_) | Phase::Kept { .. })
+            });
             if !needed {
                 self.stop_watching(effects);
             }
         }
-        match &mut self.phase {
-            Phase::Waiting { until, .. } if now >= *until => self.ask_again(now, effects),
+        self.tick_upgrade(now, effects);
+        for seat in 0..self.seats.len() {
+            self.tick_seat(seat, now, effects);
+        }
+    }
+
+    fn tick_seat(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        match &mut self.seats[seat] {
+            Phase::Waiting { until, .. } if now >= *until => self.ask_again(seat, now, effects),
             Phase::Waiting { .. } => self.watch_again(now, effects),
             Phase::Held(held) if !held.lease.is_valid(now) => {
-                self.lose(now, LossReason::Expired, effects);
+                self.lose(seat, now, LossReason::Expired, effects);
             }
-            Phase::Held(held) if now >= held.hold_until => {
-                self.lose(now, LossReason::HeldTooLong, effects);
+            Phase::Held(held) if now >= held.holds.first_limit() => {
+                if let Some(hold) = held.holds.overdue(seat, now) {
+                    self.lose_hold(hold, now, effects);
+                }
             }
             Phase::Kept { held, .. } if !held.lease.is_valid(now) => {
-                self.drop_kept(now, LossReason::Expired, effects);
+                self.drop_kept(seat, now, LossReason::Expired, effects);
             }
             Phase::Kept { until, .. } if now >= *until && self.queue.is_empty() => {
-                self.settle_empty(now, effects);
+                self.settle_seat(seat, now, effects);
             }
-            Phase::Held(_) | Phase::Kept { .. } => self.tend(now, effects),
+            Phase::Held(_) | Phase::Kept { .. } => self.tend(seat, now, effects),
             Phase::Releasing { stage, .. } if matches!(*stage, Stage::Failed(retry) if now >= retry) =>
             {
                 *stage = Stage::Queued;
@@ -100,12 +118,15 @@ impl<W> Machine<W> {
     }
 
     /// Looks after a lease that stays.
-    fn tend(&mut self, now: Instant, effects: &mut Effects<W>) {
+    fn tend(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        if matches!(&self.seats[seat], Phase::Held(held) if now >= held.weaken_due()) {
+            self.weaken(seat, now, effects);
+        }
         if !self.policy.renew {
             return;
         }
         let window = renewal_window(self.policy.ttl);
-        let (Phase::Held(held) | Phase::Kept { held, .. }) = &mut self.phase else { return };
+        let (Phase::Held(held) | Phase::Kept { held, .. }) = &mut self.seats[seat] else { return };
         let watch = now >= held.watch_at;
         if watch {
             held.watch_at = Instant::FAR_FUTURE;
@@ -116,24 +137,14 @@ impl<W> Machine<W> {
             self.watch_again(now, effects);
         }
         if due {
-            self.renew_current(now, effects);
+            self.renew_seat(seat, now, effects);
         }
-    }
-
-    /// Renews what is held.
-    pub(super) fn renew_current(&mut self, now: Instant, effects: &mut Effects<W>) {
-        let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        if let Phase::Held(held) | Phase::Kept { held, .. } = &mut phase {
-            let shared = !self.queue.is_empty() || held.used > 1;
-            self.renew(now, held, shared, effects);
-        }
-        self.phase = phase;
     }
 
     fn expire_waiters(&mut self, now: Instant, effects: &mut Effects<W>) {
         let mut expired = false;
         while let Some(id) = self.queue.overdue(now) {
-            let error = match &self.phase {
+            let error = self.seats.iter().find_map(|phase| match phase {
                 Phase::Waiting { outage, .. }
                 | Phase::Attempting { outage: outage @ Some(_), .. }
                 | Phase::Releasing { outage, .. } => {
@@ -143,13 +154,13 @@ impl<W> Machine<W> {
                     Some(Error::new(ErrorKind::Timeout, "the backend has not answered yet"))
                 }
                 _ => None,
-            };
+            });
             let waker = self.queue.settle(id, Err(Denial::Timeout(error)));
             effects.wake(waker);
             expired = true;
         }
         if expired {
-            self.settle_empty(now, effects);
+            self.line_changed(now, effects);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Demand, Error, Hint, Instant};
+use lock_core::{Demand, Error, Grant, Hint, Instant, OwnerToken};
 
 use super::timing::{BACKOFF, doubled};
 use super::{Effects, Machine, Op, Phase};
@@ -45,18 +45,20 @@ impl<W> Machine<W> {
             _ => now + doubled(BACKOFF.0, failures).min(BACKOFF.1),
         };
         self.watch = Watching::Failed { retry, failures: failures.saturating_add(1) };
-        match &mut self.phase {
-            // Nobody can say any more that he wants it.
-            Phase::Held(held) | Phase::Releasing { held, .. } => {
-                held.set_demand(Demand::Unknown, now)
-            }
-            Phase::Kept { held, .. } => {
-                held.set_demand(Demand::Unknown, now);
-                if !was_on {
-                    self.review_kept(now, true, false, effects);
+        for seat in 0..self.seats.len() {
+            match &mut self.seats[seat] {
+                // Nobody can say any more that he wants it.
+                Phase::Held(held) | Phase::Releasing { held, .. } => {
+                    held.set_demand(Demand::Unknown, now);
                 }
+                Phase::Kept { held, .. } => {
+                    held.set_demand(Demand::Unknown, now);
+                    if !was_on {
+                        self.review_kept(seat, now, true, false, effects);
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
         if was_on {
             self.hint(now, Hint::Resync, effects);
@@ -69,78 +71,95 @@ impl<W> Machine<W> {
             *failures = 0;
         }
         match hint {
-            Hint::Granted { owner, grant } => match &mut self.phase {
-                Phase::Waiting { claim, .. } | Phase::Attempting { claim, .. }
-                    if claim.owner == owner =>
-                {
-                    self.granted_by_hint(now, grant, effects);
+            Hint::Granted { owner, grant } => {
+                for seat in 0..self.seats.len() {
+                    self.granted_by_hint(seat, now, owner, grant, effects);
                 }
-                Phase::Releasing { next: Some(next), .. } if next.claim.owner == owner => {
-                    next.again = true;
-                }
-                _ => {}
-            },
+            }
             Hint::Wanted => self.wanted(now, effects),
             // Somebody else got it, which is no news to who waits.
             Hint::Changed => self.doubt(now),
-            _ => match &mut self.phase {
-                Phase::Attempting { again, .. } => *again = true,
-                // A store out of reach is not asked more often because it flickers.
-                Phase::Waiting { outage: None, yielding: Some(end), until, .. } if now < *end => {
-                    *until = (*until).min(*end);
+            _ => {
+                for seat in 0..self.seats.len() {
+                    self.heard(seat, now, hint == Hint::Resync, effects);
                 }
-                Phase::Waiting { outage: None, .. } => self.ask_again(now, effects),
-                _ if hint == Hint::Resync => self.inquire(now, effects),
-                _ => self.doubt(now),
-            },
+                self.ask_upgrade_again(effects);
+            }
         }
     }
 
-    /// The store says that it has handed the lock to the claim of this process.
+    /// Something has happened to the key, or may have.
+    fn heard(&mut self, seat: usize, now: Instant, resync: bool, effects: &mut Effects<W>) {
+        match &mut self.seats[seat] {
+            Phase::Attempting { again, .. } => *again = true,
+            // A store out of reach is not asked more often because it flickers.
+            Phase::Waiting { outage: None, yielding: Some(end), until, .. } if now < *end => {
+                *until = (*until).min(*end);
+            }
+            Phase::Waiting { outage: None, .. } => self.ask_again(seat, now, effects),
+            _ if resync => self.inquire(seat, now, effects),
+            _ => self.doubt_seat(seat, now),
+        }
+    }
+
+    /// The store says that it has handed the lock to a claim of this process.
     fn granted_by_hint(
         &mut self,
+        seat: usize,
         now: Instant,
-        grant: Option<lock_core::Grant>,
+        owner: OwnerToken,
+        grant: Option<Grant>,
         effects: &mut Effects<W>,
     ) {
         // Without renewal the lease must have its full length at once, which takes a request.
         let grant = grant.filter(|grant| self.policy.renew && grant.valid_until > now);
-        match (std::mem::replace(&mut self.phase, Phase::Idle), grant) {
-            (Phase::Waiting { claim, .. }, Some(grant)) => {
-                self.granted(now, claim, grant, effects);
+        match &mut self.seats[seat] {
+            Phase::Waiting { claim, .. } if claim.owner == owner => {
+                let Some(grant) = grant else { return self.ask_again(seat, now, effects) };
+                let claim = claim.clone();
+                self.seats[seat] = Phase::Idle;
+                self.granted(seat, now, claim, grant, effects);
             }
-            (waiting @ Phase::Waiting { .. }, None) => {
-                self.phase = waiting;
-                self.ask_again(now, effects);
+            // The answer to the request under way may be older than the grant.
+            Phase::Attempting { claim, again, .. } if claim.owner == owner => *again = true,
+            Phase::Releasing { next: Some(next), .. } if next.claim.owner == owner => {
+                next.again = true;
             }
-            (mut other, _) => {
-                // The answer to the request under way may be older than the grant.
-                if let Phase::Attempting { again, .. } = &mut other {
-                    *again = true;
-                }
-                self.phase = other;
-            }
+            Phase::Held(held) if held.claim.owner == owner => self.ask_upgrade_again(effects),
+            _ => {}
         }
     }
 
     /// Somebody waits elsewhere for what is held here.
     fn wanted(&mut self, now: Instant, effects: &mut Effects<W>) {
-        match &mut self.phase {
-            Phase::Attempting { wanted, .. } => *wanted = true,
-            // It may be taken back.
-            Phase::Held(held) | Phase::Releasing { held, .. } => held.hear_wish(now),
-            Phase::Kept { held, .. } => {
-                held.hear_wish(now);
-                self.review_kept(now, true, false, effects);
+        for seat in 0..self.seats.len() {
+            match &mut self.seats[seat] {
+                Phase::Attempting { wanted, .. } => *wanted = true,
+                Phase::Held(held) => {
+                    held.hear_wish(now);
+                    self.weaken(seat, now, effects);
+                }
+                // It may be taken back.
+                Phase::Releasing { held, .. } => held.hear_wish(now),
+                Phase::Kept { held, .. } => {
+                    held.hear_wish(now);
+                    self.review_kept(seat, now, true, false, effects);
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
 
-    /// Something may have happened to the lease that is held: it is looked into soon.
+    /// Something may have happened to the leases that are held: it is looked into soon.
     pub(super) fn doubt(&mut self, now: Instant) {
+        for seat in 0..self.seats.len() {
+            self.doubt_seat(seat, now);
+        }
+    }
+
+    fn doubt_seat(&mut self, seat: usize, now: Instant) {
         if let Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } =
-            &mut self.phase
+            &mut self.seats[seat]
             && self.policy.renew
         {
             held.doubt(now);
@@ -148,13 +167,13 @@ impl<W> Machine<W> {
     }
 
     /// Hints may have been missed: whether the lease is held and wanted must be asked.
-    fn inquire(&mut self, now: Instant, effects: &mut Effects<W>) {
-        match &mut self.phase {
+    fn inquire(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        match &mut self.seats[seat] {
             // The answer to the renewal under way may be older.
             Phase::Held(held) | Phase::Kept { held, .. } if held.renewing => {
                 held.check_at = Some(now);
             }
-            _ => self.renew_current(now, effects),
+            _ => self.renew_seat(seat, now, effects),
         }
     }
 

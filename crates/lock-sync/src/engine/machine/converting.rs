@@ -1,0 +1,119 @@
+//! From a mode to a weaker one: what a downgrade is, and giving back some of the permits.
+
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
+
+use super::holds::HoldId;
+use super::{Effects, Machine, Op, Phase, Stage};
+use crate::error::LossReason;
+
+impl<W> Machine<W> {
+    /// A holder goes on in a weaker mode. Nobody gets in between: the lease is made weaker afterwards.
+    pub(in super::super) fn downgrade(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        to: Mode,
+        effects: &mut Effects<W>,
+    ) {
+        if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) {
+            held.downgrade(hold, to, now);
+            self.hand_over(hold.seat, now, effects);
+            self.weaken(hold.seat, now, effects);
+        }
+    }
+
+    /// Whether it is unknown for the moment as what the store has the lease of this hold.
+    pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
+        matches!(self.seats.get(hold.seat), Some(Phase::Held(held))
+            if held.converting.is_some() && held.holds.get(hold).is_some())
+    }
+
+    /// Converts a lease that is stronger than those who hold it need, if it is time.
+    pub(super) fn weaken(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let ttl = self.policy.ttl;
+        let patience = match &self.seats[seat] {
+            Phase::Held(held) => self.patience_with(held, now),
+            _ => return,
+        };
+        // What is about to be exclusive need not be weakened.
+        let upgrading = self.is_upgrading(seat);
+        let Phase::Held(held) = &mut self.seats[seat] else { return };
+        if held.renewing || held.spent {
+            return;
+        }
+        let counts = matches!(held.claim.mode, Mode::Permits { .. });
+        if let Some(to) = held.weaker(now).filter(|_| counts || !upgrading) {
+            held.converting = Some(to);
+            held.renewing = true;
+            held.check_at = None;
+            let request = Acquire::new(held.claim.clone().in_mode(to), ttl);
+            effects.ops.push(Op::Convert(request.converting(held.claim.mode), patience));
+        }
+    }
+
+    /// The store answered to the conversion to this claim.
+    pub(in super::super) fn convert_done(
+        &mut self,
+        now: Instant,
+        claim: &Claim,
+        result: Result<Attempt, Error>,
+        effects: &mut Effects<W>,
+    ) {
+        let ours = |phase: &Phase| {
+            matches!(phase, Phase::Held(held) | Phase::Releasing { held, .. }
+                if held.claim.owner == claim.owner && held.converting == Some(claim.mode))
+        };
+        let Some(seat) = self.seats.iter().position(ours) else {
+            // Given up meanwhile.
+            if matches!(result, Ok(Attempt::Granted(_))) {
+                self.forget_unless_known(claim.clone(), effects);
+            }
+            return;
+        };
+        let retry_at = match &self.seats[seat] {
+            Phase::Held(held) | Phase::Releasing { held, .. } => self.retry_at(held, now),
+            _ => return,
+        };
+        let ttl = self.policy.ttl.duration();
+        let (Phase::Held(held) | Phase::Releasing { held, .. }) = &mut self.seats[seat] else {
+            return;
+        };
+        held.renewing = false;
+        let mut loss = None;
+        match result {
+            Ok(Attempt::Granted(grant)) => {
+                held.claim = claim.clone();
+                held.converting = None;
+                if held.lease.is_valid(now) {
+                    held.lease.extend(grant.valid_until);
+                    held.renew_at = now + ttl / 3;
+                    held.answered(grant.demand, now);
+                } else {
+                    loss = Some(LossReason::Expired);
+                }
+                held.weaken_at = Instant::FAR_FUTURE;
+                held.consider_weaker(now);
+            }
+            Err(error) if error.kind() == ErrorKind::NotHeld => {
+                held.converting = None;
+                loss = Some(LossReason::Revoked);
+            }
+            // It may have been done or not. Either is asked for again, and nothing else before.
+            _ => held.renew_at = retry_at,
+        }
+        match (&mut self.seats[seat], loss) {
+            (Phase::Held(_), Some(loss)) => self.lose(seat, now, loss, effects),
+            (Phase::Held(_), None) => self.after_answer(seat, now, effects),
+            (Phase::Releasing { held, stage, .. }, _) => {
+                held.spent = true;
+                if let Some(other) = held.converting.take() {
+                    // Whichever it is.
+                    effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
+                }
+                *stage = Stage::Queued;
+                effects.ops.push(Op::Release { urgent: false });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! From an upgradable hold to an exclusive one.
+
+use std::num::NonZeroU32;
+
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
+
+use super::holds::{HoldId, State};
+use super::timing::{backoff, jitter};
+use super::{Denial, Effects, Machine, Op, Outage, Outcome, Phase, Ticket};
+use crate::engine::queue::Patience;
+use crate::error::{LeaseLost, LossReason};
+
+/// An upgrade that is wanted. There is at most one: two upgradable holds exclude each other.
+#[derive(Debug)]
+pub(super) struct Upgrade<W> {
+    hold: HoldId,
+    patience: Patience,
+    /// What the lease is to become.
+    claim: Claim,
+    stage: Asking,
+    waker: Option<W>,
+    outcome: Option<Outcome>,
+}
+
+#[derive(Debug)]
+enum Asking {
+    /// The store need not be asked, or not yet.
+    Not,
+    /// A request is under way.
+    Sent { again: bool },
+    /// Refused: the claim may have a place at the head of the store's queue.
+    Refused { until: Instant, outage: Option<Outage> },
+}
+
+impl<W> Upgrade<W> {
+    pub(super) fn hold(&self) -> HoldId {
+        self.hold
+    }
+}
+
+impl<W> Machine<W> {
+    /// Whether the hold that is about to be exclusive is on this seat: nobody joins it there.
+    pub(super) fn is_upgrading(&self, seat: usize) -> bool {
+        self.upgrade.as_ref().is_some_and(|upgrade| {
+            upgrade.hold.seat == seat && upgrade.outcome.is_none()
+        })
+    }
+
+    /// Whether this claim is what the upgrade asks for.
+    pub(super) fn upgrade_asks_for(&self, claim: &Claim) -> bool {
+        self.upgrade.as_ref().is_some_and(|upgrade| {
+            upgrade.claim == *claim && upgrade.outcome.is_none()
+        })
+    }
+
+    /// A holder wants to hold alone. Its outcome is fetched with [`poll_upgrade`](Self::poll_upgrade).
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be.
+    pub(in super::super) fn begin_upgrade(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        patience: Patience,
+        effects: &mut Effects<W>,
+    ) -> Result<(), Denial> {
+        if self.closed {
+            return Err(Denial::Closed);
+        }
+        let claim = match self.seats.get(hold.seat) {
+            Some(Phase::Held(held))
+                if held.holds.get(hold).is_some_and(|holding| holding.state == State::Live) =>
+            {
+                held.claim.clone().in_mode(Mode::Exclusive)
+            }
+            Some(Phase::Lost { loss, .. }) => return Err(Denial::Lost(*loss)),
+            _ => return Err(Denial::Lost(LeaseLost::new(LossReason::Expired))),
+        };
+        let stage = Asking::Not;
+        self.upgrade = Some(Upgrade { hold, patience, claim, stage, waker: None, outcome: None });
+        self.advance_upgrade(now, effects);
+        if patience == Patience::Try
+            && let Some(Upgrade { stage: Asking::Not, outcome: None, .. }) = &self.upgrade
+        {
+            self.upgrade = None;
+            return Err(Denial::WouldBlock);
+        }
+        Ok(())
+    }
+
+    /// What became of the upgrade of this hold; `None` leaves its waker.
+    pub(in super::super) fn poll_upgrade(
+        &mut self,
+        hold: HoldId,
+        waker: impl FnOnce() -> W,
+    ) -> Option<Outcome> {
+        let upgrade = self.upgrade.as_mut().filter(|upgrade| upgrade.hold == hold)?;
+        if upgrade.outcome.is_none() {
+            upgrade.waker = Some(waker());
+            return None;
+        }
+        self.upgrade.take().and_then(|upgrade| upgrade.outcome)
+    }
+
+    /// Nobody waits for the upgrade of this hold any more, which stays as it is.
+    pub(in super::super) fn abandon_upgrade(&mut self, hold: HoldId, effects: &mut Effects<W>) {
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
+            self.leave_line(effects);
+            self.upgrade = None;
+        }
+    }
+
+    /// The upgrade will not be.
+    pub(super) fn deny_upgrade(&mut self, denial: Denial, effects: &mut Effects<W>) {
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.outcome.is_none()) {
+            self.leave_line(effects);
+            self.settle_upgrade(Err(denial), effects);
+        }
+    }
+
+    fn settle_upgrade(&mut self, outcome: Outcome, effects: &mut Effects<W>) {
+        if let Some(upgrade) = &mut self.upgrade {
+            upgrade.stage = Asking::Not;
+            upgrade.outcome = Some(outcome);
+            effects.wake(upgrade.waker.take());
+        }
+    }
+
+    /// Gives up a place at the head of the store's queue, if there may be one.
+    fn leave_line(&mut self, effects: &mut Effects<W>) {
+        if let Some(upgrade) = &mut self.upgrade
+            && !matches!(std::mem::replace(&mut upgrade.stage, Asking::Not), Asking::Not)
+        {
+            effects.ops.push(Op::Forget(upgrade.claim.clone()));
+        }
+    }
+
+    /// Takes the next step towards an upgrade that is wanted: asks the store, or finds it done.
+    pub(super) fn advance_upgrade(&mut self, now: Instant, effects: &mut Effects<W>) {
+        let Some(upgrade) = &self.upgrade else { return };
+        if upgrade.outcome.is_some() || !matches!(upgrade.stage, Asking::Not) {
+            return;
+        }
+        let (hold, patience) = (upgrade.hold, upgrade.patience);
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
+        if held.converting.is_some() {
+            return;
+        }
+        let alone = held.holds.live() == 1 && !held.holds.has_dead();
+        if held.claim.mode != Mode::Exclusive {
+            // Whoever tries does not make those wait who read here.
+            if !held.renewing && (alone || patience != Patience::Try) {
+                self.ask_to_upgrade(effects);
+            }
+            return;
+        }
+        if !alone || self.seats.iter().any(|phase| matches!(phase, Phase::Lost { .. })) {
+            return;
+        }
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
+        match held.next_token() {
+            Some(token) => {
+                let mut until = Instant::FAR_FUTURE;
+                held.holds.change(hold, |holding| {
+                    holding.mode = Mode::Exclusive;
+                    holding.token = token;
+                    until = holding.until;
+                });
+                held.weaken_at = Instant::FAR_FUTURE;
+                let lease = std::sync::Arc::clone(&held.lease);
+                self.settle_upgrade(Ok(Ticket { hold, lease, token, hold_until: until }), effects);
+            }
+            // The next renewal brings some.
+            None => self.renew_for_tokens(hold.seat, now, effects),
+        }
+    }
+
+    fn renew_for_tokens(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let mut phase = std::mem::replace(&mut self.seats[seat], Phase::Idle);
+        if let Phase::Held(held) = &mut phase {
+            self.renew(now, held, true, effects);
+        }
+        self.seats[seat] = phase;
+    }
+
+    /// Asks the store to convert the lease.
+    fn ask_to_upgrade(&mut self, effects: &mut Effects<W>) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        let Some(Phase::Held(held)) = self.seats.get_mut(upgrade.hold.seat) else { return };
+        let request = Acquire::new(upgrade.claim.clone(), self.policy.ttl)
+            .reserving(NonZeroU32::MIN.saturating_add(8))
+            .converting(held.claim.mode);
+        upgrade.stage = Asking::Sent { again: false };
+        let queued = upgrade.patience != Patience::Try;
+        effects.ops.push(Op::Attempt(if queued { request.queued() } else { request }));
+    }
+
+    /// The store answered to the request for this claim, if that is the upgrade's.
+    pub(super) fn upgrade_answered(
+        &mut self,
+        now: Instant,
+        asked: &Claim,
+        result: Result<Attempt, Error>,
+        effects: &mut Effects<W>,
+    ) {
+        let sent = self.upgrade.as_mut().filter(|upgrade| upgrade.claim == *asked);
+        let Some((upgrade, again)) = sent.and_then(|upgrade| match upgrade.stage {
+            Asking::Sent { again } => Some((upgrade, again)),
+            _ => None,
+        }) else {
+            if matches!(result, Ok(Attempt::Granted(_) | Attempt::Queued { .. })) {
+                // Nobody wants it any more.
+                self.forget_unless_known(asked.clone(), effects);
+            }
+            return;
+        };
+        let hold = upgrade.hold;
+        let tries = upgrade.patience == Patience::Try;
+        let refused = |until| Asking::Refused { until, outage: None };
+        match result {
+            Ok(Attempt::Granted(grant)) => {
+                upgrade.stage = Asking::Not;
+                if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) {
+                    held.become_exclusive(asked.clone(), grant.tokens);
+                    held.lease.extend(grant.valid_until);
+                    held.answered(grant.demand, now);
+                }
+                self.advance_upgrade(now, effects);
+            }
+            Ok(Attempt::Busy { .. }) if tries => {
+                upgrade.stage = Asking::Not;
+                self.deny_upgrade(Denial::WouldBlock, effects);
+            }
+            Ok(Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) => {
+                let pause = retry_after.unwrap_or(self.policy.ttl.duration());
+                upgrade.stage = refused(now + pause + jitter(asked));
+                self.watch_again(now, effects);
+                if again {
+                    self.ask_upgrade_again(effects);
+                }
+            }
+            Err(error) if error.is_retryable() && !tries => {
+                let outage = Outage::continued(None, now, error);
+                let until = now + backoff(outage.tries, asked);
+                upgrade.stage = Asking::Refused { until, outage: Some(outage) };
+            }
+            Ok(_) => {
+                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
+                self.deny_upgrade(Denial::Failed(error), effects);
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::NotHeld {
+                    upgrade.stage = Asking::Not;
+                    // Which the next renewal finds out, and says so to whoever holds it.
+                    self.renew_seat(hold.seat, now, effects);
+                }
+                self.deny_upgrade(Denial::Failed(error), effects);
+            }
+        }
+    }
+
+    /// The store may have granted the upgrade, or have room for it: asks again.
+    pub(super) fn ask_upgrade_again(&mut self, effects: &mut Effects<W>) {
+        match self.upgrade.as_mut().map(|upgrade| &mut upgrade.stage) {
+            Some(Asking::Sent { again }) => *again = true,
+            Some(Asking::Refused { .. }) => self.ask_to_upgrade(effects),
+            _ => {}
+        }
+    }
+
+    /// When the upgrade has something to do, if nothing else happens.
+    pub(super) fn upgrade_deadline(&self) -> Instant {
+        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none()) else {
+            return Instant::FAR_FUTURE;
+        };
+        let again = match upgrade.stage {
+            Asking::Refused { until, .. } => until,
+            _ => Instant::FAR_FUTURE,
+        };
+        match upgrade.patience {
+            Patience::Until(limit) => again.min(limit),
+            _ => again,
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn tick_upgrade(&mut self, now: Instant, effects: &mut Effects<W>) {
+        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none()) else {
+            return;
+        };
+        let error = match &upgrade.stage {
+            Asking::Refused { outage, .. } => outage.as_ref().map(|outage| outage.error.clone()),
+            _ => None,
+        };
+        match (upgrade.patience, &upgrade.stage) {
+            (Patience::Until(limit), _) if now >= limit => {
+                self.deny_upgrade(Denial::Timeout(error), effects);
+            }
+            (_, Asking::Refused { until, .. }) if now >= *until => self.ask_to_upgrade(effects),
+            _ => {}
+        }
+    }
+}
