@@ -98,9 +98,7 @@ pub(in super::super) async fn differing_limits_are_refused<H: Harness>(
     let message = other.fails(&request, ErrorKind::InvalidConfig).await?;
     let names_both = message.contains("31") && message.contains("57");
     ensure!(names_both, "the limits 31 and 57 are not in {message:?}");
-    // A limit lasts only as long as there are holders who know it.
-    one.freed(&held).await?;
-    other.obtains(&request.claim, ttl).await?;
+    one.renewed(&held, ttl).await?;
     Ok(())
 }
 
