@@ -71,6 +71,7 @@ mod engine;
 mod error;
 mod handoff;
 mod lease_methods;
+mod locking;
 mod locks;
 mod lost;
 mod mutex;
