@@ -75,6 +75,7 @@ mod locking;
 mod locks;
 mod lost;
 mod mutex;
+mod semaphore;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
@@ -82,4 +83,8 @@ pub use locks::{Builder, Locks};
 pub use lost::Lost;
 pub use mutex::{
     Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
+};
+pub use semaphore::{
+    Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
+    SemaphorePermit, TryAcquireError,
 };
