@@ -113,6 +113,11 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`a_holder_hears_that_it_is_wanted`). Grants and renewals MUST say so while somebody waits
 ///   (`every_answer_tells_the_demand`).
 ///
+/// **Failing**
+/// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,
+///   renewals with [`Renewal::Unknown`], and both MUST work again by themselves afterwards
+///   (`a_cut_client_recovers`).
+///
 /// **Sharing**
 ///
 /// A store that lacks a mode answers [`ErrorKind::Unsupported`](crate::ErrorKind) and is done.
@@ -158,11 +163,6 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`leases_are_granted_together_or_not_at_all`). Such leases MUST be like any other
 ///   (`leases_granted_together_are_leases_like_any_other`), and nobody who waits MUST be overtaken
 ///   (`nobody_is_overtaken_together`).
-///
-/// **Failing**
-/// - While the store cannot be reached, requests MUST end with a retryable error in bounded time,
-///   renewals with [`Renewal::Unknown`], and both MUST work again by themselves afterwards
-///   (`a_cut_client_recovers`).
 ///
 /// # Examples
 ///
@@ -225,12 +225,16 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Asks once for several leases, of different keys: all or none, in one step.
     ///
-    /// Either every answer is a grant, or none is. `None` if the backend cannot do that, or not for these
-    /// requests, and nothing was asked: which is all that this does by default. Nobody is queued.
+    /// Either every answer is a grant, or every one is [`Attempt::Busy`]: with a time for a key that somebody
+    /// else holds or comes first for, and without one for a key that was free. Nobody is queued, whatever
+    /// the requests say. `None` if the backend cannot do that, or not for these requests, and nothing was
+    /// asked: which is all that this does by default.
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire): all or none may have been granted.
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if two requests are for one key; else as
+    /// [`try_acquire`](Self::try_acquire). After a [retryable](Error::is_retryable) error all or none may
+    /// have been granted.
     ///
     /// # Cancel safety
     ///

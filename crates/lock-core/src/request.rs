@@ -112,9 +112,9 @@ impl Acquire {
     ///
     /// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which waits for the other readers and
     /// goes before everybody in the queue, from each of [`Mode::Exclusive`] and [`Mode::Upgradable`] to a
-    /// weaker one, and from [`Mode::Permits`] to fewer of the same, which are granted at once. In between
-    /// nobody else gets the key. Until it is granted, the lease in the former mode stays, and is renewed and released as
-    /// such.
+    /// weaker one, and from [`Mode::Permits`] to fewer of the same, but at least one, which are granted at
+    /// once. In between nobody else gets the key. Until it is granted, the lease in the former mode stays,
+    /// and is renewed and released as such.
     #[must_use]
     pub fn converting(mut self, from: Mode) -> Self {
         self.from = Some(from);

@@ -12,27 +12,43 @@ use lock_core::memory::{Faults, MemoryBackend};
 use lock_core::{Backend, Result};
 
 mod real_time {
-    lock_core::conformance_tests!(super::MemoryBackend::new());
+    lock_core::conformance_tests!(
+        super::MemoryBackend::new(),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }
 
 mod paused_time {
-    lock_core::conformance_tests!(super::MemoryBackend::new(), start_paused = true);
+    lock_core::conformance_tests!(
+        super::MemoryBackend::new(),
+        abilities: [shared, joint, permits, cell, inspect],
+        start_paused = true
+    );
 }
 
 mod many_threads {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
+        abilities: [shared, joint, permits, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 4
     );
 }
 
 mod slow_connection {
-    lock_core::conformance_tests!(super::Slow(super::MemoryBackend::new()), start_paused = true);
+    lock_core::conformance_tests!(
+        super::Slow(super::MemoryBackend::new()),
+        abilities: [shared, joint, permits, cell, inspect],
+        start_paused = true
+    );
 }
 
 mod behind_arc {
-    lock_core::conformance_tests!(super::Behind::new(super::Arc::new), start_paused = true);
+    lock_core::conformance_tests!(
+        super::Behind::new(super::Arc::new),
+        abilities: [shared, joint, permits, cell, inspect],
+        start_paused = true
+    );
 }
 
 mod behind_box_dyn {
@@ -40,6 +56,56 @@ mod behind_box_dyn {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| Box::new(memory) as Box<dyn Backend>),
+        start_paused = true
+    );
+}
+
+mod behind_box_dyn_shared {
+    use lock_core::SharedBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| Box::new(memory) as Box<dyn SharedBackend>),
+        abilities: [shared],
+        start_paused = true
+    );
+}
+
+mod behind_arc_dyn_joint {
+    use lock_core::JointBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn JointBackend>),
+        abilities: [joint],
+        start_paused = true
+    );
+}
+
+mod behind_box_dyn_permits {
+    use lock_core::PermitBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| Box::new(memory) as Box<dyn PermitBackend>),
+        abilities: [permits],
+        start_paused = true
+    );
+}
+
+mod behind_box_dyn_cell {
+    use lock_core::CellBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| Box::new(memory) as Box<dyn CellBackend>),
+        abilities: [cell],
+        start_paused = true
+    );
+}
+
+mod behind_box_dyn_inspect {
+    use lock_core::InspectBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| Box::new(memory) as Box<dyn InspectBackend>),
+        abilities: [inspect],
         start_paused = true
     );
 }

@@ -1,19 +1,49 @@
 //! The methods that every guard has: those of its lease.
 
 /// Adds the lease's methods to a guard with a field `hold`, and releases in the order data, hold.
+///
+/// `shared` is for guards beside which there may be others.
 macro_rules! lease_methods {
     () => {
-        /// The name of the lock.
-        pub fn key(&self) -> &lock_core::Key {
-            self.hold.key()
-        }
-
         /// The fencing token of this guard: higher than that of every holder before.
         ///
         /// Hand it to the resource that the lock protects, and let that refuse lower ones: see
         /// [`FencingToken`](lock_core::FencingToken).
         pub fn fencing_token(&self) -> lock_core::FencingToken {
             self.hold.fencing_token()
+        }
+
+        crate::lease_methods::lease_methods! {
+            @every
+            "Releases the lock, and waits until the store has confirmed it or the lock has gone to \
+             another task of this process."
+        }
+    };
+
+    (shared) => {
+        /// The fencing token of this guard: higher than that of every writer before, and lower than that
+        /// of every writer after.
+        ///
+        /// Each reader has a token of its own, although those of one process share a lease. Among readers
+        /// who hold the lock together their order means nothing. A resource that is only read need not be
+        /// shown it; but what was read can be passed on with it, and whatever is written under a higher one
+        /// is newer. A guard that a writer has downgraded keeps the writer's.
+        pub fn fencing_token(&self) -> lock_core::FencingToken {
+            self.hold.fencing_token()
+        }
+
+        crate::lease_methods::lease_methods! {
+            @every
+            "Gives up this guard's part in the lock. If no other reader of this process shares the \
+             lease, waits until the store has confirmed the release or the lock has gone to another \
+             task of this process."
+        }
+    };
+
+    (@every $release:literal) => {
+        /// The name of the lock.
+        pub fn key(&self) -> &lock_core::Key {
+            self.hold.key()
         }
 
         /// Whether the lease is held now, by the clock of this process.
@@ -75,8 +105,7 @@ macro_rules! lease_methods {
             self.hold.while_held(work).await
         }
 
-        /// Releases the lock and waits until the store has confirmed it, or the lock has gone to
-        /// another task of this process.
+        #[doc = $release]
         ///
         /// # Cancel safety
         ///
@@ -100,9 +129,14 @@ macro_rules! lease_methods {
     };
 }
 
-/// Adds the scope of a guard through which the data can be written.
+/// Adds the scope of a guard: of one through which the data can be written, or of a `shared` one. The
+/// names are those of the example: the constructor, and the method that makes the guard.
 macro_rules! lease_scope {
     ($data:ty) => {
+        crate::lease_methods::lease_scope!($data, "mutex", "lock");
+    };
+
+    ($data:ty, $make:literal, $lock:literal) => {
         /// Runs work on the data for as long as the lease is held.
         ///
         /// # Errors
@@ -122,8 +156,8 @@ macro_rules! lease_scope {
         /// # #[tokio::main(flavor = "current_thread")]
         /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
         /// # let locks = Locks::new(MemoryBackend::new());
-        /// let mutex = locks.mutex("import", Vec::new())?;
-        /// let mut guard = mutex.lock().await?;
+        #[doc = concat!("let ", $make, " = locks.", $make, "(\"import\", Vec::new())?;")]
+        #[doc = concat!("let mut guard = ", $make, ".", $lock, "().await?;")]
         /// let rows = guard
         ///     .scope(async |rows| {
         ///         rows.push("first");
@@ -141,22 +175,63 @@ macro_rules! lease_scope {
             self.hold.while_held(work(&mut self.data)).await
         }
     };
+
+    (shared, $data:ty, $lock:literal) => {
+        /// Runs work that reads the data for as long as the lease is held.
+        ///
+        /// # Errors
+        ///
+        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done, which is then
+        /// dropped where it stands.
+        ///
+        /// # Cancel safety
+        ///
+        /// That of the work.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::Locks;
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// let rwlock = locks.rwlock("import", vec!["first"])?;
+        #[doc = concat!("let guard = rwlock.", $lock, "().await?;")]
+        /// assert_eq!(guard.scope(async |rows| rows.len()).await?, 1);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub async fn scope<F, R>(&self, work: F) -> Result<R, crate::LeaseLost>
+        where
+            F: AsyncFnOnce(&$data) -> R,
+        {
+            self.hold.while_held(work(&self.data)).await
+        }
+    };
 }
 
-/// Implements the traits that every exclusive guard shares with tokio's.
+/// Implements the traits that every guard through which the data can be written shares with tokio's.
 macro_rules! guard_traits {
+    ([$($generics:tt)*], $guard:ty, $target:ty) => {
+        crate::lease_methods::reader_traits!([$($generics)*], $guard, $target);
+
+        impl<$($generics)*> std::ops::DerefMut for $guard {
+            fn deref_mut(&mut self) -> &mut $target {
+                &mut self.data
+            }
+        }
+    };
+}
+
+/// Implements the traits that every guard shares with tokio's.
+macro_rules! reader_traits {
     ([$($generics:tt)*], $guard:ty, $target:ty) => {
         impl<$($generics)*> std::ops::Deref for $guard {
             type Target = $target;
 
             fn deref(&self) -> &$target {
                 &self.data
-            }
-        }
-
-        impl<$($generics)*> std::ops::DerefMut for $guard {
-            fn deref_mut(&mut self) -> &mut $target {
-                &mut self.data
             }
         }
 
@@ -180,4 +255,4 @@ macro_rules! guard_traits {
     };
 }
 
-pub(crate) use {guard_traits, lease_methods, lease_scope};
+pub(crate) use {guard_traits, lease_methods, lease_scope, reader_traits};

@@ -71,9 +71,13 @@ mod engine;
 mod error;
 mod handoff;
 mod lease_methods;
+mod locking;
 mod locks;
 mod lost;
 mod mutex;
+mod reentrant;
+mod rwlock;
+mod semaphore;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
@@ -81,4 +85,19 @@ pub use locks::{Builder, Locks};
 pub use lost::Lost;
 pub use mutex::{
     Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
+};
+pub use reentrant::{
+    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, ReentrantGuard, ReentrantLock,
+    ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, current_owner, owner_scope,
+    owner_scope_sync,
+};
+pub use rwlock::{
+    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard,
+    OwnedRwLockWriteGuard, Read, ReadOwned, RwLock, RwLockMappedWriteGuard, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard, UpgradableRead, UpgradableReadOwned, Upgrade,
+    UpgradeError, UpgradeOwned, Write, WriteOwned,
+};
+pub use semaphore::{
+    Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
+    SemaphorePermit, TryAcquireError,
 };

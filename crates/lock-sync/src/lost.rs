@@ -1,7 +1,7 @@
 //! The future that tells a holder that it holds no longer.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,6 +28,15 @@ type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
 impl Lost {
     pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
         Self(Box::pin(async move { lease.wait_lost(hold).await }))
+    }
+
+    /// Resolves with the first of several; never, if there are none.
+    pub(crate) fn first_of(mut all: Vec<Self>) -> Self {
+        let first = poll_fn(move |context| {
+            let lost = all.iter_mut().map(|lost| Pin::new(lost).poll(context));
+            lost.fold(Poll::Pending, |first, next| if first.is_ready() { first } else { next })
+        });
+        Self(Box::pin(first))
     }
 }
 

@@ -9,7 +9,8 @@ use crate::Backend;
 /// It has no methods. A backend that implements it promises to serve [`Mode::Shared`](crate::Mode::Shared)
 /// and [`Mode::Upgradable`](crate::Mode::Upgradable), and the conversions between them and
 /// [`Mode::Exclusive`](crate::Mode::Exclusive), by the laws under *Sharing* and *Converting* in the
-/// contract of [`Backend`]; there is no answering [`ErrorKind::Unsupported`](crate::ErrorKind).
+/// contract of [`Backend`]; it MUST NOT answer [`ErrorKind::Unsupported`](crate::ErrorKind) to any of them
+/// (`every_way_to_share_is_served`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not know readers from writers",
     label = "an `RwLock` needs a backend that can share a lock",

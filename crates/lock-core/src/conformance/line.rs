@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::scene::{Client, claim, granted};
+use super::scene::{Client, granted, in_mode};
 use super::verdict::{Check, Failure};
 use crate::{
     Acquire, Attempt, Backend, Claim, Error, ErrorKind, Grant, Hint, Key, Mode, Released, Ttl,
@@ -18,14 +18,14 @@ pub(super) struct Waiter<'c, B> {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// A claim by a new owner.
-pub(super) fn in_mode(key: &Key, mode: Mode) -> Check<Claim> {
-    Ok(claim(key)?.in_mode(mode))
-}
-
 /// A request by a new owner that asks to be queued.
 pub(super) fn queued(key: &Key, mode: Mode, ttl: Ttl) -> Check<Acquire> {
     Ok(Acquire::new(in_mode(key, mode)?, ttl).queued())
+}
+
+/// A request to convert the lease of `held` to another mode, which does not ask to be queued.
+pub(super) fn conversion(held: &Claim, to: Mode, ttl: Ttl) -> Acquire {
+    Acquire::new(held.clone().in_mode(to), ttl).converting(held.mode)
 }
 
 impl<B: Backend> Client<B> {
@@ -56,7 +56,9 @@ impl<B: Backend> Client<B> {
     /// Makes a request; the law is not applicable to a backend without such a mode.
     pub(super) async fn ask(&self, request: &Acquire) -> Check<Attempt> {
         match self.try_acquire(request).await? {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Err(lacks(request, &error)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(self.lacks(request, &error))
+            }
             answer => Ok(answer?),
         }
     }
@@ -75,9 +77,21 @@ impl<B: Backend> Client<B> {
     pub(super) async fn fails(&self, request: &Acquire, kind: ErrorKind) -> Check<String> {
         match self.try_acquire(request).await? {
             Err(error) if error.kind() == kind => Ok(error.to_string()),
-            Err(error) if error.kind() == ErrorKind::Unsupported => Err(lacks(request, &error)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(self.lacks(request, &error))
+            }
             other => Err(Failure::Broken(format!("expected {kind:?}, got {other:?}"))),
         }
+    }
+
+    /// A mode or a conversion that the backend does not offer.
+    fn lacks(&self, request: &Acquire, error: &Error) -> Failure {
+        let to = request.claim.mode;
+        let lack = match request.from {
+            None => format!("this backend has no {to:?}: {error}"),
+            Some(from) => format!("this backend does not convert {from:?} to {to:?}: {error}"),
+        };
+        if self.terms.promised { Failure::Broken(lack) } else { Failure::NotApplicable(lack) }
     }
 
     /// Renews a lease that must be held, and returns what it is told.
@@ -160,15 +174,6 @@ impl<B: Backend> Waiter<'_, B> {
             Released::NotHeld => Ok(false),
         }
     }
-}
-
-/// A mode or a conversion that the backend does not offer.
-fn lacks(request: &Acquire, error: &Error) -> Failure {
-    let to = request.claim.mode;
-    Failure::NotApplicable(match request.from {
-        None => format!("this backend has no {to:?}: {error}"),
-        Some(from) => format!("this backend does not convert {from:?} to {to:?}: {error}"),
-    })
 }
 
 fn no_queue() -> Failure {

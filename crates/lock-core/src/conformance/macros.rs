@@ -1,9 +1,14 @@
 //! The macro that makes tests of laws.
 
-/// Makes one `#[tokio::test]` of each law of [`Backend`](crate::Backend), for the harness that an
-/// expression makes.
+/// Makes one `#[tokio::test]` of each law of [`Backend`](crate::Backend), and of the abilities that are
+/// named, for the harness that an expression makes.
 ///
-/// The expression is evaluated in each test anew and may await. What follows it goes to
+/// The expression is evaluated in each test anew and may await. `abilities: [...]` may follow it, with
+/// any of `shared`, `joint`, `permits`, `cell` and `inspect`: the clients of the harness implement
+/// [`SharedBackend`](crate::SharedBackend), [`JointBackend`](crate::JointBackend),
+/// [`PermitBackend`](crate::PermitBackend), [`CellBackend`](crate::CellBackend) and
+/// [`InspectBackend`](crate::InspectBackend). With `permits` there is a module `one_permit` as well, in
+/// which the laws of a mutex are tested with a semaphore of one permit. What follows goes to
 /// `#[tokio::test]`.
 ///
 /// # Examples
@@ -19,10 +24,11 @@
 ///     lock_core::conformance_tests!(MemoryBackend::new(), start_paused = true);
 /// }
 ///
-/// mod many_threads {
+/// mod with_abilities_on_many_threads {
 ///     use lock_core::memory::MemoryBackend;
 ///     lock_core::conformance_tests!(
 ///         MemoryBackend::new(),
+///         abilities: [shared, permits, inspect],
 ///         flavor = "multi_thread",
 ///         worker_threads = 4
 ///     );
@@ -32,9 +38,79 @@
 #[macro_export]
 #[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
 macro_rules! conformance_tests {
+    (
+        $harness:expr,
+        abilities: [$($ability:ident),* $(,)?]
+        $(, $($option:ident = $value:tt),* $(,)?)?
+    ) => {
+        $crate::conformance_tests! { $harness $(, $($option = $value),*)? }
+        $crate::__lock_core_abilities! {
+            [$($ability)*] ($harness) ($($($option = $value),*)?)
+        }
+    };
     ($harness:expr $(, $($option:ident = $value:tt),* $(,)?)?) => {
         $crate::__lock_core_laws! {
-            [$crate::__lock_core_tests] ($harness) ($($($option = $value),*)?)
+            [$crate::__lock_core_tests] backend ($harness) ($($($option = $value),*)?)
+        }
+    };
+}
+
+/// Makes the tests of each ability in the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_abilities {
+    ([] $harness:tt $options:tt) => {};
+    ([shared $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_shared_laws! {
+            [$crate::__lock_core_tests] shared $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([joint $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_joint_laws! {
+            [$crate::__lock_core_tests] joint $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([permits $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_permit_laws! {
+            [$crate::__lock_core_tests] permits $harness $options
+        }
+        $crate::__lock_core_one_permit! { $harness $options }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([cell $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_cell_laws! {
+            [$crate::__lock_core_tests] cell $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([inspect $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_inspect_laws! {
+            [$crate::__lock_core_tests] inspect $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+}
+
+/// Makes the tests of a mutex once more, in a module because their names are taken. The harness is made
+/// outside it, where its expression was written.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_one_permit {
+    (($harness:expr) $options:tt) => {
+        #[cfg(test)]
+        async fn __lock_core_harness()
+        -> impl $crate::conformance::Harness<Client: $crate::PermitBackend> {
+            $harness
+        }
+
+        #[cfg(test)]
+        mod one_permit {
+            $crate::__lock_core_mutex_laws! {
+                [$crate::__lock_core_tests]
+                one_permit (super::__lock_core_harness().await) $options
+            }
         }
     };
 }
@@ -42,11 +118,14 @@ macro_rules! conformance_tests {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __lock_core_tests {
-    (($harness:expr) $options:tt $($group:ident { $($law:ident: $sentence:literal,)* })*) => {$($(
+    (
+        $suite:ident ($harness:expr) $options:tt
+        $($group:ident { $($law:ident: $sentence:literal,)* })*
+    ) => {$($(
         #[doc = $sentence]
         #[::tokio::test $options]
         async fn $law() {
-            $crate::conformance::enforce(stringify!($law), &$harness).await;
+            $crate::conformance::Suite::$suite().enforce(stringify!($law), &$harness).await;
         }
     )*)*};
 }

@@ -6,22 +6,31 @@ use std::time::Duration;
 use super::verdict::{Check, Failure, ensure};
 use super::{Harness, Hook};
 use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
-use crate::{OwnerToken, Released, Renew, Renewal, Ttl, Watch};
+use crate::{Mode, OwnerToken, Released, Renew, Renewal, Ttl, Watch};
+
+/// What the laws of one suite have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// How a key is claimed where a law does not say.
+    pub(super) mode: Mode,
+    /// Whether the backend has promised every mode that the laws ask for.
+    pub(super) promised: bool,
+}
 
 /// The stage of one law: its clients, its keys and its time.
 pub(super) struct Scene<'h, H> {
     harness: &'h H,
+    terms: Terms,
 }
 
 impl<'h, H: Harness> Scene<'h, H> {
-    pub(super) fn new(harness: &'h H) -> Self {
-        Self { harness }
+    pub(super) fn new(harness: &'h H, terms: Terms) -> Self {
+        Self { harness, terms }
     }
 
     /// A client that shares nothing with the others but the store.
     pub(super) async fn client(&self) -> Check<Client<H::Client>> {
-        let backend = self.harness.client().await?;
-        Ok(Client { backend, patience: self.harness.patience() })
+        Ok(self.of(self.harness.client().await?))
     }
 
     pub(super) async fn two_clients(&self) -> Check<(Client<H::Client>, Client<H::Client>)> {
@@ -39,13 +48,26 @@ impl<'h, H: Harness> Scene<'h, H> {
     /// A client whose requests are queued only while fewer than `waiters` wait.
     pub(super) async fn limited_client(&self, waiters: NonZeroU32) -> Check<Client<H::Client>> {
         let none = || Failure::NotApplicable("this harness has no client with such a limit".into());
-        let backend = self.harness.limited_client(waiters).await?.ok_or_else(none)?;
-        Ok(Client { backend, patience: self.harness.patience() })
+        Ok(self.of(self.harness.limited_client(waiters).await?.ok_or_else(none)?))
+    }
+
+    fn of(&self, backend: H::Client) -> Client<H::Client> {
+        Client { backend, patience: self.harness.patience(), terms: self.terms }
     }
 
     /// A key that nobody has used before, in this run or an earlier one.
     pub(super) fn key(&self) -> Check<Key> {
         Ok(Key::new([b"conformance/", random()?.as_slice()].concat())?)
+    }
+
+    /// A claim to the whole key by a new owner, in the mode in which the laws are tested.
+    pub(super) fn claim(&self, key: &Key) -> Check<Claim> {
+        in_mode(key, self.terms.mode)
+    }
+
+    /// A request for the whole key by a new owner, which asks to be queued.
+    pub(super) fn queued(&self, key: &Key, ttl: Ttl) -> Check<Acquire> {
+        Ok(Acquire::new(self.claim(key)?, ttl).queued())
     }
 
     /// The lease time for waiting until it is over.
@@ -85,7 +107,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         other: &Client<H::Client>,
         key: &Key,
     ) -> Check {
-        let rival = claim(key)?;
+        let rival = self.claim(key)?;
         let mut refusals = 0;
         loop {
             let attempt = other.attempt(&rival, self.ttl()).await?;
@@ -110,9 +132,20 @@ impl<'h, H: Harness> Scene<'h, H> {
 pub(super) struct Client<B> {
     pub(super) backend: B,
     patience: Duration,
+    pub(super) terms: Terms,
 }
 
 impl<B: Backend> Client<B> {
+    /// As [`Scene::claim`].
+    pub(super) fn claim(&self, key: &Key) -> Check<Claim> {
+        in_mode(key, self.terms.mode)
+    }
+
+    /// As [`Scene::queued`].
+    pub(super) fn queued(&self, key: &Key, ttl: Ttl) -> Check<Acquire> {
+        Ok(Acquire::new(self.claim(key)?, ttl).queued())
+    }
+
     pub(super) fn clock(&self) -> Clock {
         self.backend.clock()
     }
@@ -132,7 +165,7 @@ impl<B: Backend> Client<B> {
 
     /// Asks for the key with an owner of its own, which must be refused.
     pub(super) async fn refused(&self, key: &Key, ttl: Ttl) -> Check<Option<Duration>> {
-        match self.attempt(&claim(key)?, ttl).await? {
+        match self.attempt(&self.claim(key)?, ttl).await? {
             Attempt::Busy { retry_after } => Ok(retry_after),
             other => {
                 Err(Failure::Broken(format!("{key} is held, but another owner got {other:?}")))
@@ -217,8 +250,8 @@ impl<B: Backend> Client<B> {
 }
 
 /// A claim by a new owner.
-pub(super) fn claim(key: &Key) -> Check<Claim> {
-    Ok(Claim::exclusive(key.clone(), OwnerToken::generate()?))
+pub(super) fn in_mode(key: &Key, mode: Mode) -> Check<Claim> {
+    Ok(Claim::exclusive(key.clone(), OwnerToken::generate()?).in_mode(mode))
 }
 
 pub(super) fn granted(attempt: Attempt) -> Check<Grant> {

@@ -31,6 +31,12 @@ impl Leases {
         self.0.is_empty()
     }
 
+    /// The mode of the group that holds the key together, and the tokens of all its members.
+    pub(super) fn group(&self) -> Option<(Mode, TokenRange)> {
+        let first = self.0.first().filter(|lease| matches!(lease.mode, Mode::Joint { .. }))?;
+        Some((first.mode, first.tokens))
+    }
+
     pub(super) fn add(&mut self, lease: Lease) {
         self.0.push(lease);
     }
@@ -65,6 +71,19 @@ impl Leases {
 }
 
 impl Lease {
+    /// Whether it is one of permits.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.mode, Mode::Permits { .. })
+    }
+
+    /// How many permits it has taken.
+    pub(super) fn permits(&self) -> u32 {
+        match self.mode {
+            Mode::Permits { take, .. } => take,
+            _ => 0,
+        }
+    }
+
     /// Lets the lease live for `ttl` from now on, if it would end earlier.
     pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) {
         let ends = now + ttl.duration();

@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod abilities;
 mod connection;
 mod entry;
 mod faults;
@@ -42,9 +43,11 @@ mod leases;
 mod post;
 mod queue;
 mod room;
+mod semaphore;
 mod stats;
 mod store;
 mod switches;
+mod together;
 mod visit;
 mod watchers;
 
@@ -68,8 +71,8 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 /// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
 /// client of the same store, as another process would be. The store lives as long as any of them.
 ///
-/// All modes and conversions are served. A lease lives until its owner releases it or its time is
-/// over; nothing is lost with the client.
+/// All modes and conversions are served, and it has every ability that there is a trait for. A lease
+/// lives until its owner releases it or its time is over; nothing is lost with the client.
 ///
 /// # Queue
 ///
@@ -157,8 +160,8 @@ impl MemoryBackend {
         self.store.live_leases()
     }
 
-    /// Makes the store drop every lease and every place in a queue without telling anybody, as a
-    /// Redis server does on FLUSHALL.
+    /// Makes the store drop every lease, every place in a queue, every limit and every value without
+    /// telling anybody, as a Redis server does on FLUSHALL.
     ///
     /// Watches stay. Fencing tokens go on increasing.
     pub fn forget(&self) {
@@ -208,6 +211,13 @@ impl Backend for MemoryBackend {
         let sent = self.clock().now();
         let Self { store, connection } = self;
         connection.carry(Verb::Release, || store.exchange(claim, next, connection, sent)).await
+    }
+
+    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+        let sent = self.clock().now();
+        let Self { store, connection } = self;
+        let acquire = || store.acquire_together(requests, connection, sent);
+        connection.carry(Verb::Acquire, acquire).await?
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {

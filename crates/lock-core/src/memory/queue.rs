@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::connection::Connection;
 use super::leases::Leases;
@@ -30,12 +31,26 @@ impl Queue {
         self.0.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.0.iter()
+    }
+
     pub(super) fn first(&self) -> Option<&Slot> {
         self.0.front()
     }
 
     pub(super) fn take_first(&mut self) -> Option<Slot> {
         self.0.pop_front()
+    }
+
+    /// Takes the first place for a lease in this mode, wherever it stands.
+    pub(super) fn take_first_of(&mut self, mode: Mode, now: Instant) -> Option<Slot> {
+        let index = self.0.iter().position(|slot| slot.mode == mode && slot.ends > now)?;
+        self.0.remove(index)
     }
 
     /// Keeps or makes a place for a refused request; whether it is a new one.
@@ -99,6 +114,11 @@ impl Queue {
         self.0.retain(|slot| slot.ends > now);
     }
 
+    /// Drops all places of those who wait for permits.
+    pub(super) fn drop_counting(&mut self) {
+        self.0.retain(|slot| !matches!(slot.mode, Mode::Permits { .. }));
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -119,6 +139,11 @@ impl Slot {
 
     pub(super) fn is_of(&self, claim: &Claim) -> bool {
         self.owner == claim.owner && self.mode == claim.mode
+    }
+
+    /// How long the place is kept unless it is asked for again.
+    pub(super) fn remaining(&self, now: Instant) -> Duration {
+        self.ends.saturating_duration_since(now)
     }
 
     fn is_dead(&self, leases: &Leases, now: Instant) -> bool {

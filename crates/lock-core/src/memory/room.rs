@@ -17,44 +17,69 @@ impl Conversion {
         match (from, to) {
             (Mode::Exclusive, Mode::Shared | Mode::Upgradable)
             | (Mode::Upgradable, Mode::Shared) => Ok(Self::Weaker),
+            (Mode::Permits { of, .. }, Mode::Permits { take: 0, of: same }) if of == same => {
+                Err(impossible("a lease cannot be converted to no permits: release it".into()))
+            }
+            (Mode::Permits { take: held, of }, Mode::Permits { take, of: same })
+                if of == same && take <= held =>
+            {
+                Ok(Self::Weaker)
+            }
             (Mode::Upgradable, Mode::Exclusive) => Ok(Self::Upgrade),
-            _ => Err(Error::new(
-                ErrorKind::InvalidConfig,
-                format!("a lease cannot be converted from {from:?} to {to:?}"),
-            )),
+            _ => Err(impossible(format!("a lease cannot be converted from {from:?} to {to:?}"))),
         }
     }
 }
 
-/// Refuses a mode that no lease can ever have.
-pub(super) fn check(mode: Mode) -> Result<(), Error> {
-    match mode {
-        Mode::Permits { take, of } if take > of => Err(Error::new(
-            ErrorKind::InvalidConfig,
-            format!("{take} permits were asked for, but there are only {of}"),
-        )),
-        _ => Ok(()),
+fn impossible(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+/// Whether another lease fits beside those that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Now,
+    /// Then, if nobody renews or releases. `None` if time alone does not make room.
+    Later(Option<Instant>),
+}
+
+impl Room {
+    /// Room for a lease in this mode, on a key that has `limit` permits if it is a semaphore.
+    pub(super) fn beside(leases: &[Lease], mode: Mode, limit: u32) -> Self {
+        let fits = match mode {
+            Mode::Exclusive => leases.is_empty(),
+            Mode::Shared => {
+                leases.iter().all(|lease| matches!(lease.mode, Mode::Shared | Mode::Upgradable))
+            }
+            Mode::Upgradable => leases.iter().all(|lease| lease.mode == Mode::Shared),
+            Mode::Permits { take, .. } => return Self::of_permits(leases, take, limit),
+            Mode::Joint { .. } => leases.iter().all(|lease| lease.mode == mode),
+        };
+        if fits { Self::Now } else { Self::Later(last_end(leases)) }
+    }
+
+    fn of_permits(leases: &[Lease], take: u32, limit: u32) -> Self {
+        // A key that is held as another kind of lock is busy until that one ends.
+        if !leases.iter().all(Lease::counts) {
+            return Self::Later(last_end(leases));
+        }
+        let mut missing = (permits(leases) + u64::from(take)).saturating_sub(limit.into());
+        if missing == 0 {
+            return Self::Now;
+        }
+        let mut ends: Vec<_> = leases.iter().map(|lease| (lease.ends, lease.permits())).collect();
+        ends.sort_unstable_by_key(|&(ends, _)| ends);
+        let enough = ends.into_iter().find(|&(_, freed)| {
+            missing = missing.saturating_sub(freed.into());
+            missing == 0
+        });
+        Self::Later(enough.map(|(ends, _)| ends))
     }
 }
 
-/// `None` if there is room for the mode now, else when there will be if nobody renews or releases.
-pub(super) fn when_free(leases: &[Lease], mode: Mode) -> Result<Option<Instant>, Error> {
-    match mode {
-        Mode::Exclusive => Ok(last_end(leases)),
-        Mode::Shared | Mode::Upgradable => {
-            let admits = |lease: &Lease| match lease.mode {
-                Mode::Shared => true,
-                Mode::Upgradable => mode == Mode::Shared,
-                Mode::Exclusive | Mode::Permits { .. } | Mode::Joint { .. } => false,
-            };
-            Ok(if leases.iter().all(admits) { None } else { last_end(leases) })
-        }
-        Mode::Permits { take, of } => when_permits_are_free(leases, take, of),
-        Mode::Joint { .. } => {
-            let beside = |lease: &Lease| lease.mode == mode;
-            Ok(if leases.iter().all(beside) { None } else { last_end(leases) })
-        }
-    }
+/// How many permits are held.
+pub(super) fn permits(leases: &[Lease]) -> u64 {
+    leases.iter().map(|lease| u64::from(lease.permits())).sum()
 }
 
 /// `None` if this lease is the only one, else when it will be if nobody renews or releases.
@@ -65,41 +90,4 @@ pub(super) fn when_alone(leases: &[Lease], owner: OwnerToken, mode: Mode) -> Opt
 
 pub(super) fn last_end(leases: &[Lease]) -> Option<Instant> {
     leases.iter().map(|lease| lease.ends).max()
-}
-
-fn when_permits_are_free(leases: &[Lease], take: u32, of: u32) -> Result<Option<Instant>, Error> {
-    let mut held = 0;
-    for lease in leases {
-        match lease.mode {
-            Mode::Permits { take, of: known } if known == of => held += u64::from(take),
-            Mode::Permits { of: known, .. } => return Err(limits_differ(of, known)),
-            // A key that is held as another kind of lock is busy until that one ends.
-            _ => return Ok(last_end(leases)),
-        }
-    }
-    let mut missing = (held + u64::from(take)).saturating_sub(of.into());
-    if missing == 0 {
-        return Ok(None);
-    }
-    let mut ends: Vec<_> = leases.iter().map(|lease| (lease.ends, taken(lease.mode))).collect();
-    ends.sort_unstable_by_key(|&(ends, _)| ends);
-    let enough = ends.into_iter().find(|&(_, freed)| {
-        missing = missing.saturating_sub(freed);
-        missing == 0
-    });
-    Ok(enough.map(|(ends, _)| ends).or_else(|| last_end(leases)))
-}
-
-fn taken(mode: Mode) -> u64 {
-    match mode {
-        Mode::Permits { take, .. } => take.into(),
-        _ => 0,
-    }
-}
-
-fn limits_differ(asked: u32, held: u32) -> Error {
-    Error::new(
-        ErrorKind::InvalidConfig,
-        format!("a semaphore of {asked} permits was asked for, but its holders know one of {held}"),
-    )
 }

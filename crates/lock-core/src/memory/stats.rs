@@ -6,14 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// [`Backend::try_acquire`](crate::Backend::try_acquire).
+    /// [`Backend::try_acquire`](crate::Backend::try_acquire) and
+    /// [`acquire_together`](crate::Backend::acquire_together).
     Acquire,
     /// [`Backend::renew`](crate::Backend::renew).
     Renew,
-    /// [`Backend::release`](crate::Backend::release).
+    /// [`Backend::release`](crate::Backend::release) and
+    /// [`exchange`](crate::Backend::exchange).
     Release,
     /// [`Backend::watch`](crate::Backend::watch).
     Watch,
+    /// Every method of [`PermitBackend`](crate::PermitBackend).
+    Count,
+    /// Every method of [`CellBackend`](crate::CellBackend).
+    Cell,
+    /// Every method of [`InspectBackend`](crate::InspectBackend).
+    Inspect,
+}
+
+impl Verb {
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::Inspect as usize + 1;
 }
 
 /// The requests of one client, by kind.
@@ -41,53 +54,53 @@ pub struct Stats {
     pub releases: u64,
     /// Requests to watch a key.
     pub watches: u64,
+    /// Requests about permits that neither acquire nor release them.
+    pub counts: u64,
+    /// Requests to load or store a value.
+    pub cells: u64,
+    /// Requests to inspect a key, or to release it by force.
+    pub inspections: u64,
 }
 
 impl Stats {
     /// All requests together.
     #[must_use]
     pub fn total(self) -> u64 {
-        self.acquires + self.renewals + self.releases + self.watches
+        self.to_array().iter().sum()
     }
 
     /// The requests since `earlier`, an older reading of the same client.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
-        Self {
-            acquires: self.acquires.saturating_sub(earlier.acquires),
-            renewals: self.renewals.saturating_sub(earlier.renewals),
-            releases: self.releases.saturating_sub(earlier.releases),
-            watches: self.watches.saturating_sub(earlier.watches),
+        let (mut counts, earlier) = (self.to_array(), earlier.to_array());
+        for (count, earlier) in counts.iter_mut().zip(earlier) {
+            *count = count.saturating_sub(earlier);
         }
+        Self::from_array(counts)
+    }
+
+    /// By kind, in the order of [`Verb`].
+    fn to_array(self) -> [u64; Verb::COUNT] {
+        let Self { acquires, renewals, releases, watches, counts, cells, inspections } = self;
+        [acquires, renewals, releases, watches, counts, cells, inspections]
+    }
+
+    fn from_array(counts: [u64; Verb::COUNT]) -> Self {
+        let [acquires, renewals, releases, watches, counts, cells, inspections] = counts;
+        Self { acquires, renewals, releases, watches, counts, cells, inspections }
     }
 }
 
 /// The same, while it is being counted.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    acquires: AtomicU64,
-    renewals: AtomicU64,
-    releases: AtomicU64,
-    watches: AtomicU64,
-}
+pub(super) struct Counters([AtomicU64; Verb::COUNT]);
 
 impl Counters {
     pub(super) fn count(&self, verb: Verb) {
-        let counter = match verb {
-            Verb::Acquire => &self.acquires,
-            Verb::Renew => &self.renewals,
-            Verb::Release => &self.releases,
-            Verb::Watch => &self.watches,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.0[verb as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn read(&self) -> Stats {
-        Stats {
-            acquires: self.acquires.load(Ordering::Relaxed),
-            renewals: self.renewals.load(Ordering::Relaxed),
-            releases: self.releases.load(Ordering::Relaxed),
-            watches: self.watches.load(Ordering::Relaxed),
-        }
+        Stats::from_array(self.0.each_ref().map(|counter| counter.load(Ordering::Relaxed)))
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Store {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     entries: HashMap<Key, Entry>,
     /// How many entries there may be before the idle ones are looked for.
     sweep_at: usize,
@@ -46,15 +46,9 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> Result<Attempt, Error> {
-        let now = Clock::tokio().now();
-        let visit = Visit { client, sent, now };
-        let mut post = Post::default();
-        let mut state = self.lock();
-        let entry = state.entry(&request.claim.key, now);
-        let attempt = entry.acquire(request, &visit, self.queue_limit, &mut post);
-        drop(state);
-        post.send();
-        attempt
+        self.at(&request.claim.key, |entry, now, post| {
+            entry.acquire(request, &Visit { client, sent, now }, self.queue_limit, post)
+        })
     }
 
     pub(super) fn renew(
@@ -63,22 +57,16 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> Renewal {
-        let visit = Visit { client, sent, now: Clock::tokio().now() };
-        let mut state = self.lock();
-        let entry = state.entries.get_mut(&request.claim.key);
-        entry.map_or(Renewal::Lost, |entry| entry.renew(request, &visit))
+        let renewed = self.at_known(&request.claim.key, |entry, now, _| {
+            entry.renew(request, &Visit { client, sent, now })
+        });
+        renewed.unwrap_or(Renewal::Lost)
     }
 
     pub(super) fn release(&self, claim: &Claim, client: &Arc<Connection>) -> Released {
-        let now = Clock::tokio().now();
-        let mut post = Post::default();
-        let mut state = self.lock();
-        let entry = state.entries.get_mut(&claim.key);
         let released =
-            entry.map_or(Released::NotHeld, |entry| entry.release(claim, client, now, &mut post));
-        drop(state);
-        post.send();
-        released
+            self.at_known(&claim.key, |entry, now, post| entry.release(claim, client, now, post));
+        released.unwrap_or(Released::NotHeld)
     }
 
     pub(super) fn exchange(
@@ -88,18 +76,43 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> (Released, Option<Attempt>) {
-        let visit = Visit { client, sent, now: Clock::tokio().now() };
-        let mut post = Post::default();
-        let mut state = self.lock();
-        let entry = state.entries.get_mut(&claim.key);
-        let attempt = entry
-            .and_then(|entry| entry.exchange(claim, next, &visit, self.queue_limit, &mut post));
-        drop(state);
-        post.send();
-        match attempt {
+        let attempt = self.at_known(&claim.key, |entry, now, post| {
+            entry.exchange(claim, next, &Visit { client, sent, now }, self.queue_limit, post)
+        });
+        match attempt.flatten() {
             Some(attempt) => (Released::Freed { contended: false }, Some(attempt)),
             None => (self.release(claim, client), None),
         }
+    }
+
+    /// Does something to the entry of a key now, and then sends the hints that come of it.
+    pub(super) fn at<T>(
+        &self,
+        key: &Key,
+        act: impl FnOnce(&mut Entry, Instant, &mut Post) -> T,
+    ) -> T {
+        let now = Clock::tokio().now();
+        let mut post = Post::default();
+        let mut state = self.lock();
+        let answer = act(state.entry(key, now), now, &mut post);
+        drop(state);
+        post.send();
+        answer
+    }
+
+    /// The same, unless the store knows nothing of the key.
+    pub(super) fn at_known<T>(
+        &self,
+        key: &Key,
+        act: impl FnOnce(&mut Entry, Instant, &mut Post) -> T,
+    ) -> Option<T> {
+        let now = Clock::tokio().now();
+        let mut post = Post::default();
+        let mut state = self.lock();
+        let answer = state.entries.get_mut(key).map(|entry| act(entry, now, &mut post));
+        drop(state);
+        post.send();
+        answer
     }
 
     pub(super) fn watch(
@@ -161,13 +174,13 @@ impl Store {
     }
 
     /// A panic under the lock leaves nothing half done that a later request could trip over.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn entry(&mut self, key: &Key, now: Instant) -> &mut Entry {
+    pub(super) fn entry(&mut self, key: &Key, now: Instant) -> &mut Entry {
         if self.entries.len() >= self.sweep_at.max(MIN_SWEEP) && !self.entries.contains_key(key) {
             self.sweep(now);
         }

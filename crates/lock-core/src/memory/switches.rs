@@ -11,10 +11,8 @@ use crate::ErrorKind;
 #[derive(Debug, Default)]
 pub(super) struct Switchboard {
     every: Switches,
-    acquire: Switches,
-    renew: Switches,
-    release: Switches,
-    watch: Switches,
+    /// In the order of [`Verb`].
+    each: [Switches; Verb::COUNT],
 }
 
 #[derive(Debug, Default)]
@@ -59,10 +57,7 @@ impl Switchboard {
     pub(super) fn switches(&mut self, verb: Option<Verb>) -> &mut Switches {
         match verb {
             None => &mut self.every,
-            Some(Verb::Acquire) => &mut self.acquire,
-            Some(Verb::Renew) => &mut self.renew,
-            Some(Verb::Release) => &mut self.release,
-            Some(Verb::Watch) => &mut self.watch,
+            Some(verb) => &mut self.each[verb as usize],
         }
     }
 
@@ -87,7 +82,7 @@ impl Switchboard {
 
     /// Opens every gate.
     pub(super) fn open_gates(&self) {
-        for switches in [&self.every, &self.acquire, &self.renew, &self.release, &self.watch] {
+        for switches in self.each.iter().chain([&self.every]) {
             for gate in [&switches.there.gate, &switches.back.gate].into_iter().flatten() {
                 gate.open();
             }

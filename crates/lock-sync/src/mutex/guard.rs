@@ -2,7 +2,9 @@
 
 use super::{MappedMutexGuard, Mutex};
 use crate::engine::Hold;
+use crate::error::LeaseLost;
 use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use crate::reentrant::Reentry;
 
 /// The right to the data of a [`Mutex`], and a lease on its lock.
 ///
@@ -83,6 +85,44 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
             Ok(data) => Ok(MappedMutexGuard::new(data, hold)),
             Err(data) => Err(Self { data, hold, mutex }),
         }
+    }
+
+    /// Enters the lock again, for whoever is called under it: no request, and the same fencing token.
+    ///
+    /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
+    /// refuses two at once: see [`Reentry`].
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{LeaseLost, Locks, Reentry};
+    /// async fn transfer(mut account: Reentry<'_, i64>) -> Result<(), LeaseLost> {
+    ///     *account -= 10;
+    ///     charge(account.reenter()?).await;
+    ///     Ok(())
+    /// }
+    ///
+    /// async fn charge(mut account: Reentry<'_, i64>) {
+    ///     *account -= 1;
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("account/7", 100)?;
+    /// let mut guard = mutex.lock().await?;
+    /// transfer(guard.reenter()?).await?;
+    /// assert_eq!(*guard, 89);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reenter(&mut self) -> Result<Reentry<'_, T>, LeaseLost> {
+        Reentry::new(&mut self.data, &self.hold)
     }
 
     lease_methods!();

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Key;
+use lock_core::{Key, Mode};
 
 pub use guard::MutexGuard;
 pub use lock::{Lock, LockOwned};
@@ -22,7 +22,7 @@ use crate::blocking::assert_may_block;
 use crate::engine::{Entry, Manner, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
-use lock::Locking;
+use crate::locking::{Locking, try_lock_error};
 
 /// An asynchronous mutex, as [`tokio::sync::Mutex`] is one, that excludes other processes as well.
 ///
@@ -384,10 +384,10 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Wait::Try, self.manner));
+        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
         let take_data = || self.data.try_lock().ok();
         let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(lock::try_lock_error)?;
+        let (hold, data) = locked.map_err(try_lock_error)?;
         Ok(MutexGuard::new(self, data, hold))
     }
 
@@ -401,10 +401,10 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Wait::Try, self.manner));
+        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
         let take_data = || Arc::clone(&self.data).try_lock_owned().ok();
         let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(lock::try_lock_error)?;
+        let (hold, data) = locked.map_err(try_lock_error)?;
         Ok(OwnedMutexGuard::new(Arc::clone(&self), data, hold))
     }
 

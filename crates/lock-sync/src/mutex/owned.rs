@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::{Mutex, OwnedMappedMutexGuard};
 use crate::engine::Hold;
+use crate::error::LeaseLost;
 use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use crate::reentrant::Reentry;
 
 /// A [`MutexGuard`](super::MutexGuard) that borrows nothing: it keeps an `Arc` of its mutex.
 #[clippy::has_significant_drop]
@@ -58,6 +60,18 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
             Ok(data) => Ok(OwnedMappedMutexGuard::new(data, hold, mutex)),
             Err(data) => Err(Self { data, hold, mutex }),
         }
+    }
+
+    /// Enters the lock again, for whoever is called under it: no request, and the same fencing token.
+    ///
+    /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
+    /// refuses two at once: see [`Reentry`].
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is lost.
+    pub fn reenter(&mut self) -> Result<Reentry<'_, T>, LeaseLost> {
+        Reentry::new(&mut self.data, &self.hold)
     }
 
     lease_methods!();

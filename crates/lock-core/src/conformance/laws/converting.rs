@@ -1,20 +1,15 @@
 //! From one mode to another without letting go.
 
 use super::super::Harness;
-use super::super::line::{in_mode, queued, refused};
-use super::super::scene::{Scene, claim, granted};
+use super::super::line::{conversion, queued, refused};
+use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, ensure};
-use crate::{Acquire, Attempt, Claim, ErrorKind, Mode, Ttl};
-
-/// A request to convert the lease of `held` to another mode, which does not ask to be queued.
-fn conversion(held: &Claim, to: Mode, ttl: Ttl) -> Acquire {
-    Acquire::new(held.clone().in_mode(to), ttl).converting(held.mode)
-}
+use crate::{Acquire, Attempt, ErrorKind, Mode};
 
 pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let written = claim(&key)?;
+    let written = scene.claim(&key)?;
     one.granted(&written, ttl).await?;
     let downgrade = conversion(&written, Mode::Shared, ttl);
     // A writer is first in line, and must not get in between.
@@ -88,7 +83,7 @@ pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
     other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
     one.lost(&upgradable, ttl).await?;
     one.freed(&upgrade.claim).await?;
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -169,7 +164,7 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
         other.freed(&late).await?;
         other.freed(&reader).await?;
         one.lost(upgrade.claim(), ttl).await?;
-        other.granted(&claim(&key)?, ttl).await?;
+        other.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
 }
@@ -200,7 +195,7 @@ pub(in super::super) async fn a_repeated_conversion_returns_the_same_grant<H: Ha
             );
         }
         one.freed(&convert.claim).await?;
-        other.granted(&claim(&key)?, ttl).await?;
+        other.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
 }
@@ -226,7 +221,7 @@ pub(in super::super) async fn converting_what_is_not_held_fails<H: Harness>(
         }
         other.renewed(&held, ttl).await?;
         other.freed(&held).await?;
-        other.granted(&claim(&key)?, ttl).await?;
+        other.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
 }
@@ -252,7 +247,7 @@ pub(in super::super) async fn impossible_conversions_are_refused<H: Harness>(
         one.renewed(&held, ttl).await?;
         other.refused(&key, ttl).await?;
         one.freed(&held).await?;
-        let attempt = other.ask(&Acquire::new(claim(&key)?, ttl)).await?;
+        let attempt = other.ask(&Acquire::new(scene.claim(&key)?, ttl)).await?;
         ensure!(matches!(attempt, Attempt::Granted(_)), "something was left behind: {attempt:?}");
     }
     Ok(())

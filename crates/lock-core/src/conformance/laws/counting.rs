@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::super::Harness;
-use super::super::line::{in_mode, queued};
-use super::super::scene::{Scene, claim};
+use super::super::line::queued;
+use super::super::scene::{Scene, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
 use crate::{Acquire, Attempt, ErrorKind, Mode};
@@ -98,9 +98,7 @@ pub(in super::super) async fn differing_limits_are_refused<H: Harness>(
     let message = other.fails(&request, ErrorKind::InvalidConfig).await?;
     let names_both = message.contains("31") && message.contains("57");
     ensure!(names_both, "the limits 31 and 57 are not in {message:?}");
-    // A limit lasts only as long as there are holders who know it.
-    one.freed(&held).await?;
-    other.obtains(&request.claim, ttl).await?;
+    one.renewed(&held, ttl).await?;
     Ok(())
 }
 
@@ -133,6 +131,6 @@ pub(in super::super) async fn a_large_request_is_not_starved<H: Harness>(
     }
     one.refused(&key, ttl).await?;
     ensure!(later.leaves().await? && latest.leaves().await?, "a lease was lost");
-    one.granted(&claim(&key)?, ttl).await?;
+    one.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }

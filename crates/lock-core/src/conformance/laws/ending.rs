@@ -4,25 +4,25 @@ use std::pin::pin;
 use std::task::Poll;
 
 use super::super::Harness;
-use super::super::scene::{Scene, claim};
+use super::super::scene::Scene;
 use super::super::verdict::{Check, ensure};
-use crate::{Acquire, Backend, Claim, OwnerToken};
+use crate::{Acquire, Backend};
 
 pub(in super::super) async fn an_expired_lease_is_free<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let grant = holder.granted(&claim(&key)?, ttl).await?;
+    let grant = holder.granted(&scene.claim(&key)?, ttl).await?;
     other.refused(&key, ttl).await?;
     scene.elapse(ttl.duration()).await;
     ensure!(other.clock().now() >= grant.valid_until, "the deadline is after the lease's end");
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
 pub(in super::super) async fn a_live_lease_stays<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let grant = holder.granted(&claim(&key)?, scene.ttl()).await?;
+    let grant = holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
     scene.refused_until(grant.valid_until, &other, &key).await
 }
 
@@ -30,7 +30,7 @@ pub(in super::super) async fn release_frees_the_key<H: Harness>(scene: Scene<'_,
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
     for (holder, next) in [(&one, &other), (&other, &one), (&one, &one)] {
-        let claim = claim(&key)?;
+        let claim = scene.claim(&key)?;
         holder.granted(&claim, scene.long()).await?;
         next.refused(&key, scene.long()).await?;
         holder.freed(&claim).await?;
@@ -43,12 +43,12 @@ pub(in super::super) async fn a_repeated_release_is_no_error<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let claimed = claim(&key)?;
+    let claimed = scene.claim(&key)?;
     holder.granted(&claimed, scene.long()).await?;
     holder.freed(&claimed).await?;
     for client in [&holder, &other] {
         client.not_held(&claimed).await?;
-        client.not_held(&claim(&key)?).await?;
+        client.not_held(&scene.claim(&key)?).await?;
     }
     Ok(())
 }
@@ -58,10 +58,10 @@ pub(in super::super) async fn a_release_by_another_owner_is_harmless<H: Harness>
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
     for client in [&holder, &other] {
-        client.not_held(&Claim::exclusive(key.clone(), OwnerToken::generate()?)).await?;
+        client.not_held(&scene.claim(&key)?).await?;
         other.refused(&key, scene.long()).await?;
     }
     holder.renewed(&held, scene.long()).await?;
@@ -73,7 +73,7 @@ pub(in super::super) async fn a_stale_release_is_harmless<H: Harness>(
 ) -> Check {
     let (former, holder) = scene.two_clients().await?;
     let key = scene.key()?;
-    let (stale, current) = (claim(&key)?, claim(&key)?);
+    let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
     former.granted(&stale, scene.ttl()).await?;
     scene.elapse(scene.ttl().duration()).await;
     holder.granted(&current, scene.long()).await?;
@@ -89,11 +89,11 @@ pub(in super::super) async fn a_dropped_acquire_can_be_released<H: Harness>(
     let (one, other) = scene.two_clients().await?;
     for polls in (0..10).chain([20, 40]) {
         let key = scene.key()?;
-        let request = Acquire::new(claim(&key)?, scene.long());
+        let request = Acquire::new(scene.claim(&key)?, scene.long());
         poll_and_drop(polls, one.backend.try_acquire(&request)).await;
         // Whatever became of the request, so the answer may be either.
         let _either = one.release(&request.claim).await??;
-        other.granted(&claim(&key)?, scene.long()).await?;
+        other.granted(&scene.claim(&key)?, scene.long()).await?;
     }
     Ok(())
 }

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use super::super::Harness;
-use super::super::scene::{Client, Scene, claim, retryable};
+use super::super::scene::{Client, Scene, retryable};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{Acquire, Backend, Claim, Renewal, Ttl};
 
 pub(in super::super) async fn a_cut_client_recovers<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (client, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     client.granted(&held, ttl).await?;
 
     scene.cut(&client).await?;
     let unheld = scene.key()?;
-    while_cut(&client, &held, &claim(&unheld)?, ttl).await?;
+    while_cut(&client, &held, &scene.claim(&unheld)?, ttl).await?;
     other.refused(&key, ttl).await?;
 
     scene.heal(&client).await;
     let clock = client.clock();
     let deadline = clock.now() + scene.patience();
-    while !works_again(&client, &held, &claim(&unheld)?, ttl).await? {
+    while !works_again(&client, &held, &scene.claim(&unheld)?, ttl).await? {
         ensure!(clock.now() < deadline, "no recovery within {:?}", scene.patience());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

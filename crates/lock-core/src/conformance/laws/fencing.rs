@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::super::Harness;
-use super::super::scene::{Scene, claim, granted};
+use super::super::scene::{Scene, granted};
 use super::super::verdict::{Check, ensure};
 use crate::{Acquire, Grant};
 
@@ -15,7 +15,7 @@ pub(in super::super) async fn tokens_increase_with_every_grant<H: Harness>(
     let mut before = None;
     for round in 0..20 {
         let client = if round % 2 == 0 { &one } else { &other };
-        let claim = claim(&key)?;
+        let claim = scene.claim(&key)?;
         let grant = client.granted(&claim, scene.long()).await?;
         above(before.replace(grant), grant)?;
         client.freed(&claim).await?;
@@ -28,9 +28,9 @@ pub(in super::super) async fn tokens_increase_after_expiry<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let before = one.granted(&claim(&key)?, scene.ttl()).await?;
+    let before = one.granted(&scene.claim(&key)?, scene.ttl()).await?;
     scene.elapse(scene.ttl().duration()).await;
-    let after = other.granted(&claim(&key)?, scene.ttl()).await?;
+    let after = other.granted(&scene.claim(&key)?, scene.ttl()).await?;
     above(Some(before), after)
 }
 
@@ -42,12 +42,12 @@ pub(in super::super) async fn tokens_increase_after_the_store_forgot<H: Harness>
     // Several grants, so that a counter which begins anew is far below where it was.
     let mut before = None;
     for _ in 0..5 {
-        let claim = claim(&key)?;
+        let claim = scene.claim(&key)?;
         before = Some(one.granted(&claim, scene.long()).await?);
         one.freed(&claim).await?;
     }
     scene.forget().await?;
-    let after = other.granted(&claim(&key)?, scene.long()).await?;
+    let after = other.granted(&scene.claim(&key)?, scene.long()).await?;
     above(before, after)
 }
 
@@ -59,7 +59,7 @@ pub(in super::super) async fn a_reserved_range_is_never_reissued<H: Harness>(
     let mut before = None;
     for wanted in [64, 1, 1000, 64, 7, 1].into_iter().filter_map(NonZeroU32::new) {
         for client in [&one, &other] {
-            let request = Acquire::new(claim(&key)?, scene.long()).reserving(wanted);
+            let request = Acquire::new(scene.claim(&key)?, scene.long()).reserving(wanted);
             let grant = granted(client.try_acquire(&request).await??)?;
             let count = grant.tokens.count();
             ensure!(count <= wanted, "{count} tokens were granted, {wanted} were asked for");

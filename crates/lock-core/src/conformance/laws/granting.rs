@@ -7,17 +7,17 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::Harness;
-use super::super::scene::{Scene, claim, granted};
+use super::super::scene::{Scene, granted};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
 use super::slow::seen_late;
-use crate::{Acquire, Attempt, Claim, ErrorKind, Key, Ttl};
+use crate::{Acquire, Attempt, ErrorKind, Key, Ttl};
 
 pub(in super::super) async fn a_free_key_is_granted<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
     for client in [&one, &other] {
         let key = scene.key()?;
-        let grant = client.granted(&claim(&key)?, scene.long()).await?;
+        let grant = client.granted(&scene.claim(&key)?, scene.long()).await?;
         ensure!(grant.valid_until > client.clock().now(), "the grant was over when it arrived");
     }
     Ok(())
@@ -26,7 +26,7 @@ pub(in super::super) async fn a_free_key_is_granted<H: Harness>(scene: Scene<'_,
 pub(in super::super) async fn a_held_key_is_refused<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    holder.granted(&claim(&key)?, scene.long()).await?;
+    holder.granted(&scene.claim(&key)?, scene.long()).await?;
     // Twice each: a refusal must not pave the way for the next request.
     for _ in 0..2 {
         other.refused(&key, scene.long()).await?;
@@ -44,7 +44,7 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
     let start = Arc::new(Barrier::new(CONTENDERS));
     let mut tasks = JoinSet::new();
     for client in clients {
-        let (claim, start) = (claim(&key)?, Arc::clone(&start));
+        let (claim, start) = (client.claim(&key)?, Arc::clone(&start));
         tasks.spawn(async move {
             start.wait().await;
             client.attempt(&claim, ttl).await
@@ -72,7 +72,7 @@ pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_,
         let (arena, key) = (Arc::clone(&arena), key.clone());
         let contend = async move {
             while arena.grants() < ENOUGH {
-                let claim = claim(&key)?;
+                let claim = client.claim(&key)?;
                 match client.attempt(&claim, ttl).await? {
                     Attempt::Granted(grant) => arena.hold(&client, &claim, ttl, grant).await?,
                     _ => tokio::time::sleep(pause).await,
@@ -92,14 +92,16 @@ pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_,
 pub(in super::super) async fn keys_are_independent<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (first, second) = (scene.key()?, scene.key()?);
-    let (mine, theirs) = (claim(&first)?, claim(&second)?);
+    let (mine, theirs) = (scene.claim(&first)?, scene.claim(&second)?);
     one.granted(&mine, scene.long()).await?;
     other.granted(&theirs, scene.long()).await?;
     // The same owner on another key is another lease.
-    other.not_held(&Claim::exclusive(second.clone(), mine.owner)).await?;
+    let mut elsewhere = mine.clone();
+    elsewhere.key = second.clone();
+    other.not_held(&elsewhere).await?;
     one.freed(&mine).await?;
     one.refused(&second, scene.long()).await?;
-    one.granted(&claim(&first)?, scene.long()).await?;
+    one.granted(&scene.claim(&first)?, scene.long()).await?;
     other.renewed(&theirs, scene.long()).await?;
     Ok(())
 }
@@ -108,7 +110,7 @@ pub(in super::super) async fn odd_keys_are_keys<H: Harness>(scene: Scene<'_, H>)
     let (one, other) = scene.two_clients().await?;
     let mut held = BTreeMap::new();
     for key in odd_keys(&scene.key()?)? {
-        let claim = claim(&key)?;
+        let claim = scene.claim(&key)?;
         match one.try_acquire(&Acquire::new(claim.clone(), scene.long())).await? {
             Ok(attempt) => {
                 granted(attempt).map_err(|_| {
@@ -124,7 +126,7 @@ pub(in super::super) async fn odd_keys_are_keys<H: Harness>(scene: Scene<'_, H>)
     for (key, claim) in held {
         other.refused(&key, scene.long()).await?;
         one.freed(&claim).await?;
-        other.granted(&self::claim(&key)?, scene.long()).await?;
+        other.granted(&scene.claim(&key)?, scene.long()).await?;
     }
     Ok(())
 }
@@ -183,7 +185,7 @@ pub(in super::super) async fn a_repeated_acquire_returns_the_same_grant<H: Harne
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, scene.long()).await?;
     // The second client repeats it too: a client that reconnected is no other owner.
     for client in [&holder, &other] {
@@ -206,7 +208,7 @@ pub(in super::super) async fn a_repeated_acquire_never_shortens_the_lease<H: Har
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, scene.ttl()).await?;
     let again = holder.granted(&claim, Ttl::MIN).await?;
     // The first reply may have arrived after all, so its deadline must hold; and so must the later
@@ -219,7 +221,7 @@ pub(in super::super) async fn a_repeated_acquire_extends_the_lease<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?;
     let again = holder.granted(&claim, scene.long()).await?;
     ensure!(again.valid_until > first.valid_until, "more time was asked for, but not granted");
@@ -234,7 +236,7 @@ pub(in super::super) async fn a_refusal_says_when_to_retry<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let grant = holder.granted(&claim(&key)?, ttl).await?;
+    let grant = holder.granted(&scene.claim(&key)?, ttl).await?;
     let retry_after = other.refused(&key, ttl).await?;
     let now = other.clock().now();
     let Some(retry_after) = retry_after else {
@@ -243,7 +245,7 @@ pub(in super::super) async fn a_refusal_says_when_to_retry<H: Harness>(
     ensure!(retry_after <= ttl.duration(), "{retry_after:?} is longer than a lease of {ttl:?}");
     ensure!(now + retry_after >= grant.valid_until, "{retry_after:?} is before the deadline");
     scene.elapse(retry_after).await;
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -252,7 +254,7 @@ pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harnes
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let request = Acquire::new(claim(&key)?, ttl);
+    let request = Acquire::new(scene.claim(&key)?, ttl);
     let slow = seen_late(holder.try_acquire(&request), scene.elapse(ttl.duration() / 2)).await;
     let grant = granted(slow??)?;
     let latest = ttl.valid_until(holder.clock().now());

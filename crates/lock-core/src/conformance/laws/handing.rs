@@ -3,12 +3,9 @@
 use std::num::NonZeroU32;
 
 use super::super::Harness;
-use super::super::line::queued;
-use super::super::scene::{Client, Scene, claim};
+use super::super::scene::{Client, Scene};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{
-    Attempt, Backend, Claim, Demand, Grant, Hint, Mode, Released, Renew, Renewal, Ttl, Watch,
-};
+use crate::{Attempt, Backend, Claim, Demand, Grant, Hint, Released, Renew, Renewal, Ttl, Watch};
 
 pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     scene: Scene<'_, H>,
@@ -16,9 +13,9 @@ pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     // The waiter has not done anything, and the key is its own.
     newcomer.refused(&key, ttl).await?;
@@ -32,7 +29,7 @@ pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     );
     newcomer.refused(&key, ttl).await?;
     ensure!(waiter.leaves().await?, "the lease was lost");
-    newcomer.granted(&claim(&key)?, ttl).await?;
+    newcomer.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -42,11 +39,11 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let bystander = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     let mut watches = [holder.watch(&key).await?, bystander.watch(&key).await?];
     holder.granted(&held, ttl).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     first.hears_grant().await?;
     first.claims().await?;
@@ -81,9 +78,9 @@ pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
-    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     // The waiter is slow to look.
     scene.elapse(ttl.claim().duration() / 3).await;
@@ -100,9 +97,9 @@ pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     waiter.hears_grant().await?;
     let claimed = waiter.claims().await?;
@@ -119,10 +116,10 @@ pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let dead = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut heir = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let dead = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     scene.elapse(ttl.claim().duration()).await;
     // Whoever asks next sets it going.
@@ -137,11 +134,11 @@ pub(in super::super) async fn a_granted_waiter_that_leaves_passes_it_on<H: Harne
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let unaware = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut aware = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut last = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let unaware = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut aware = holder.waits(scene.queued(&key, ttl)?).await?;
+    let mut last = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     ensure!(unaware.leaves().await?, "a release did not hand the key over");
     aware.hears_grant().await?;
@@ -157,10 +154,10 @@ pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let gone = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let dead = gone.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut heir = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let dead = gone.waits(scene.queued(&key, ttl)?).await?;
+    let mut heir = other.waits(scene.queued(&key, ttl)?).await?;
     scene.cut(&gone).await?;
     drop(dead);
     // The store may need a moment to see it.
@@ -182,10 +179,10 @@ pub(in super::super) async fn an_expired_holder_is_followed_by_the_first_in_line
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    holder.granted(&claim(&key)?, scene.ttl()).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut third = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
+    let mut third = other.waits(scene.queued(&key, ttl)?).await?;
     scene.elapse(scene.ttl().duration()).await;
     // The last one asks first. Only the first is granted, and hears of it.
     third.still_waits().await?;
@@ -201,12 +198,12 @@ pub(in super::super) async fn tokens_increase_along_the_line<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     let mut before = one.granted(&held, ttl).await?;
     let mut line = Vec::new();
     for (client, count) in [(&one, 16), (&other, 1), (&one, 1), (&other, 16), (&one, 7)] {
         let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        let request = queued(&key, Mode::Exclusive, ttl)?.reserving(count);
+        let request = scene.queued(&key, ttl)?.reserving(count);
         line.push(client.waits(request).await?);
     }
     one.freed(&held).await?;
@@ -230,17 +227,17 @@ pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     let mut watch = holder.watch(&key).await?;
     holder.granted(&held, ttl).await?;
     // The store knows now where to tell the holder.
     let before = demand_of(&holder, &held, ttl).await?;
-    let waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let waiter = other.waits(scene.queued(&key, ttl)?).await?;
     ensure!(before == Demand::Quiet, "nobody waited, but the holder was told {before:?}");
     hears_wanted(&holder, &mut watch).await?;
     // And once more, when the queue was empty in between.
     waiter.leaves().await?;
-    let _waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let _waiter = other.waits(scene.queued(&key, ttl)?).await?;
     hears_wanted(&holder, &mut watch).await
 }
 
@@ -249,10 +246,10 @@ pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     let alone = holder.granted(&held, ttl).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     told(alone.demand != Demand::Wanted, "a grant", alone.demand)?;
     let renewal = demand_of(&holder, &held, ttl).await?;
     told(renewal == Demand::Wanted, "a renewal", renewal)?;
@@ -308,10 +305,10 @@ pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut again = holder.in_line(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut again = holder.in_line(scene.queued(&key, ttl)?).await?;
     let (released, attempt) = holder.exchange(&held, &again.request).await??;
     ensure!(matches!(released, Released::Freed { .. }), "a held lease was exchanged: {released:?}");
     let Some(attempt) = attempt else {
@@ -320,10 +317,9 @@ pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness
     ensure!(matches!(attempt, Attempt::Queued { .. }), "another is first, but it is {attempt:?}");
     first.hears_grant().await?;
     first.claims().await?;
-    let mut last = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut last = other.waits(scene.queued(&key, ttl)?).await?;
     // What is not held cannot be exchanged, and puts nobody into the queue.
-    let (released, attempt) =
-        holder.exchange(&held, &queued(&key, Mode::Exclusive, ttl)?).await??;
+    let (released, attempt) = holder.exchange(&held, &scene.queued(&key, ttl)?).await??;
     ensure!(
         released == Released::NotHeld && attempt.is_none(),
         "nothing was held, but it was {released:?} and {attempt:?}"
@@ -335,6 +331,6 @@ pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness
     last.hears_grant().await?;
     last.claims().await?;
     ensure!(last.leaves().await?, "the lease was lost");
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }

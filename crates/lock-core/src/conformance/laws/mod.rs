@@ -1,9 +1,9 @@
-//! The tests of the laws, in the groups of the contract.
+//! The tests of the laws, in the groups of the contract, and those of each ability.
 //!
-//! Each takes a [`Scene`](super::scene::Scene) and is listed in the [table](super::table). Laws of
-//! further traits get a module and a table of their own beside these.
+//! Each takes a [`Scene`](super::scene::Scene) and is listed in one of the [tables](super::tables).
 
 pub(super) mod arena;
+pub(super) mod cell;
 pub(super) mod converting;
 pub(super) mod counting;
 pub(super) mod ending;
@@ -11,8 +11,14 @@ pub(super) mod failing;
 pub(super) mod fencing;
 pub(super) mod granting;
 pub(super) mod handing;
+pub(super) mod inspect;
+pub(super) mod joint;
+pub(super) mod permits;
 pub(super) mod queueing;
+
 pub(super) mod renewing;
+pub(super) mod shared;
 pub(super) mod sharing;
 pub(super) mod slow;
+pub(super) mod together;
 pub(super) mod watching;

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::super::Harness;
-use super::super::line::{queued, refused};
-use super::super::scene::{Scene, claim};
+use super::super::line::refused;
+use super::super::scene::Scene;
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
-use crate::{Acquire, Attempt, ErrorKind, Hint, Mode};
+use crate::{Acquire, Attempt, ErrorKind, Hint};
 
 pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    holder.granted(&claim(&key)?, ttl).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    holder.granted(&scene.claim(&key)?, ttl).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     // Whoever comes then is queued as well, the holder's own client too.
     let mut line = Vec::new();
     for client in [&holder, &other, &holder] {
-        let waiter = client.joins(queued(&key, Mode::Exclusive, ttl)?).await?;
+        let waiter = client.joins(scene.queued(&key, ttl)?).await?;
         let Some(waiter) = waiter else {
             return Err(Failure::Broken("one waiter was queued, the next was not".into()));
         };
@@ -47,20 +47,20 @@ pub(in super::super) async fn only_who_asks_and_watches_is_queued<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let stranger = scene.client().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let waiter = other.waits(scene.queued(&key, ttl)?).await?;
     ensure!(!waiter.leaves().await?, "a waiter held the key of another");
 
     // One watches another key, and one watches but does not ask.
     let _elsewhere = stranger.watch(&scene.key()?).await?;
-    refused(stranger.ask(&queued(&key, Mode::Exclusive, ttl)?).await?)?;
+    refused(stranger.ask(&scene.queued(&key, ttl)?).await?)?;
     let _watch = other.watch(&key).await?;
-    refused(other.ask(&Acquire::new(claim(&key)?, ttl)).await?)?;
+    refused(other.ask(&Acquire::new(scene.claim(&key)?, ttl)).await?)?;
 
     // So none of them is first in line.
     holder.freed(&held).await?;
-    holder.granted(&claim(&key)?, ttl).await?;
+    holder.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -69,12 +69,12 @@ pub(in super::super) async fn waiters_are_granted_in_order<H: Harness>(
 ) -> Check {
     let clients = scene.clients(4).await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let mut holder = (&clients[0], claim(&key)?);
+    let mut holder = (&clients[0], scene.claim(&key)?);
     holder.0.granted(&holder.1, ttl).await?;
     let mut line = Vec::new();
     // The first client comes again at the end, with another owner.
     for client in clients.iter().skip(1).chain([&clients[0], &clients[1]]) {
-        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+        line.push(client.waits(scene.queued(&key, ttl)?).await?);
     }
     for index in 0..line.len() {
         holder.0.freed(&holder.1).await?;
@@ -100,11 +100,11 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
     let newcomer = scene.client().await?;
     let key = scene.key()?;
     // The holder dies, and so the key is free, but there is somebody in line.
-    holder.granted(&claim(&key)?, scene.ttl()).await?;
-    let mut waiter = other.waits(queued(&key, Mode::Exclusive, scene.long())?).await?;
+    holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
+    let mut waiter = other.waits(scene.queued(&key, scene.long())?).await?;
     scene.elapse(scene.ttl().duration()).await;
-    newcomer.is_refused(&claim(&key)?, scene.long()).await?;
-    let late = newcomer.joins(queued(&key, Mode::Exclusive, scene.long())?).await?;
+    newcomer.is_refused(&scene.claim(&key)?, scene.long()).await?;
+    let late = newcomer.joins(scene.queued(&key, scene.long())?).await?;
     waiter.hears_grant().await?;
     waiter.claims().await?;
     ensure!(late.is_some(), "the first was queued, but not who came later");
@@ -116,10 +116,10 @@ pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let mut first = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut second = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     for _ in 0..3 {
         second.still_waits().await?;
         first.still_waits().await?;
@@ -132,7 +132,7 @@ pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
     ensure!(first.leaves().await?, "the lease was lost");
     second.hears_grant().await?;
     ensure!(second.leaves().await?, "the lease was lost");
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -141,11 +141,11 @@ pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
     let mut line = Vec::new();
     for client in [&other, &holder, &other, &holder] {
-        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+        line.push(client.waits(scene.queued(&key, ttl)?).await?);
     }
     let last = line.pop();
     let mut heir = line.remove(1);
@@ -160,7 +160,7 @@ pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
         ensure!(!last.leaves().await?, "a waiter held the key of another");
     }
     ensure!(heir.leaves().await?, "the lease was lost");
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -169,10 +169,10 @@ pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, ttl).await?;
-    let mut lapsed = other.waits(queued(&key, Mode::Exclusive, scene.ttl())?).await?;
-    let mut heir = holder.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+    let mut lapsed = other.waits(scene.queued(&key, scene.ttl())?).await?;
+    let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     scene.elapse(scene.ttl().place().duration()).await;
     heir.still_waits().await?;
     holder.renewed(&held, ttl).await?;
@@ -185,16 +185,16 @@ pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
 pub(in super::super) async fn a_queue_belongs_to_one_key<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, foreign, ttl) = (scene.key()?, scene.key()?, scene.long());
-    let (mine, theirs) = (claim(&key)?, claim(&foreign)?);
+    let (mine, theirs) = (scene.claim(&key)?, scene.claim(&foreign)?);
     holder.granted(&mine, ttl).await?;
     holder.granted(&theirs, ttl).await?;
-    let mut waiter = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let mut elsewhere = other.waits(queued(&foreign, Mode::Exclusive, ttl)?).await?;
+    let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut elsewhere = other.waits(scene.queued(&foreign, ttl)?).await?;
     holder.freed(&theirs).await?;
     elsewhere.hears_grant().await?;
     ensure!(elsewhere.leaves().await?, "the hint of a grant was wrong");
     // Nobody is in line there any more, but here.
-    holder.granted(&claim(&foreign)?, ttl).await?;
+    holder.granted(&scene.claim(&foreign)?, ttl).await?;
     waiter.still_waits().await?;
     let mine_was_said = async {
         loop {
@@ -215,13 +215,13 @@ pub(in super::super) async fn a_full_queue_is_an_error<H: Harness>(scene: Scene<
     const LIMIT: NonZeroU32 = NonZeroU32::new(3).unwrap();
     let client = scene.limited_client(LIMIT).await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     client.granted(&held, ttl).await?;
     let mut line = Vec::new();
     for _ in 0..LIMIT.get() {
-        line.push(client.waits(queued(&key, Mode::Exclusive, ttl)?).await?);
+        line.push(client.waits(scene.queued(&key, ttl)?).await?);
     }
-    let one_more = queued(&key, Mode::Exclusive, ttl)?;
+    let one_more = scene.queued(&key, ttl)?;
     let message = client.fails(&one_more, ErrorKind::QueueFull).await?;
     ensure!(message.contains(&LIMIT.to_string()), "the limit of {LIMIT} is not in {message:?}");
     // Those who have a place keep it, and whoever leaves makes room.
@@ -248,7 +248,7 @@ pub(in super::super) async fn queued_holders_never_overlap<H: Harness>(
         let (arena, key) = (Arc::clone(&arena), key.clone());
         tasks.spawn(async move {
             for _ in 0..ROUNDS {
-                let mut waiter = client.in_line(queued(&key, Mode::Exclusive, ttl)?).await?;
+                let mut waiter = client.in_line(client.queued(&key, ttl)?).await?;
                 let grant = waiter.arrives().await?;
                 arena.hold(&client, waiter.claim(), ttl, grant).await?;
             }

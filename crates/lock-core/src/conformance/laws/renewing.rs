@@ -1,7 +1,7 @@
 //! Renewing a lease.
 
 use super::super::Harness;
-use super::super::scene::{Scene, claim, renewed};
+use super::super::scene::{Scene, renewed};
 use super::super::verdict::{Check, Failure, ensure};
 use super::slow::seen_late;
 use crate::{Renew, Renewal, Ttl};
@@ -9,7 +9,7 @@ use crate::{Renew, Renewal, Ttl};
 pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?.valid_until;
     let second = holder.renewed(&claim, twice(ttl)).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
@@ -20,7 +20,7 @@ pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'
 pub(in super::super) async fn renew_keeps_the_tokens<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     let before = holder.granted(&claim, scene.long()).await?;
     for client in [&holder, &other] {
         client.renewed(&claim, scene.long()).await?;
@@ -40,7 +40,7 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.long()).await?;
     let slow = seen_late(holder.renew(&claim, ttl), scene.elapse(ttl.duration() / 2)).await;
     let valid_until = renewed(slow?)?;
@@ -52,7 +52,7 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
 pub(in super::super) async fn renew_after_expiry_is_lost<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let claim = claim(&key)?;
+    let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.ttl()).await?;
     scene.elapse(scene.ttl().duration()).await;
     for client in [&holder, &other] {
@@ -66,13 +66,13 @@ pub(in super::super) async fn renew_by_another_owner_is_lost<H: Harness>(
 ) -> Check {
     let (former, holder) = scene.two_clients().await?;
     let key = scene.key()?;
-    let (stale, current) = (claim(&key)?, claim(&key)?);
+    let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
     former.granted(&stale, scene.ttl()).await?;
     scene.elapse(scene.ttl().duration()).await;
     holder.granted(&current, scene.long()).await?;
     former.lost(&stale, scene.long()).await?;
     // One that never held it fares no better, and the holder is none the worse for either.
-    former.lost(&claim(&key)?, scene.long()).await?;
+    former.lost(&scene.claim(&key)?, scene.long()).await?;
     former.refused(&key, scene.long()).await?;
     holder.renewed(&current, scene.long()).await?;
     Ok(())
@@ -83,21 +83,21 @@ pub(in super::super) async fn renew_never_creates_a_lease<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let never = claim(&key)?;
+    let never = scene.claim(&key)?;
     one.lost(&never, scene.long()).await?;
     one.not_held(&never).await?;
 
-    let released = claim(&key)?;
+    let released = scene.claim(&key)?;
     one.granted(&released, scene.long()).await?;
     one.freed(&released).await?;
     one.lost(&released, scene.long()).await?;
 
-    let expired = claim(&key)?;
+    let expired = scene.claim(&key)?;
     other.granted(&expired, scene.ttl()).await?;
     scene.elapse(scene.ttl().duration()).await;
     other.lost(&expired, scene.long()).await?;
 
-    one.granted(&claim(&key)?, scene.long()).await?;
+    one.granted(&scene.claim(&key)?, scene.long()).await?;
     Ok(())
 }
 
@@ -107,7 +107,7 @@ pub(in super::super) async fn a_renewal_can_reserve_tokens<H: Harness>(
     const WANTED: u32 = 16;
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     let first = holder.granted(&held, ttl).await?.tokens;
     let mut highest = first.last();
     for client in [&holder, &other, &holder] {
@@ -128,7 +128,7 @@ pub(in super::super) async fn a_renewal_can_reserve_tokens<H: Harness>(
     );
     ensure!(holder.granted(&held, ttl).await?.tokens == first, "the lease has other tokens now");
     holder.freed(&held).await?;
-    let next = other.granted(&claim(&key)?, ttl).await?.tokens.first();
+    let next = other.granted(&scene.claim(&key)?, ttl).await?.tokens.first();
     ensure!(next > highest, "{next} was granted, but up to {highest} was reserved");
     Ok(())
 }

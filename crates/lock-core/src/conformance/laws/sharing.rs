@@ -1,8 +1,8 @@
 //! Readers and writers.
 
 use super::super::Harness;
-use super::super::line::{in_mode, queued};
-use super::super::scene::{Scene, claim};
+use super::super::line::queued;
+use super::super::scene::{Scene, in_mode};
 use super::super::verdict::{Check, ensure};
 use crate::{ErrorKind, Mode};
 
@@ -22,7 +22,7 @@ pub(in super::super) async fn readers_share_a_key<H: Harness>(scene: Scene<'_, H
         client.renewed(reader, ttl).await?;
         client.freed(reader).await?;
     }
-    other.granted(&claim(&key)?, ttl).await?;
+    other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
 
@@ -39,7 +39,7 @@ pub(in super::super) async fn readers_and_writers_exclude_each_other<H: Harness>
         other.refused(&key, ttl).await?;
         one.freed(reader).await?;
     }
-    let writer = claim(&key)?;
+    let writer = scene.claim(&key)?;
     other.granted(&writer, ttl).await?;
     for client in [&one, &other] {
         client.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
@@ -64,7 +64,7 @@ pub(in super::super) async fn each_reader_has_its_own_lease<H: Harness>(
     one.refused(&key, scene.long()).await?;
     // The dead one holds back nobody.
     other.freed(&live).await?;
-    one.granted(&claim(&key)?, scene.long()).await?;
+    one.granted(&scene.claim(&key)?, scene.long()).await?;
     Ok(())
 }
 
@@ -83,7 +83,7 @@ pub(in super::super) async fn a_claim_names_its_mode<H: Harness>(scene: Scene<'_
         }
         other.refused(&key, ttl).await?;
         other.freed(&held).await?;
-        one.granted(&claim(&key)?, ttl).await?;
+        one.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(in super::super) async fn readers_in_line_are_granted_together<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     one.granted(&held, ttl).await?;
     let mut readers = Vec::new();
     for client in [&other, &one, &other] {

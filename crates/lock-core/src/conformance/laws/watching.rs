@@ -1,14 +1,14 @@
 //! Hints about a key.
 
 use super::super::Harness;
-use super::super::scene::{Scene, claim};
+use super::super::scene::Scene;
 use super::super::verdict::{Check, Failure};
 use crate::Hint;
 
 pub(in super::super) async fn a_release_wakes_a_watcher<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, waiter) = scene.two_clients().await?;
     let key = scene.key()?;
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
     let mut watch = waiter.watch(&key).await?;
     waiter.refused(&key, scene.long()).await?;
@@ -17,7 +17,7 @@ pub(in super::super) async fn a_release_wakes_a_watcher<H: Harness>(scene: Scene
 
     // The watch goes on: one release must not use it up.
     for _ in 0..3 {
-        let held = claim(&key)?;
+        let held = scene.claim(&key)?;
         holder.granted(&held, scene.long()).await?;
         holder.freed(&held).await?;
         waiter.hears_release(&mut watch).await?;
@@ -29,7 +29,7 @@ pub(in super::super) async fn every_watcher_is_woken<H: Harness>(scene: Scene<'_
     let holder = scene.client().await?;
     let waiters = scene.clients(4).await?;
     let key = scene.key()?;
-    let held = claim(&key)?;
+    let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
     let mut watches = Vec::new();
     // Two by each waiter, and one by the holder itself.
@@ -48,7 +48,7 @@ pub(in super::super) async fn every_watcher_is_woken<H: Harness>(scene: Scene<'_
 pub(in super::super) async fn a_watch_sees_only_its_key<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, waiter) = scene.two_clients().await?;
     let (key, foreign) = (scene.key()?, scene.key()?);
-    let (mine, other) = (claim(&key)?, claim(&foreign)?);
+    let (mine, other) = (scene.claim(&key)?, scene.claim(&foreign)?);
     holder.granted(&mine, scene.long()).await?;
     holder.granted(&other, scene.long()).await?;
     let mut watch = waiter.watch(&key).await?;

@@ -1,25 +1,39 @@
 //! What the store keeps about one key, and what the verbs do to it.
 
+mod counting;
+mod inspecting;
+mod keeping;
+mod serving;
+mod together;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+pub(super) use self::keeping::check as check_value;
+pub(super) use self::together::Prospect;
+
+use self::keeping::Kept;
 use super::connection::Connection;
 use super::fence::{Fence, Ticks};
 use super::leases::{Lease, Leases};
 use super::post::Post;
-use super::queue::{Queue, Slot};
-use super::room::{Conversion, check, last_end, when_alone, when_free};
+use super::queue::Queue;
+use super::room::{Conversion, Room, last_end, when_alone};
+use super::semaphore::Semaphore;
 use super::visit::Visit;
 use super::watchers::Watchers;
-use crate::{Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Hint, Instant, Mode};
-use crate::{Released, Renew, Renewal};
+use crate::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Hint, Instant, Mode};
+use crate::{Released, Renew, Renewal, TokenRange};
 
-/// One key: who holds it, who waits for it, the counter of its tokens, and who wants to hear of it.
+/// One key: who holds it, who waits for it, the counter of its tokens, how many permits it has, the
+/// value beside it, and who wants to hear of it.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     leases: Leases,
     queue: Queue,
     fence: Fence,
+    semaphore: Option<Semaphore>,
+    kept: Option<Kept>,
     pub(super) watchers: Watchers,
 }
 
@@ -32,12 +46,12 @@ impl Entry {
         limit: NonZeroU32,
         post: &mut Post,
     ) -> Result<Attempt, Error> {
-        check(request.claim.mode)?;
         let conversion = match request.from {
             Some(from) => Some((from, Conversion::between(from, request.claim.mode)?)),
             None => None,
         };
         self.drop_ended(visit.now);
+        self.declare_for(request, visit.now)?;
         if let Some(grant) = self.repeat(request, visit) {
             return Ok(Attempt::Granted(grant));
         }
@@ -56,7 +70,12 @@ impl Entry {
         lease.ttl = *ttl;
         lease.ends = visit.now + ttl.duration();
         lease.belongs_to(visit.client);
-        let wanted = NonZeroU32::new(request.tokens);
+        if let (true, Some(semaphore)) = (lease.counts(), &mut self.semaphore) {
+            semaphore.used_until(lease.ends);
+        }
+        // Tokens of one member of a group could not be told from those of the next group.
+        let is_joint = matches!(claim.mode, Mode::Joint { .. });
+        let wanted = NonZeroU32::new(request.tokens).filter(|_| !is_joint);
         Renewal::Renewed {
             valid_until: ttl.valid_until(visit.sent),
             tokens: wanted.map(|wanted| self.fence.reserve(wanted, Ticks::now())),
@@ -74,17 +93,7 @@ impl Entry {
     ) -> Released {
         self.leases.drop_expired(now);
         let held = self.leases.remove(claim.owner, claim.mode);
-        if !held {
-            self.queue.leave(claim);
-        }
-        self.serve(None, now, post);
-        if !held {
-            return Released::NotHeld;
-        }
-        // Whoever was served holds the key and has been told. The others need not know.
-        let is_free = self.leases.is_empty();
-        let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
-        Released::Freed { contended }
+        self.let_go(claim, held, client, now, post)
     }
 
     /// Ends a lease that others wait for, and puts the request behind them. `None` if that cannot be
@@ -103,6 +112,8 @@ impl Entry {
             || next.from.is_some()
             || !self.watchers.reach(visit.client)
             || self.leases.find(claim.owner, claim.mode).is_none()
+            || self.declare_for(next, visit.now).is_err()
+            || self.admit(next.claim.mode).is_err()
             || self.queue.join(next, visit, limit).is_err()
         {
             return None;
@@ -115,6 +126,8 @@ impl Entry {
     pub(super) fn forget(&mut self) {
         self.leases.clear();
         self.queue.clear();
+        self.semaphore = None;
+        self.kept = None;
     }
 
     pub(super) fn live_leases(&self, now: Instant) -> usize {
@@ -129,6 +142,8 @@ impl Entry {
             && self.queue.is_empty()
             && self.watchers.is_empty()
             && self.fence.is_at_rest(ticks)
+            && self.semaphore.as_ref().is_none_or(|semaphore| semaphore.is_spent(now))
+            && self.kept.is_none()
     }
 
     fn drop_ended(&mut self, now: Instant) {
@@ -146,7 +161,8 @@ impl Entry {
     }
 
     /// A request for a lease beside those that there are. Those who wait go first, whoever they are:
-    /// nobody overtakes, not even in a mode for which there would be room.
+    /// nobody overtakes, not even in a mode for which there would be room. Only a group that holds
+    /// the key takes in its own at once, because they and it are one holder.
     fn ask(
         &mut self,
         request: &Acquire,
@@ -154,25 +170,30 @@ impl Entry {
         limit: NonZeroU32,
         post: &mut Post,
     ) -> Result<Attempt, Error> {
+        let mode = request.claim.mode;
+        if let Err(error) = self.admit(mode) {
+            // It cannot be granted, and must not hold up those for whom there is room.
+            self.queue.leave(&request.claim);
+            self.serve(None, visit.now, post);
+            return Err(error);
+        }
+        if self.leases.group().is_some_and(|(group, _)| group == mode) {
+            return Ok(Attempt::Granted(self.grant(request, visit)));
+        }
         if !self.queue.is_empty() {
             self.serve(Some(&request.claim), visit.now, post);
             if let Some(grant) = self.repeat(request, visit) {
                 return Ok(Attempt::Granted(grant));
             }
         }
-        let leases = self.leases.as_slice();
-        let free = match when_free(leases, request.claim.mode) {
-            Ok(free) => free,
-            Err(error) => {
-                // It cannot be granted, and must not hold up those for whom there is room.
-                self.queue.leave(&request.claim);
-                return Err(error);
+        let free = match self.room(mode) {
+            Room::Now if self.queue.is_empty() => {
+                return Ok(Attempt::Granted(self.grant(request, visit)));
             }
+            Room::Now => last_end(self.leases.as_slice()),
+            Room::Later(free) => free,
         };
-        match free {
-            None if self.queue.is_empty() => Ok(Attempt::Granted(self.grant(request, visit))),
-            free => self.refuse(free.or(last_end(leases)), request, visit, limit, post),
-        }
+        self.refuse(free, request, visit, limit, post)
     }
 
     /// Converts a lease to a weaker mode, which lets in who waits for that, and nobody else before.
@@ -241,7 +262,7 @@ impl Entry {
         let lease = Lease {
             owner: request.claim.owner,
             mode: request.claim.mode,
-            tokens: self.fence.reserve(request.tokens, Ticks::now()),
+            tokens: self.next_tokens(request.claim.mode, request.tokens),
             ttl: request.ttl,
             ends: visit.now + request.ttl.duration(),
             client: Arc::clone(visit.client),
@@ -251,85 +272,41 @@ impl Entry {
         grant.in_demand(self.demand(visit.client))
     }
 
-    /// Hands the key to those at the head of the queue, as long as there is room for the first, and
-    /// tells them. Only `asker` is not told: it waits for an answer, and gets one.
-    fn serve(&mut self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
-        let mut told = Vec::new();
-        while let Some(slot) = self.next_in_line(asker, now) {
-            let grant = self.hand_over(&slot, now);
-            if !asker.is_some_and(|asker| slot.is_of(asker)) {
-                told.push((slot, grant));
-            }
-        }
-        for (Slot { owner, client, .. }, grant) in told {
-            // Known only now, because those behind may have been served as well.
-            let grant = Some(grant.in_demand(self.demand(&client)));
-            self.watchers.tell(&client, Hint::Granted { owner, grant }, post);
+    /// The tokens of a new lease: those of the group that it joins, or new ones.
+    fn next_tokens(&mut self, mode: Mode, wanted: NonZeroU32) -> TokenRange {
+        match self.leases.group() {
+            Some((group, tokens)) if group == mode => tokens,
+            _ => self.fence.reserve(wanted, Ticks::now()),
         }
     }
 
-    /// Takes the first place of the queue, if there is room for it. Places of clients that have gone
-    /// are dropped: nobody would hear of the grant.
-    fn next_in_line(&mut self, asker: Option<&Claim>, now: Instant) -> Option<Slot> {
-        loop {
-            self.queue.drop_dead_heads(&self.leases, now);
-            let slot = self.queue.first()?;
-            let leases = self.leases.as_slice();
-            let waits = match slot.from {
-                Some(from) => when_alone(leases, slot.owner, from).is_some(),
-                // On an error, too: its limit is not that of the present holders.
-                None => !matches!(when_free(leases, slot.mode), Ok(None)),
-            };
-            if waits {
-                return None;
-            }
-            let slot = self.queue.take_first()?;
-            if asker.is_some_and(|asker| slot.is_of(asker)) || self.watchers.reach(&slot.client) {
-                return Some(slot);
-            }
-        }
+    /// Whether there is room for another lease, were it not for those who wait.
+    fn room(&self, mode: Mode) -> Room {
+        let limit = self.semaphore.as_ref().map_or(0, Semaphore::limit);
+        Room::beside(self.leases.as_slice(), mode, limit)
     }
 
-    /// Writes the lease of a waiter, which lives only until its owner has had time to renew it.
-    fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
-        if let Some(from) = slot.from {
-            self.leases.remove(slot.owner, from);
+    /// Serves those who come after a lease that has just ended, or after a claim that gives up its
+    /// place.
+    fn let_go(
+        &mut self,
+        claim: &Claim,
+        held: bool,
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> Released {
+        if !held {
+            self.queue.leave(claim);
         }
-        let ttl = slot.ttl.claim();
-        let tokens = self.fence.reserve(slot.tokens, Ticks::now());
-        self.leases.add(Lease {
-            owner: slot.owner,
-            mode: slot.mode,
-            tokens,
-            ttl,
-            ends: now + ttl.duration(),
-            client: Arc::clone(&slot.client),
-        });
-        // The store's clock is the clients' as well, so there is nothing to convert.
-        Grant::new(tokens, ttl.valid_until(now))
-    }
-
-    /// What a holder is told about those who wait. That nobody does is worth something only to a
-    /// client that will be told when this changes.
-    fn demand(&self, client: &Arc<Connection>) -> Demand {
-        if !self.queue.is_empty() {
-            Demand::Wanted
-        } else if self.watchers.reach(client) {
-            Demand::Quiet
-        } else {
-            Demand::Unknown
+        self.serve(None, now, post);
+        if !held {
+            return Released::NotHeld;
         }
-    }
-
-    /// Tells every client that holds the key that it is wanted.
-    fn tell_holders(&self, post: &mut Post) {
-        let holders = self.leases.as_slice();
-        for (index, lease) in holders.iter().enumerate() {
-            let is_told = |told: &Lease| Arc::ptr_eq(&told.client, &lease.client);
-            if !holders[..index].iter().any(is_told) {
-                self.watchers.tell(&lease.client, Hint::Wanted, post);
-            }
-        }
+        // Whoever was served holds the key and has been told. The others need not know.
+        let is_free = self.leases.is_empty();
+        let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
+        Released::Freed { contended }
     }
 }
 

@@ -1,39 +1,28 @@
-//! The table of laws: the only place where they are listed.
+//! The tables of the laws of [`Backend`](crate::Backend).
 
 use futures::future::BoxFuture;
 
-use super::laws::{converting, counting, ending, failing, fencing, granting, handing};
-use super::laws::{queueing, renewing, sharing, watching};
-use super::{Harness, Scene, verdict::Check};
+use super::super::scene::{Scene, Terms};
+use super::super::verdict::Check;
+use super::super::{Harness, Suite, laws};
+use super::{Law, suite};
+use crate::{Mode, PermitBackend};
 
-/// One law of [`Backend`](crate::Backend).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Law {
-    name: &'static str,
-    sentence: &'static str,
-}
-
-impl Law {
-    /// The name of the law, which is that of its test.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// What the law says, in one sentence.
-    pub fn sentence(&self) -> &'static str {
-        self.sentence
-    }
-}
-
-/// Every law, in the order of the contract of [`Backend`](crate::Backend).
-pub fn laws() -> &'static [Law] {
-    LAWS
-}
-
-/// Hands the table to the macro named in brackets, after that macro's own arguments.
+/// Hands the tables of all laws to the macro named in brackets, after that macro's own arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __lock_core_laws {
+    ([$($then:tt)+] $($arguments:tt)*) => {
+        $crate::__lock_core_mutex_laws! {
+            [$crate::__lock_core_mode_laws] [$($then)+] $($arguments)*
+        }
+    };
+}
+
+/// The laws that a key keeps as the mutex that every backend can make of it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_mutex_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         granting {
             a_free_key_is_granted:
@@ -159,6 +148,18 @@ macro_rules! __lock_core_laws {
             every_answer_tells_the_demand:
                 "Grants and renewals say whether somebody waits.",
         }
+        failing {
+            a_cut_client_recovers:
+                "While cut, a client gives retryable errors in bounded time; then it works again.",
+        }
+    } };
+}
+
+/// The laws of the other modes, and of several keys.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_mode_laws {
+    ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         sharing {
             readers_share_a_key:
                 "Any number of readers hold a key at once, each with tokens of its own.",
@@ -209,29 +210,23 @@ macro_rules! __lock_core_laws {
             impossible_conversions_are_refused:
                 "A conversion that there is no safe way for is refused, and the lease stays.",
         }
-        failing {
-            a_cut_client_recovers:
-                "While cut, a client gives retryable errors in bounded time; then it works again.",
+        together {
+            leases_are_granted_together_or_not_at_all:
+                "Of several keys all are granted at once, or none is.",
+            leases_granted_together_are_leases_like_any_other:
+                "What was granted together is repeated, renewed, released and ends each for itself.",
+            nobody_is_overtaken_together:
+                "Who waits for one of several keys comes before those who ask for all of them.",
         }
     } };
 }
 
-macro_rules! list {
-    ($($group:ident { $($law:ident: $sentence:literal,)* })*) => {
-        const LAWS: &[Law] =
-            &[$($(Law { name: stringify!($law), sentence: $sentence },)*)*];
-
-        /// The test of the law with this name, ready to be polled.
-        pub(super) fn test_of<'h, H: Harness>(
-            name: &str,
-            scene: Scene<'h, H>,
-        ) -> Option<BoxFuture<'h, Check>> {
-            Some(match name {
-                $($(stringify!($law) => Box::pin($group::$law(scene)),)*)*
-                _ => return None,
-            })
-        }
-    };
+__lock_core_laws! { [suite]
+    /// The laws of [`Backend`](crate::Backend).
+    backend(crate::Backend, Terms { mode: Mode::Exclusive, promised: false })
 }
 
-__lock_core_laws! { [list] }
+__lock_core_mutex_laws! { [suite]
+    /// The laws of [`Backend`](crate::Backend) that concern a mutex, for a semaphore of one permit.
+    one_permit(PermitBackend, Terms { mode: Mode::Permits { take: 1, of: 1 }, promised: true })
+}

@@ -1,0 +1,93 @@
+//! The laws of one trait, and how they are tested.
+
+use std::fmt;
+use std::io::Write;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::scene::{Scene, Terms};
+use super::verdict::{Check, Verdict};
+use super::{Harness, Law};
+
+/// The laws of [`Backend`](crate::Backend) or of one ability, for the clients of a harness.
+///
+/// There is a suite for a harness only if its clients implement the trait.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::conformance::{Suite, Verdict};
+/// use lock_core::memory::MemoryBackend;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let harness = MemoryBackend::new();
+/// let suite = Suite::inspect();
+/// for law in suite.laws() {
+///     assert_eq!(suite.run(law.name(), &harness).await, Verdict::Holds, "{}", law.sentence());
+/// }
+/// # }
+/// ```
+pub struct Suite<H> {
+    pub(super) laws: &'static [Law],
+    pub(super) terms: Terms,
+    /// The test of the law with a name, ready to be polled.
+    pub(super) test_of: TestOf<H>,
+}
+
+pub(super) type TestOf<H> = for<'n, 'h> fn(&'n str, Scene<'h, H>) -> Option<BoxFuture<'h, Check>>;
+
+impl<H: Harness> Suite<H> {
+    /// The laws, in the order of the trait's documentation.
+    pub fn laws(&self) -> &'static [Law] {
+        self.laws
+    }
+
+    /// Tests one law.
+    ///
+    /// The law is broken, too, if the backend or the harness panics, or if it takes more than six times
+    /// the [patience](Harness::patience) of the harness. Needs a tokio runtime with time.
+    pub async fn run(&self, law: &str, harness: &H) -> Verdict {
+        let Some(test) = (self.test_of)(law, Scene::new(harness, self.terms)) else {
+            return Verdict::Broken(format!("there is no law with the name {law}"));
+        };
+        let limit = harness.patience() * 6;
+        match tokio::time::timeout(limit, AssertUnwindSafe(test).catch_unwind()).await {
+            Ok(Ok(Ok(()))) => Verdict::Holds,
+            Ok(Ok(Err(failure))) => failure.into(),
+            Ok(Err(panic)) => Verdict::Broken(format!("panicked: {}", message(&*panic))),
+            Err(_) => Verdict::Broken(format!("not decided within {limit:?}")),
+        }
+    }
+
+    /// Tests one law, and panics if it is broken: the body of the tests that
+    /// [`conformance_tests!`](crate::conformance_tests) makes.
+    ///
+    /// # Panics
+    ///
+    /// If the law is broken.
+    pub async fn enforce(&self, law: &str, harness: &H) {
+        match self.run(law, harness).await {
+            Verdict::Holds => {}
+            // Written past the print macros, whose output the test runner hides.
+            Verdict::NotApplicable(reason) => {
+                let line = format!("note: {law} is not applicable: {reason}\n");
+                let _best_effort = std::io::stderr().write_all(line.as_bytes());
+            }
+            Verdict::Broken(reason) => panic!("{law} is broken: {reason}"),
+        }
+    }
+}
+
+impl<H> fmt::Debug for Suite<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suite").field("laws", &self.laws).finish_non_exhaustive()
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,82 @@
+//! The abilities, each a visit to the entry of a key.
+
+use async_trait::async_trait;
+
+use super::entry::check_value;
+use super::{MemoryBackend, Verb};
+use crate::{
+    Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection, JointBackend, Key,
+};
+use crate::{PermitBackend, Permits, Released, Resize, Resized, Result, SharedBackend, Stored};
+
+impl SharedBackend for MemoryBackend {}
+
+impl JointBackend for MemoryBackend {}
+
+#[async_trait]
+impl PermitBackend for MemoryBackend {
+    async fn permits(&self, key: &Key, of: u32) -> Result<Permits> {
+        let look = || self.store.at(key, |entry, now, _| entry.permits(of, now));
+        self.connection.carry(Verb::Count, look).await?
+    }
+
+    async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized> {
+        let resize = || self.store.at(key, |entry, now, post| entry.resize(of, change, now, post));
+        self.connection.carry(Verb::Count, resize).await?
+    }
+
+    async fn forget(&self, claim: &Claim) -> Result<Released> {
+        let Self { store, connection } = self;
+        let forget = || {
+            store.at(&claim.key, |entry, now, post| {
+                entry.forget_permits(claim, connection, now, post)
+            })
+        };
+        connection.carry(Verb::Count, forget).await?
+    }
+
+    async fn close(&self, key: &Key, of: u32) -> Result<()> {
+        let Self { store, connection } = self;
+        let close = || store.at(key, |entry, now, post| entry.close(of, connection, now, post));
+        connection.carry(Verb::Count, close).await?
+    }
+}
+
+#[async_trait]
+impl CellBackend for MemoryBackend {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>> {
+        let load = || self.store.at_known(key, |entry, now, _| entry.load(now)).flatten();
+        self.connection.carry(Verb::Cell, load).await
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored> {
+        check_value(claim, value)?;
+        let Self { store, connection } = self;
+        let write = || {
+            store.at_known(&claim.key, |entry, now, post| {
+                entry.store(claim, token, value, connection, now, post)
+            })
+        };
+        Ok(connection.carry(Verb::Cell, write).await?.unwrap_or(Stored::NotHeld))
+    }
+}
+
+#[async_trait]
+impl InspectBackend for MemoryBackend {
+    async fn inspect(&self, key: &Key) -> Result<Inspection> {
+        let look = || self.store.at_known(key, |entry, now, _| entry.inspect(now));
+        Ok(self.connection.carry(Verb::Inspect, look).await?.unwrap_or_default())
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<u64> {
+        let Self { store, connection } = self;
+        let end =
+            || store.at_known(key, |entry, now, post| entry.force_release(connection, now, post));
+        Ok(connection.carry(Verb::Inspect, end).await?.unwrap_or(0))
+    }
+}

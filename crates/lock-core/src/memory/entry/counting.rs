@@ -1,0 +1,132 @@
+//! Permits: how many there are, and what is left of them.
+
+use std::sync::Arc;
+
+use super::super::connection::Connection;
+use super::super::leases::Lease;
+use super::super::post::Post;
+use super::super::room;
+use super::super::semaphore::Semaphore;
+use super::Entry;
+use crate::{Acquire, Claim, Error, ErrorKind, Hint, Instant, Mode, Permits, Released, Resize};
+use crate::{Resized, Result};
+
+impl Entry {
+    /// The state of the semaphore that a client declares to have so many permits.
+    pub(in super::super) fn permits(&mut self, of: u32, now: Instant) -> Result<Permits> {
+        self.semaphore(of, now)?;
+        Ok(self.count(now))
+    }
+
+    /// Adds permits, and serves those who wait for them, or removes those that are free.
+    pub(in super::super) fn resize(
+        &mut self,
+        of: u32,
+        change: Resize,
+        now: Instant,
+        post: &mut Post,
+    ) -> Result<Resized> {
+        self.semaphore(of, now)?;
+        let Permits { limit, held, waiting, .. } = self.count(now);
+        let semaphore = self.declare(of, now)?;
+        let changed = match change {
+            Resize::Add(count) => {
+                semaphore.add(count)?;
+                count
+            }
+            Resize::Remove(count) => {
+                let free = if waiting > 0 { 0 } else { limit.saturating_sub(held) };
+                let removed = count.min(free);
+                semaphore.remove(removed);
+                removed
+            }
+        };
+        self.serve(None, now, post);
+        Ok(Resized::new(changed, self.count(now)))
+    }
+
+    /// Ends a lease as a release does, but keeps its permits from coming back.
+    pub(in super::super) fn forget_permits(
+        &mut self,
+        claim: &Claim,
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> Result<Released> {
+        let Mode::Permits { take, .. } = claim.mode else {
+            return Err(Error::new(ErrorKind::InvalidConfig, "only permits can be forgotten"));
+        };
+        self.leases.drop_expired(now);
+        let held = self.leases.remove(claim.owner, claim.mode);
+        if let (true, Some(semaphore)) = (held, &mut self.semaphore) {
+            semaphore.remove(take);
+        }
+        Ok(self.let_go(claim, held, client, now, post))
+    }
+
+    /// Grants no permit any more, and has those who wait for one find out.
+    pub(in super::super) fn close(
+        &mut self,
+        of: u32,
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> Result<()> {
+        self.semaphore(of, now)?.close();
+        self.queue.drop_counting();
+        self.watchers.tell_all(Hint::Released, client, post);
+        self.serve(None, now, post);
+        Ok(())
+    }
+
+    /// Notes the limit that a request for permits declares.
+    pub(super) fn declare_for(&mut self, request: &Acquire, now: Instant) -> Result<()> {
+        let Mode::Permits { of, .. } = request.claim.mode else { return Ok(()) };
+        let semaphore = self.declare(of, now)?;
+        // A place lives at least as long as a lease.
+        semaphore.used_until(now + request.ttl.place().duration());
+        Ok(())
+    }
+
+    /// Refuses a request that can never be granted.
+    pub(super) fn admit(&self, mode: Mode) -> Result<()> {
+        match (mode, &self.semaphore) {
+            (Mode::Permits { take, .. }, Some(semaphore)) => semaphore.admit(take),
+            _ => Ok(()),
+        }
+    }
+
+    /// The semaphore with the limit that a user declares, if the key is not another kind of lock.
+    fn semaphore(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
+        self.drop_ended(now);
+        if !self.leases.as_slice().iter().all(Lease::counts) {
+            let message = "the key is held as another kind of lock";
+            return Err(Error::new(ErrorKind::ForeignKey, message));
+        }
+        self.declare(of, now)
+    }
+
+    /// The semaphore, which the first user declares and every other must know.
+    fn declare(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
+        if self.semaphore.as_ref().is_some_and(|semaphore| semaphore.is_spent(now)) {
+            self.semaphore = None;
+        }
+        let semaphore = self.semaphore.get_or_insert_with(|| Semaphore::new(of, now));
+        semaphore.check(of)?;
+        semaphore.used_until(now);
+        Ok(semaphore)
+    }
+
+    fn count(&mut self, now: Instant) -> Permits {
+        self.queue.drop_lapsed(now);
+        let mut permits = Permits::new(self.semaphore.as_ref().map_or(0, Semaphore::limit));
+        permits.held = saturated(room::permits(self.leases.as_slice()));
+        permits.waiting = saturated(self.queue.len() as u64);
+        permits.closed = self.semaphore.as_ref().is_some_and(Semaphore::is_closed);
+        permits
+    }
+}
+
+fn saturated(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,41 @@
+//! What people who look after a store see and do.
+
+use std::sync::Arc;
+
+use super::super::connection::Connection;
+use super::super::post::Post;
+use super::Entry;
+use crate::{Hint, Holder, Inspection, Instant, Waiter};
+
+impl Entry {
+    pub(in super::super) fn inspect(&mut self, now: Instant) -> Inspection {
+        self.drop_ended(now);
+        self.queue.drop_lapsed(now);
+        let leases = self.leases.as_slice();
+        let holders = leases.iter().take(Inspection::MAX).map(|lease| {
+            let remaining = lease.ends.saturating_duration_since(now);
+            Holder::new(lease.mode.kind(), Some(lease.tokens.first()), Some(remaining))
+        });
+        let waiters = self.queue.iter().take(Inspection::MAX);
+        let waiters = waiters.map(|slot| Waiter::new(slot.mode.kind(), slot.remaining(now)));
+        Inspection::new(
+            (holders.collect(), leases.len() as u64),
+            (waiters.collect(), self.queue.len() as u64),
+        )
+    }
+
+    /// Ends every lease, and serves those who wait; how many leases there were.
+    pub(in super::super) fn force_release(
+        &mut self,
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> u64 {
+        let ended = self.leases.live(now) as u64;
+        self.leases.clear();
+        // Told also if somebody is served: those who held the key are to look after their leases.
+        self.watchers.tell_all(Hint::Released, client, post);
+        self.serve(None, now, post);
+        ended
+    }
+}

@@ -1,0 +1,62 @@
+//! The value beside a lock.
+
+use std::sync::Arc;
+
+use super::super::connection::Connection;
+use super::super::post::Post;
+use super::Entry;
+use crate::Stored;
+use crate::{Cell, Claim, Error, ErrorKind, FencingToken, Hint, Instant, Mode, OwnerToken, Result};
+
+/// A value, and who has written it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    value: Vec<u8>,
+    token: FencingToken,
+    writer: OwnerToken,
+}
+
+impl Entry {
+    /// The value, and whether its writer still holds the key.
+    pub(in super::super) fn load(&mut self, now: Instant) -> Option<Cell> {
+        self.leases.drop_expired(now);
+        let kept = self.kept.as_ref()?;
+        let held = self.leases.has(kept.writer, Mode::Exclusive);
+        Some(Cell::new(kept.value.clone(), kept.token, held))
+    }
+
+    /// Writes the value, or erases it, if the claim holds the key and nobody after it has written.
+    pub(in super::super) fn store(
+        &mut self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> Stored {
+        self.leases.drop_expired(now);
+        let is_later = self.kept.as_ref().is_some_and(|kept| kept.token > token);
+        if is_later || !self.leases.has(claim.owner, claim.mode) {
+            return Stored::NotHeld;
+        }
+        let writer = claim.owner;
+        self.kept = value.map(|value| Kept { value: value.into(), token, writer });
+        self.watchers.tell_all(Hint::Changed, client, post);
+        Stored::Written
+    }
+}
+
+/// Refuses what can never be stored.
+pub(in super::super) fn check(claim: &Claim, value: Option<&[u8]>) -> Result<()> {
+    if claim.mode != Mode::Exclusive {
+        let message = "a value is stored by the exclusive holder of its key";
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
+    let len = value.map_or(0, <[u8]>::len);
+    if len > Cell::MAX_LEN {
+        let message = format!("a value of {len} bytes is too long: at most {}", Cell::MAX_LEN);
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
+    Ok(())
+}

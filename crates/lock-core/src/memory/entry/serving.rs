@@ -1,0 +1,100 @@
+//! How a key passes to those who wait for it.
+
+use std::sync::Arc;
+
+use super::super::connection::Connection;
+use super::super::leases::Lease;
+use super::super::post::Post;
+use super::super::queue::Slot;
+use super::super::room::{Room, when_alone};
+use super::Entry;
+use crate::{Claim, Demand, Grant, Hint, Instant};
+
+impl Entry {
+    /// Hands the key to those at the head of the queue, as long as there is room for the first, and
+    /// tells them. Only `asker` is not told: it waits for an answer, and gets one.
+    pub(super) fn serve(&mut self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
+        let mut told = Vec::new();
+        while let Some(slot) = self.next_in_line(asker, now) {
+            let grant = self.hand_over(&slot, now);
+            if !asker.is_some_and(|asker| slot.is_of(asker)) {
+                told.push((slot, grant));
+            }
+        }
+        for (Slot { owner, client, .. }, grant) in told {
+            // Known only now, because those behind may have been served as well.
+            let grant = Some(grant.in_demand(self.demand(&client)));
+            self.watchers.tell(&client, Hint::Granted { owner, grant }, post);
+        }
+    }
+
+    /// What a holder is told about those who wait. That nobody does is worth something only to a
+    /// client that will be told when this changes.
+    pub(super) fn demand(&self, client: &Arc<Connection>) -> Demand {
+        if !self.queue.is_empty() {
+            Demand::Wanted
+        } else if self.watchers.reach(client) {
+            Demand::Quiet
+        } else {
+            Demand::Unknown
+        }
+    }
+
+    /// Tells every client that holds the key that it is wanted.
+    pub(super) fn tell_holders(&self, post: &mut Post) {
+        let holders = self.leases.as_slice();
+        for (index, lease) in holders.iter().enumerate() {
+            let is_told = |told: &Lease| Arc::ptr_eq(&told.client, &lease.client);
+            if !holders[..index].iter().any(is_told) {
+                self.watchers.tell(&lease.client, Hint::Wanted, post);
+            }
+        }
+    }
+
+    /// Takes the place that is to be served next. Those of clients that have gone are dropped on the
+    /// way: nobody would hear of the grant.
+    fn next_in_line(&mut self, asker: Option<&Claim>, now: Instant) -> Option<Slot> {
+        loop {
+            let slot = self.take_next(now)?;
+            if asker.is_some_and(|asker| slot.is_of(asker)) || self.watchers.reach(&slot.client) {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Takes the first place of the queue, if there is room for it, or that of a member of the group
+    /// that holds the key, wherever it stands.
+    fn take_next(&mut self, now: Instant) -> Option<Slot> {
+        self.queue.drop_dead_heads(&self.leases, now);
+        if let Some((group, _)) = self.leases.group()
+            && let Some(member) = self.queue.take_first_of(group, now)
+        {
+            return Some(member);
+        }
+        let first = self.queue.first()?;
+        let is_served = match first.from {
+            Some(from) => when_alone(self.leases.as_slice(), first.owner, from).is_none(),
+            None => self.room(first.mode) == Room::Now,
+        };
+        if is_served { self.queue.take_first() } else { None }
+    }
+
+    /// Writes the lease of a waiter, which lives only until its owner has had time to renew it.
+    fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
+        if let Some(from) = slot.from {
+            self.leases.remove(slot.owner, from);
+        }
+        let ttl = slot.ttl.claim();
+        let tokens = self.next_tokens(slot.mode, slot.tokens);
+        self.leases.add(Lease {
+            owner: slot.owner,
+            mode: slot.mode,
+            tokens,
+            ttl,
+            ends: now + ttl.duration(),
+            client: Arc::clone(&slot.client),
+        });
+        // The store's clock is the clients' as well, so there is nothing to convert.
+        Grant::new(tokens, ttl.valid_until(now))
+    }
+}

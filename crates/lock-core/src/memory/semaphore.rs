@@ -1,0 +1,134 @@
+//! How many permits a key has.
+
+use std::time::Duration;
+
+use crate::{Error, ErrorKind, Instant};
+
+/// How long a limit that nobody has changed is remembered after its last use.
+const MEMORY: Duration = Duration::from_secs(60 * 60);
+
+/// What is known of a semaphore beside its leases.
+#[derive(Debug)]
+pub(super) struct Semaphore {
+    /// The limit as every user declares it, which names the semaphore and never changes.
+    declared: u32,
+    /// How many permits there are now.
+    limit: u32,
+    closed: bool,
+    last_used: Instant,
+}
+
+impl Semaphore {
+    pub(super) fn new(declared: u32, now: Instant) -> Self {
+        Self { declared, limit: declared, closed: false, last_used: now }
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Notes that it is in use until then.
+    pub(super) fn used_until(&mut self, until: Instant) {
+        self.last_used = self.last_used.max(until);
+    }
+
+    /// Whether nothing would be lost with it.
+    pub(super) fn is_spent(&self, now: Instant) -> bool {
+        self.limit == self.declared && !self.closed && self.last_used + MEMORY <= now
+    }
+
+    /// Refuses a user that declares another limit.
+    pub(super) fn check(&self, declared: u32) -> Result<(), Error> {
+        if declared == self.declared {
+            return Ok(());
+        }
+        let known = self.declared;
+        Err(Error::new(
+            ErrorKind::InvalidConfig,
+            format!("this semaphore was declared with {known} permits, and now with {declared}"),
+        ))
+    }
+
+    /// Refuses a request that can never be granted. One for more permits than there are now can,
+    /// if there were as many when the semaphore was declared.
+    pub(super) fn admit(&self, take: u32) -> Result<(), Error> {
+        if self.closed {
+            return Err(Error::new(ErrorKind::Closed, "the semaphore is closed for everybody"));
+        }
+        let most = self.limit.max(self.declared);
+        if take > most {
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                format!("{take} permits were asked for, but there are only {most}"),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, count: u32) -> Result<(), Error> {
+        let limit = self.limit.checked_add(count).ok_or_else(|| {
+            let limit = self.limit;
+            let message = format!("{count} permits and the {limit} there are would be too many");
+            Error::new(ErrorKind::InvalidConfig, message)
+        })?;
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// Takes permits away that nobody holds, or that are let go of with this.
+    pub(super) fn remove(&mut self, count: u32) {
+        self.limit = self.limit.saturating_sub(count);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_nanos(0);
+
+    #[test]
+    fn only_what_nobody_changed_is_forgotten_after_an_hour() {
+        let (before, after) = (START + MEMORY - Duration::from_nanos(1), START + MEMORY);
+        let mut semaphore = Semaphore::new(3, START);
+        assert!(!semaphore.is_spent(before) && semaphore.is_spent(after));
+        semaphore.used_until(after);
+        assert!(!semaphore.is_spent(after));
+
+        let mut changed = Semaphore::new(3, START);
+        changed.add(1).unwrap();
+        assert!(!changed.is_spent(after));
+        changed.remove(1);
+        assert!(changed.is_spent(after));
+        changed.close();
+        assert!(!changed.is_spent(after));
+    }
+
+    #[test]
+    fn the_most_permits_are_exact() {
+        let mut semaphore = Semaphore::new(u32::MAX - 1, START);
+        semaphore.add(1).unwrap();
+        assert_eq!(semaphore.limit(), u32::MAX);
+        assert_eq!(semaphore.add(1).unwrap_err().kind(), ErrorKind::InvalidConfig);
+        assert_eq!(semaphore.limit(), u32::MAX);
+        semaphore.admit(u32::MAX).unwrap();
+    }
+
+    #[test]
+    fn a_request_for_more_than_there_ever_were_is_refused() {
+        let mut semaphore = Semaphore::new(3, START);
+        assert_eq!(semaphore.admit(4).unwrap_err().kind(), ErrorKind::InvalidConfig);
+        semaphore.remove(2);
+        semaphore.admit(3).unwrap();
+        semaphore.add(4).unwrap();
+        semaphore.admit(5).unwrap();
+    }
+}

@@ -1,0 +1,90 @@
+//! A guard that is lent to whoever is called under the lock.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::held::held_methods;
+use crate::engine::Hold;
+use crate::error::LeaseLost;
+
+/// A mutex that is held already, entered again: what [`MutexGuard::reenter`](crate::MutexGuard::reenter)
+/// gives.
+///
+/// It borrows the guard, with the way to write the data, and asks nobody: no request is sent, and the
+/// fencing token is that of the guard. The compiler sees to it that there is one at a time. Two branches
+/// that run side by side cannot both have one:
+///
+/// ```compile_fail,E0499
+/// # use lock_core::memory::MemoryBackend;
+/// # use lock_sync::{Locks, Reentry};
+/// async fn add(mut total: Reentry<'_, u32>) {
+///     *total += 1;
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// let mutex = locks.mutex("total", 0)?;
+/// let mut guard = mutex.lock().await?;
+/// tokio::join!(add(guard.reenter()?), add(guard.reenter()?)); // does not compile
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # If the lease is lost
+///
+/// Entering again fails. A reentry that is there already stays, as a guard does, and
+/// [tells](Self::is_valid).
+pub struct Reentry<'g, T: ?Sized> {
+    data: &'g mut T,
+    hold: &'g Hold,
+}
+
+impl<'g, T: ?Sized> Reentry<'g, T> {
+    pub(crate) fn new(data: &'g mut T, hold: &'g Hold) -> Result<Self, LeaseLost> {
+        hold.check()?;
+        Ok(Self { data, hold })
+    }
+
+    /// Enters once more, for whoever is called next.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is lost.
+    pub fn reenter(&mut self) -> Result<Reentry<'_, T>, LeaseLost> {
+        Reentry::new(self.data, self.hold)
+    }
+
+    /// The fencing token of the guard.
+    pub fn fencing_token(&self) -> lock_core::FencingToken {
+        self.hold.fencing_token()
+    }
+
+    held_methods!();
+}
+
+impl<T: ?Sized> Deref for Reentry<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.data
+    }
+}
+
+impl<T: ?Sized> DerefMut for Reentry<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.data
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Reentry<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for Reentry<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}

@@ -1,0 +1,183 @@
+//! An owner that goes with a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+
+use lock_core::{Error, OwnerToken};
+use pin_project::pin_project;
+use tokio::task::futures::TaskLocalFuture;
+
+use super::{Owner, ReentrantLockError};
+
+/// Runs a future as an owner of its own: inside it, [`ReentrantMutex::lock`](crate::ReentrantMutex::lock)
+/// locks in the name of that owner, and enters again what that owner holds.
+///
+/// It needs no runtime, and works with any executor.
+///
+/// # Who is one owner, and who is not
+///
+/// - Everything that the future awaits is one owner, however deep, and **so are the branches of
+///   `join!`, `select!` or a `FuturesUnordered` inside it: they do not exclude one another.** Nothing
+///   tells a branch from a nested call. Give each its own `owner_scope` if they have to.
+/// - A task that is spawned inside has no owner: locking there is an error that says so, not a way past
+///   the lock. To make it the same owner on purpose, give it [`current_owner`].
+/// - A scope inside another is another owner. It waits for what the outer one holds, and if that waits
+///   for it in turn, both wait for ever: a [wait limit](crate::Builder::wait_limit) is a good idea.
+///
+/// A guard may leave the scope, and holds until it is dropped.
+///
+/// # Cancel safety
+///
+/// That of the future.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, ReentrantLockError, ReentrantMutex, owner_scope};
+///
+/// async fn ship(order: &ReentrantMutex<()>) -> Result<(), ReentrantLockError> {
+///     let _guard = order.lock().await?;
+///     pack(order).await
+/// }
+///
+/// async fn pack(order: &ReentrantMutex<()>) -> Result<(), ReentrantLockError> {
+///     let _guard = order.lock().await?; // also alone, and at once if `ship` has it
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let order = locks.reentrant_mutex("orders/42", ())?;
+/// owner_scope(ship(&order)).await?;
+/// assert!(matches!(ship(&order).await, Err(ReentrantLockError::NoOwnerScope)));
+/// # Ok(())
+/// # }
+/// ```
+pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
+    OwnerScope(OWNER.scope(Scope::default(), future))
+}
+
+/// Runs synchronous code as an owner of its own: as [`owner_scope`], for
+/// [`ReentrantMutex::blocking_lock`](crate::ReentrantMutex::blocking_lock).
+///
+/// A thread that is started inside has no owner.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, owner_scope_sync};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let order = locks.reentrant_mutex("orders/42", ())?;
+/// owner_scope_sync(|| {
+///     let outer = order.blocking_lock()?;
+///     let inner = order.blocking_lock()?;
+///     assert_eq!(outer.fencing_token(), inner.fencing_token());
+///     Ok::<_, lock_sync::ReentrantLockError>(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn owner_scope_sync<R>(work: impl FnOnce() -> R) -> R {
+    OWNER.sync_scope(Scope::default(), work)
+}
+
+/// The owner of the [`owner_scope`] that this code runs in, to be handed to another process or task.
+///
+/// It can then be in two places at once, and what they do is not excluded from one another.
+///
+/// # Errors
+///
+/// [`ReentrantLockError::NoOwnerScope`] outside a scope; [`ReentrantLockError::Backend`] if the operating
+/// system gives no random bytes.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, current_owner, owner_scope};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let order = std::sync::Arc::new(locks.reentrant_mutex("orders/42", ())?);
+/// owner_scope(async {
+///     let _guard = order.lock().await?;
+///     let (owner, order) = (current_owner()?, order.clone());
+///     tokio::spawn(owner.scope(async move { order.lock().await.map(drop) })).await??;
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn current_owner() -> Result<Owner, ReentrantLockError> {
+    current_token().map(Owner::from_token)
+}
+
+impl Owner {
+    /// Runs a future in the name of this owner: as [`owner_scope`], for an owner that there is already.
+    pub fn scope<F: Future>(self, future: F) -> OwnerScope<F> {
+        OwnerScope(OWNER.scope(Scope::of(self), future))
+    }
+
+    /// Runs synchronous code in the name of this owner: as [`owner_scope_sync`], for an owner that there
+    /// is already.
+    pub fn scope_sync<R>(self, work: impl FnOnce() -> R) -> R {
+        OWNER.sync_scope(Scope::of(self), work)
+    }
+}
+
+pub(super) fn current_token() -> Result<OwnerToken, ReentrantLockError> {
+    match OWNER.try_with(Scope::token) {
+        Ok(token) => token.map_err(ReentrantLockError::Backend),
+        Err(_) => Err(ReentrantLockError::NoOwnerScope),
+    }
+}
+
+/// Runs a future as an owner: what [`owner_scope`] returns.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct OwnerScope<F>(#[pin] TaskLocalFuture<Scope, F>);
+
+impl<F: Future> Future for OwnerScope<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().0.poll(context)
+    }
+}
+
+impl<F> fmt::Debug for OwnerScope<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnerScope").finish_non_exhaustive()
+    }
+}
+
+tokio::task_local! {
+    static OWNER: Scope;
+}
+
+/// The owner of one scope, drawn when it is first needed.
+#[derive(Default)]
+struct Scope(OnceLock<OwnerToken>);
+
+impl Scope {
+    fn of(owner: Owner) -> Self {
+        Self(OnceLock::from(owner.token()))
+    }
+
+    fn token(&self) -> Result<OwnerToken, Error> {
+        match self.0.get() {
+            Some(token) => Ok(*token),
+            None => OwnerToken::generate().map(|token| *self.0.get_or_init(|| token)),
+        }
+    }
+}

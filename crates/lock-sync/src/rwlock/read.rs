@@ -1,0 +1,256 @@
+//! Reading.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Mode;
+
+use super::access::access_future;
+use super::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard};
+use crate::blocking::assert_may_block;
+use crate::engine::Wait;
+use crate::error::{LockError, TryLockError};
+
+impl<T: ?Sized> RwLock<T> {
+    /// Locks this lock to read, beside any number of other readers, waiting until no writer has it here
+    /// or elsewhere, and none waits who came before.
+    ///
+    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
+    /// polled by any executor.
+    ///
+    /// If readers of this process have the lock and nobody waits for it, the store is not asked.
+    ///
+    /// A task that reads already [may deadlock](Self#deadlocks) by it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Tasks are served in the order in which they first polled. Dropping the future gives up the
+    /// place in that queue. Whatever it has asked of the store by then is undone in the background:
+    /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Timeout`] if the wait limit was reached;
+    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
+    ///   lives, and there is no limit that says to wait longer;
+    /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = Arc::new(locks.rwlock("greeting", "hello")?);
+    /// let mine = lock.read().await?;
+    ///
+    /// let theirs = Arc::clone(&lock);
+    /// tokio::spawn(async move {
+    ///     // While the main task holds a read lock, this one gets one too.
+    ///     theirs.read().await.map(|greeting| println!("{greeting}"))
+    /// })
+    /// .await??;
+    /// # drop(mine);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read(&self) -> Read<'_, T> {
+        Read::new(self, self.default_wait())
+    }
+
+    /// Locks this lock to read, waiting for at most `limit` from the first poll on.
+    ///
+    /// A limit shorter than a round trip to the store is a limit on the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{LockError, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("report", ())?;
+    /// let writing = lock.write().await?;
+    /// let reading = lock.read_timeout(Duration::from_millis(10)).await;
+    /// assert!(matches!(reading, Err(LockError::Timeout { .. })));
+    /// # drop(writing);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_timeout(&self, limit: Duration) -> Read<'_, T> {
+        Read::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to read, for a guard that keeps the lock alive and borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = Arc::new(locks.rwlock("routes", vec!["a", "b"])?);
+    /// let routes = Arc::clone(&lock).read_owned().await?;
+    /// let counted = tokio::spawn(async move { routes.len() });
+    /// assert_eq!(counted.await?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_owned(self: Arc<Self>) -> ReadOwned<T> {
+        let wait = self.default_wait();
+        ReadOwned::new(self, wait)
+    }
+
+    /// Locks this lock to read, waiting for at most `limit` from the first poll on, for a guard that
+    /// keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_owned_timeout(self: Arc<Self>, limit: Duration) -> ReadOwned<T> {
+        ReadOwned::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to read, from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
+    /// `block_in_place` are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("config", 1)?;
+    /// let (first, second) = (lock.blocking_read()?, lock.blocking_read()?);
+    /// assert_eq!(*first, *second);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_read(&self) -> Result<RwLockReadGuard<'_, T>, LockError> {
+        assert_may_block();
+        self.read().block()
+    }
+
+    /// Locks this lock to read, from synchronous code, for a guard that keeps the lock alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_read`](Self::blocking_read).
+    #[track_caller]
+    pub fn blocking_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, LockError> {
+        assert_may_block();
+        self.read_owned().block()
+    }
+
+    /// Locks this lock to read if that is possible now, without waiting for a holder.
+    ///
+    /// Unlike tokio's it is `async`: unless readers of this process have the lock, or somebody here stands
+    /// in the way, it asks the store once. It waits for that answer, and for a release by this process
+    /// that is under way.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// - [`TryLockError::WouldBlock`] if somebody writes, or waits and came before, here or elsewhere;
+    /// - [`TryLockError::Backend`] if the store could not be asked;
+    /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, TryLockError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("index", ())?;
+    /// let writing = lock.write().await?;
+    /// assert!(matches!(lock.try_read().await, Err(TryLockError::WouldBlock)));
+    /// drop(writing);
+    /// assert!(lock.try_read().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
+        Read::new(self, Wait::Try).attempt().await
+    }
+
+    /// Locks this lock to read if that is possible now, for a guard that keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_read`](Self::try_read).
+    pub async fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
+        ReadOwned::new(self, Wait::Try).attempt().await
+    }
+}
+
+access_future! {
+    /// Waits to read: what [`RwLock::read`] returns.
+    Read['a, T: ?Sized]['a, T](lock: &'a RwLock<T>) -> RwLockReadGuard<'a, T> {
+        mode: Mode::Shared,
+        data: lock.data.try_read(),
+        guard: |data, hold| RwLockReadGuard::new(data, hold),
+    }
+}
+
+access_future! {
+    /// Waits to read: what [`RwLock::read_owned`] returns.
+    ReadOwned[T: ?Sized][T](lock: Arc<RwLock<T>>) -> OwnedRwLockReadGuard<T> {
+        mode: Mode::Shared,
+        data: Arc::clone(&lock.data).try_read_owned(),
+        guard: |data, hold| OwnedRwLockReadGuard::new(data, hold, Arc::clone(lock)),
+    }
+}

@@ -1,0 +1,203 @@
+//! Reading with the prospect of writing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Mode;
+
+use super::access::access_future;
+use super::{OwnedRwLockUpgradableReadGuard, RwLock, RwLockUpgradableReadGuard};
+use crate::blocking::assert_may_block;
+use crate::engine::Wait;
+use crate::error::{LockError, TryLockError};
+
+impl<T: ?Sized> RwLock<T> {
+    /// Locks this lock to read, as the one reader that may become the writer without letting go.
+    ///
+    /// Beside it there may be any number of ordinary readers, but no other upgradable one, here or
+    /// elsewhere: so two that want to write never wait for one another. Otherwise it waits as
+    /// [`read`](Self::read) does, and its [`upgrade`](RwLockUpgradableReadGuard::upgrade) then waits for
+    /// the ordinary readers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let stock = locks.rwlock("stock", 1)?;
+    ///
+    /// let apples = stock.upgradable_read().await?;
+    /// if *apples > 0 {
+    ///     // Nobody else can have written since the check.
+    ///     *apples.upgrade().await? -= 1;
+    /// }
+    /// assert_eq!(*stock.read().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upgradable_read(&self) -> UpgradableRead<'_, T> {
+        UpgradableRead::new(self, self.default_wait())
+    }
+
+    /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
+    /// poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn upgradable_read_timeout(&self, limit: Duration) -> UpgradableRead<'_, T> {
+        UpgradableRead::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to read with the prospect of writing, for a guard that keeps the lock alive and
+    /// borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn upgradable_read_owned(self: Arc<Self>) -> UpgradableReadOwned<T> {
+        let wait = self.default_wait();
+        UpgradableReadOwned::new(self, wait)
+    }
+
+    /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
+    /// poll on, for a guard that keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn upgradable_read_owned_timeout(
+        self: Arc<Self>,
+        limit: Duration,
+    ) -> UpgradableReadOwned<T> {
+        UpgradableReadOwned::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to read with the prospect of writing, from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_read`](Self::blocking_read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("config", 1)?;
+    /// let reading = lock.blocking_upgradable_read()?;
+    /// *reading.blocking_upgrade()? = 2;
+    /// assert_eq!(*lock.blocking_read()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_upgradable_read(&self) -> Result<RwLockUpgradableReadGuard<'_, T>, LockError> {
+        assert_may_block();
+        self.upgradable_read().block()
+    }
+
+    /// Locks this lock to read with the prospect of writing, from synchronous code, for a guard that
+    /// keeps the lock alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_read`](Self::blocking_read).
+    #[track_caller]
+    pub fn blocking_upgradable_read_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedRwLockUpgradableReadGuard<T>, LockError> {
+        assert_may_block();
+        self.upgradable_read_owned().block()
+    }
+
+    /// Locks this lock to read with the prospect of writing, if that is possible now, without waiting for
+    /// a holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_read`](Self::try_read); [`TryLockError::WouldBlock`] also if there is another upgradable
+    /// reader.
+    pub async fn try_upgradable_read(
+        &self,
+    ) -> Result<RwLockUpgradableReadGuard<'_, T>, TryLockError> {
+        UpgradableRead::new(self, Wait::Try).attempt().await
+    }
+
+    /// Locks this lock to read with the prospect of writing, if that is possible now, for a guard that
+    /// keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_upgradable_read`](Self::try_upgradable_read).
+    pub async fn try_upgradable_read_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedRwLockUpgradableReadGuard<T>, TryLockError> {
+        UpgradableReadOwned::new(self, Wait::Try).attempt().await
+    }
+}
+
+access_future! {
+    /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read`] returns.
+    UpgradableRead['a, T: ?Sized]['a, T](lock: &'a RwLock<T>)
+        -> RwLockUpgradableReadGuard<'a, T>
+    {
+        mode: Mode::Upgradable,
+        data: lock.data.try_read(),
+        guard: |data, hold| RwLockUpgradableReadGuard::new(data, hold, lock),
+    }
+}
+
+access_future! {
+    /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read_owned`] returns.
+    UpgradableReadOwned[T: ?Sized][T](lock: Arc<RwLock<T>>)
+        -> OwnedRwLockUpgradableReadGuard<T>
+    {
+        mode: Mode::Upgradable,
+        data: Arc::clone(&lock.data).try_read_owned(),
+        guard: |data, hold| OwnedRwLockUpgradableReadGuard::new(data, hold, Arc::clone(lock)),
+    }
+}

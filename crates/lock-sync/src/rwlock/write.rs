@@ -1,0 +1,225 @@
+//! Writing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Mode;
+
+use super::access::access_future;
+use super::{OwnedRwLockWriteGuard, RwLock, RwLockWriteGuard};
+use crate::blocking::assert_may_block;
+use crate::engine::Wait;
+use crate::error::{LockError, TryLockError};
+
+impl<T: ?Sized> RwLock<T> {
+    /// Locks this lock to write, waiting until nobody else has it, here or elsewhere.
+    ///
+    /// While it waits, readers who come later wait behind it. It waits for as long as the
+    /// [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) says. The future does
+    /// nothing until it is first polled, and it can be polled by any executor.
+    ///
+    /// A task that reads already [waits for itself](Self#deadlocks); see
+    /// [`upgradable_read`](Self::upgradable_read).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read). Readers who waited behind it enter if nothing else stands in the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("greeting", String::from("hello"))?;
+    /// let mut greeting = lock.write().await?;
+    /// greeting.push_str(", world");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write(&self) -> Write<'_, T> {
+        Write::new(self, self.default_wait())
+    }
+
+    /// Locks this lock to write, waiting for at most `limit` from the first poll on.
+    ///
+    /// A limit shorter than a round trip to the store is a limit on the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn write_timeout(&self, limit: Duration) -> Write<'_, T> {
+        Write::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to write, for a guard that keeps the lock alive and borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = Arc::new(locks.rwlock("queue", vec![1])?);
+    /// let mut guard = Arc::clone(&lock).write_owned().await?;
+    /// tokio::spawn(async move { guard.push(2) }).await?;
+    /// assert_eq!(*lock.read().await?, [1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write_owned(self: Arc<Self>) -> WriteOwned<T> {
+        let wait = self.default_wait();
+        WriteOwned::new(self, wait)
+    }
+
+    /// Locks this lock to write, waiting for at most `limit` from the first poll on, for a guard that
+    /// keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn write_owned_timeout(self: Arc<Self>, limit: Duration) -> WriteOwned<T> {
+        WriteOwned::new(self, Wait::AtMost(limit))
+    }
+
+    /// Locks this lock to write, from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_read`](Self::blocking_read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("config", 1)?;
+    /// *lock.blocking_write()? = 2;
+    /// assert_eq!(*lock.blocking_read()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_write(&self) -> Result<RwLockWriteGuard<'_, T>, LockError> {
+        assert_may_block();
+        self.write().block()
+    }
+
+    /// Locks this lock to write, from synchronous code, for a guard that keeps the lock alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_read`](Self::blocking_read).
+    #[track_caller]
+    pub fn blocking_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, LockError> {
+        assert_may_block();
+        self.write_owned().block()
+    }
+
+    /// Locks this lock to write if nobody has it, without waiting for a holder.
+    ///
+    /// Unlike tokio's it is `async`: if nobody of this process holds or awaits the lock, it asks the
+    /// store once. It waits for that answer, and for a release by this process that is under way, so
+    /// that `drop(guard)` followed by `try_write` succeeds.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// - [`TryLockError::WouldBlock`] if somebody reads or writes here or elsewhere, or waits for it here,
+    ///   or if a guard whose lease was lost is still there;
+    /// - [`TryLockError::Backend`] if the store could not be asked;
+    /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, TryLockError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("index", 0)?;
+    /// let reading = lock.read().await?;
+    /// assert!(matches!(lock.try_write().await, Err(TryLockError::WouldBlock)));
+    /// drop(reading);
+    /// assert!(lock.try_write().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
+        Write::new(self, Wait::Try).attempt().await
+    }
+
+    /// Locks this lock to write if nobody has it, for a guard that keeps the lock alive.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_write`](Self::try_write).
+    pub async fn try_write_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
+        WriteOwned::new(self, Wait::Try).attempt().await
+    }
+}
+
+access_future! {
+    /// Waits to write: what [`RwLock::write`] returns.
+    Write['a, T: ?Sized]['a, T](lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+        mode: Mode::Exclusive,
+        data: lock.data.try_write(),
+        guard: |data, hold| RwLockWriteGuard::new(data, hold, lock),
+    }
+}
+
+access_future! {
+    /// Waits to write: what [`RwLock::write_owned`] returns.
+    WriteOwned[T: ?Sized][T](lock: Arc<RwLock<T>>) -> OwnedRwLockWriteGuard<T> {
+        mode: Mode::Exclusive,
+        data: Arc::clone(&lock.data).try_write_owned(),
+        guard: |data, hold| OwnedRwLockWriteGuard::new(data, hold, Arc::clone(lock)),
+    }
+}

@@ -1,0 +1,177 @@
+//! What a semaphore returns instead of a permit.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lock_core::{Error, ErrorKind};
+
+use crate::engine::Denial;
+
+/// Why permits could not be acquired.
+///
+/// Two errors are equal if they are of the same variant, and if those of the backend that they carry are
+/// of the same [kind](Error::kind).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// No more permits are given out: [`Semaphore::close`](crate::Semaphore::close) was called on this
+    /// handle, [`Semaphore::close_for_all`](crate::Semaphore::close_for_all) on any in any process, or
+    /// [`Locks::shutdown`](crate::Locks::shutdown).
+    Closed,
+    /// The wait limit was reached.
+    ///
+    /// If the store had failed or not answered at the end of it, `source` says so; otherwise too few
+    /// permits were free.
+    Timeout {
+        /// The last failure of the backend, unless it has answered since.
+        source: Option<Error>,
+    },
+    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives; or it
+    /// refused the request: another number of permits was declared under this name, or more were asked
+    /// for than there are.
+    Backend(Error),
+}
+
+impl AcquireError {
+    pub(super) fn from_denial(denial: Denial) -> Self {
+        match denial {
+            Denial::Timeout(source) => Self::Timeout { source },
+            // Only those who do not wait are turned away so.
+            Denial::WouldBlock => Self::Timeout { source: None },
+            Denial::Closed => Self::Closed,
+            Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,
+            Denial::Failed(error) => Self::Backend(error),
+        }
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => CLOSED,
+            Self::Timeout { .. } => "too few permits were free within the wait limit",
+            Self::Backend(_) => BACKEND,
+        })
+    }
+}
+
+impl StdError for AcquireError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Timeout { source } => source.as_ref().map(|source| source as _),
+            Self::Closed => None,
+            Self::Backend(source) => Some(source),
+        }
+    }
+}
+
+impl PartialEq for AcquireError {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Closed, Self::Closed) => true,
+            (Self::Timeout { source: one }, Self::Timeout { source: other }) => {
+                one.as_ref().map(Error::kind) == other.as_ref().map(Error::kind)
+            }
+            (Self::Backend(one), Self::Backend(other)) => one.kind() == other.kind(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for AcquireError {}
+
+/// Why permits could not be acquired at once.
+///
+/// Two errors are equal if they are of the same variant, and if those of the backend that they carry are
+/// of the same [kind](Error::kind).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TryAcquireError {
+    /// No more permits are given out: see [`AcquireError::Closed`].
+    Closed,
+    /// Too few permits are free, or somebody waits for some.
+    NoPermits,
+    /// The backend failed, or refused the request: see [`AcquireError::Backend`].
+    Backend(Error),
+}
+
+impl TryAcquireError {
+    pub(super) fn from_denial(denial: Denial) -> Self {
+        match AcquireError::from_denial(denial) {
+            AcquireError::Closed => Self::Closed,
+            AcquireError::Timeout { .. } => Self::NoPermits,
+            AcquireError::Backend(error) => Self::Backend(error),
+        }
+    }
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => CLOSED,
+            Self::NoPermits => "no permits available",
+            Self::Backend(_) => BACKEND,
+        })
+    }
+}
+
+impl StdError for TryAcquireError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Closed | Self::NoPermits => None,
+            Self::Backend(source) => Some(source),
+        }
+    }
+}
+
+impl PartialEq for TryAcquireError {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Closed, Self::Closed) | (Self::NoPermits, Self::NoPermits) => true,
+            (Self::Backend(one), Self::Backend(other)) => one.kind() == other.kind(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for TryAcquireError {}
+
+const CLOSED: &str = "semaphore closed";
+const BACKEND: &str = "the lock backend failed";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: ErrorKind) -> Denial {
+        Denial::Failed(Error::new(kind, "for some reason"))
+    }
+
+    #[test]
+    fn what_the_engine_says_becomes_what_tokio_says() {
+        let error = AcquireError::from_denial;
+        assert_eq!(error(Denial::Closed), AcquireError::Closed);
+        assert_eq!(error(failed(ErrorKind::Closed)), AcquireError::Closed);
+        assert_eq!(error(Denial::Timeout(None)), AcquireError::Timeout { source: None });
+        assert!(matches!(error(failed(ErrorKind::Timeout)), AcquireError::Backend(_)));
+        let error = TryAcquireError::from_denial;
+        assert_eq!(error(Denial::WouldBlock), TryAcquireError::NoPermits);
+        assert_eq!(error(failed(ErrorKind::Closed)), TryAcquireError::Closed);
+        assert!(matches!(error(failed(ErrorKind::Timeout)), TryAcquireError::Backend(_)));
+    }
+
+    #[test]
+    fn errors_of_one_kind_are_equal() {
+        let error = |kind| TryAcquireError::from_denial(failed(kind));
+        assert_eq!(error(ErrorKind::Timeout), error(ErrorKind::Timeout));
+        assert_ne!(error(ErrorKind::Timeout), error(ErrorKind::Unreachable));
+        assert_ne!(error(ErrorKind::Timeout), TryAcquireError::NoPermits);
+        let error = |kind| AcquireError::from_denial(failed(kind));
+        assert_eq!(error(ErrorKind::Denied), error(ErrorKind::Denied));
+        assert_ne!(error(ErrorKind::Denied), error(ErrorKind::Other));
+        let late = |source| AcquireError::Timeout { source };
+        assert_eq!(late(None), late(None));
+        assert_ne!(late(None), late(Some(Error::new(ErrorKind::Timeout, "no answer"))));
+        assert_ne!(late(None), AcquireError::Closed);
+    }
+}

@@ -1,0 +1,137 @@
+//! The holds behind one permit: usually one.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_core::{FencingToken, Instant, Mode};
+
+use crate::engine::Hold;
+use crate::error::{LeaseLost, ReleaseError};
+use crate::lost::Lost;
+
+/// Any number of holds of one semaphore. One takes no allocation.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    first: Option<Hold>,
+    /// Empty if there is no first.
+    rest: Vec<Hold>,
+}
+
+impl Holds {
+    pub(super) fn one(hold: Hold) -> Self {
+        Self { first: Some(hold), rest: Vec::new() }
+    }
+
+    /// How many permits they are together.
+    pub(super) fn permits(&self) -> usize {
+        self.iter().map(permits).sum()
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for hold in other {
+            self.push(hold);
+        }
+    }
+
+    /// Takes out so many permits, if there are as many: whole holds as far as they go, and a part of
+    /// one more.
+    pub(super) fn split(&mut self, count: usize) -> Option<Self> {
+        if count > self.permits() {
+            return None;
+        }
+        let mut left = count;
+        let mut taken = Self::default();
+        while left > 0 {
+            let last = self.rest.last_mut().or(self.first.as_mut())?;
+            let here = permits(last);
+            if here > left {
+                // One hold's permits are counted in 32 bits.
+                taken.push(last.split(left as u32)?);
+                break;
+            }
+            left -= here;
+            taken.push(self.rest.pop().or_else(|| self.first.take())?);
+        }
+        Some(taken)
+    }
+
+    pub(super) fn forget(self) {
+        self.into_iter().for_each(Hold::forget);
+    }
+
+    pub(super) async fn release(self) -> Result<(), ReleaseError> {
+        if self.rest.is_empty() {
+            return match self.first {
+                Some(hold) => hold.release().await,
+                None => Ok(()),
+            };
+        }
+        // All at once, so that none is left if the future is dropped after its first poll.
+        join_all(self.into_iter().map(Hold::release)).await.into_iter().collect()
+    }
+
+    pub(super) fn fencing_token(&self) -> FencingToken {
+        self.iter().map(Hold::fencing_token).min().unwrap_or(FencingToken::new(0))
+    }
+
+    pub(super) fn check(&self) -> Result<(), LeaseLost> {
+        self.iter().try_for_each(Hold::check)
+    }
+
+    pub(super) fn valid_until(&self) -> Instant {
+        self.iter().map(Hold::valid_until).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        self.iter().map(Hold::remaining).min().unwrap_or(Duration::MAX)
+    }
+
+    pub(super) fn lost(&self) -> Lost {
+        Lost::first_of(self.iter().map(Hold::lost).collect())
+    }
+
+    /// Looks at the clock before and after every step of the work: the driver may be late.
+    pub(super) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
+        let mut work = pin!(work);
+        let mut lost = self.lost();
+        poll_fn(|context| {
+            if let Poll::Ready(lost) = Pin::new(&mut lost).poll(context) {
+                return Poll::Ready(Err(lost));
+            }
+            self.check()?;
+            let output = ready!(work.as_mut().poll(context));
+            Poll::Ready(self.check().map(|()| output))
+        })
+        .await
+    }
+
+    fn push(&mut self, hold: Hold) {
+        match self.first {
+            None => self.first = Some(hold),
+            Some(_) => self.rest.push(hold),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Hold> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
+impl IntoIterator for Holds {
+    type Item = Hold;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Hold>, std::vec::IntoIter<Hold>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+fn permits(hold: &Hold) -> usize {
+    match hold.mode() {
+        Mode::Permits { take, .. } => take as usize,
+        _ => 0,
+    }
+}

@@ -1,0 +1,693 @@
+//! Counted permits that hold across processes.
+
+mod acquire;
+mod asking;
+mod error;
+mod holds;
+mod permit;
+mod poll;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Key, PermitBackend, Permits, Resize};
+use tokio::sync::Notify;
+
+pub use acquire::{Acquire, AcquireOwned};
+pub use error::{AcquireError, TryAcquireError};
+pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
+pub use poll::PollSemaphore;
+
+use crate::Locks;
+use crate::blocking::assert_may_block;
+use crate::engine::{Entry, Manner, Wait};
+use acquire::Waiting;
+use asking::ask;
+use holds::Holds;
+
+/// A counting semaphore, as [`tokio::sync::Semaphore`] is one, whose permits are counted over all
+/// processes.
+///
+/// It is made by [`Locks::semaphore`], which gives it a name and says how many permits there are.
+/// Everything of that name, in any process that uses the same store, draws on the same permits. The
+/// first user stores their number; whoever names another one later gets an error that tells both.
+///
+/// # What a permit means
+///
+/// A permit is a *lease*, as a [guard](crate::Mutex#what-the-guard-means) is: it is renewed in the
+/// background while it lives, and tells when it is lost. The permits of a process that crashed come back
+/// at the end of their leases.
+///
+/// # Order
+///
+/// Permits are given out in the order in which they were asked for, in this process and across all. A
+/// request that waits for many permits gathers what is given back until it has them all, and nobody who
+/// came later overtakes it, however little it asks for. Until then
+/// [`available_permits`](Self::available_permits) is zero. A request that is dropped gives back what it
+/// had gathered.
+///
+/// # Closing
+///
+/// [`close`](Self::close) closes this handle, and nobody else's: it is for a task that shuts a part of
+/// its own process down. [`close_for_all`](Self::close_for_all) closes the semaphore for every process,
+/// and for good.
+///
+/// # Differences from `tokio::sync::Semaphore`
+///
+/// - It is made by [`Locks::semaphore`]. There is no `new` and no `const_new`, because a semaphore needs
+///   a name and a store.
+/// - `try_acquire` and its siblings, [`available_permits`](Self::available_permits),
+///   [`add_permits`](Self::add_permits) and [`forget_permits`](Self::forget_permits) are `async`, and the
+///   last three return a `Result`: they ask the store.
+/// - Too many permits are an error, not a panic.
+/// - Asking for more permits than there are, and than there were when the semaphore was declared, is
+///   refused by the store with [`AcquireError::Backend`]. It does not wait for somebody to
+///   [add](Self::add_permits) some: declare as many as the largest request may need.
+/// - A permit can be lost, and giving it back on drop is *enqueued*: see [`SemaphorePermit`].
+/// - Additional: [`acquire_timeout`](Self::acquire_timeout) and its siblings,
+///   [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the permits' lease.
+///
+/// # Examples
+///
+/// At most two of however many processes send at once:
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, TryAcquireError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let senders = locks.semaphore("mail/senders", 2)?;
+///
+/// let first = senders.acquire().await?;
+/// let _second = senders.acquire().await?;
+/// let third = senders.try_acquire().await;
+/// assert_eq!(third.err(), Some(TryAcquireError::NoPermits));
+///
+/// drop(first);
+/// assert!(senders.acquire().await?.is_valid());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Semaphore {
+    entry: Arc<Entry>,
+    /// The same store as the entry's, with the ability to count.
+    backend: Arc<dyn PermitBackend>,
+    /// How many permits every user of this name says that there are.
+    declared: u32,
+    manner: Manner,
+    /// No permit is given out through this handle any more.
+    closed: AtomicBool,
+    /// Rings when it is closed.
+    bell: Arc<Notify>,
+}
+
+impl<B: PermitBackend + ?Sized> Locks<B> {
+    /// The semaphore with this name, which has so many permits.
+    ///
+    /// Every user of a name has to give the same number: it is stored by whoever comes first, and later
+    /// changes by [`add_permits`](Semaphore::add_permits) and the like leave open what it was declared
+    /// with. Nothing is sent until somebody asks for a permit.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidKey`] if the name, with the [prefix](crate::Builder::prefix), is too long;
+    /// - [`ErrorKind::InvalidConfig`] for more than [`Semaphore::MAX_PERMITS`].
+    pub fn semaphore<K>(&self, name: K, permits: usize) -> Result<Semaphore, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let declared = u32::try_from(permits).map_err(|_| too_many(permits))?;
+        let entry = self.entry(name)?;
+        Ok(Semaphore {
+            manner: entry.shared().manner,
+            entry,
+            backend: Arc::new(Arc::clone(&self.backend)),
+            declared,
+            closed: AtomicBool::new(false),
+            bell: Arc::default(),
+        })
+    }
+}
+
+impl Semaphore {
+    /// The most permits that a semaphore can have: every number up to it is exact, whatever the store.
+    pub const MAX_PERMITS: usize = Permits::MAX as usize;
+
+    /// The name of the semaphore.
+    pub fn key(&self) -> &Key {
+        self.entry.key()
+    }
+
+    /// Acquires a permit, waiting until there is one.
+    ///
+    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
+    /// polled by any executor.
+    ///
+    /// # Cancel safety
+    ///
+    /// Requests are served in the order in which they were first polled. Dropping the future gives up the
+    /// place in that queue. Whatever it has asked of the store by then is undone in the background: a
+    /// permit that was just granted goes to whoever waits next.
+    ///
+    /// # Errors
+    ///
+    /// - [`AcquireError::Closed`] once the semaphore is closed, for this handle or for all, and after
+    ///   [`Locks::shutdown`](crate::Locks::shutdown);
+    /// - [`AcquireError::Timeout`] if the wait limit was reached;
+    /// - [`AcquireError::Backend`] if the store refused, because this name was declared with another
+    ///   number of permits for instance, or could not be reached for longer than a lease lives, and there
+    ///   is no limit that says to wait longer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let downloads = locks.semaphore("downloads", 4)?;
+    /// let permit = downloads.acquire().await?;
+    /// assert_eq!(downloads.available_permits().await?, 3);
+    /// permit.release().await?;
+    /// assert_eq!(downloads.available_permits().await?, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self) -> Acquire<'_> {
+        self.acquire_many(1)
+    }
+
+    /// Acquires several permits at once, waiting until there are as many.
+    ///
+    /// All come together or none does: permits that are given back meanwhile are gathered for the request
+    /// that is first in line, and nobody who came later gets them, in whatever process.
+    ///
+    /// A request for none is granted at once, unless the semaphore is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire). What was gathered goes to those who wait next.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire); [`AcquireError::Backend`] also if there are fewer permits in all
+    /// than were asked for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let megabytes = locks.semaphore("cache/megabytes", 512)?;
+    /// let permit = megabytes.acquire_many(64).await?;
+    /// assert_eq!(permit.num_permits(), 64);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_many(&self, n: u32) -> Acquire<'_> {
+        Acquire::new(self, n, self.default_wait())
+    }
+
+    /// Acquires a permit, waiting for at most `limit` from the first poll on.
+    ///
+    /// A limit shorter than a round trip to the store is a limit on the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{AcquireError, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let printers = locks.semaphore("printers", 1)?;
+    /// let _permit = printers.acquire().await?;
+    /// let second = printers.acquire_timeout(Duration::from_millis(10)).await;
+    /// assert_eq!(second.err(), Some(AcquireError::Timeout { source: None }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_timeout(&self, limit: Duration) -> Acquire<'_> {
+        self.acquire_many_timeout(1, limit)
+    }
+
+    /// Acquires several permits at once, waiting for at most `limit` from the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_timeout(&self, n: u32, limit: Duration) -> Acquire<'_> {
+        Acquire::new(self, n, Wait::AtMost(limit))
+    }
+
+    /// Acquires a permit that keeps the semaphore alive and borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let jobs = Arc::new(locks.semaphore("jobs", 8)?);
+    /// let permit = Arc::clone(&jobs).acquire_owned().await?;
+    /// tokio::spawn(async move {
+    ///     // ... the work ...
+    ///     drop(permit);
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_owned(self: Arc<Self>) -> AcquireOwned {
+        self.acquire_many_owned(1)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive and borrow nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_owned(self: Arc<Self>, n: u32) -> AcquireOwned {
+        let wait = self.default_wait();
+        AcquireOwned::new(self, n, wait)
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, waiting for at most `limit` from the first poll
+    /// on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_owned_timeout(self: Arc<Self>, limit: Duration) -> AcquireOwned {
+        self.acquire_many_owned_timeout(1, limit)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, waiting for at most `limit` from
+    /// the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_owned_timeout(self: Arc<Self>, n: u32, limit: Duration) -> AcquireOwned {
+        AcquireOwned::new(self, n, Wait::AtMost(limit))
+    }
+
+    /// Acquires a permit if one is free, without waiting for one.
+    ///
+    /// Unlike tokio's it is `async`: if nobody of this process waits for permits, it asks the store once.
+    /// It waits for that answer, and for a release by this process that is under way, so that
+    /// `drop(permit)` followed by `try_acquire` succeeds.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// - [`TryAcquireError::NoPermits`] if too few are free, or somebody waits for some;
+    /// - [`TryAcquireError::Closed`] as [`acquire`](Self::acquire);
+    /// - [`TryAcquireError::Backend`] if the store refused or could not be asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, TryAcquireError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let gate = locks.semaphore("gate", 1)?;
+    /// let permit = gate.try_acquire().await?;
+    /// assert_eq!(gate.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    /// drop(permit);
+    /// assert!(gate.try_acquire().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Acquires several permits at once if as many are free, without waiting for them.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        Ok(SemaphorePermit::new(self, self.try_holds(n).await?))
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, if one is free.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.try_acquire_many_owned(1).await
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, if as many are free.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        let holds = self.try_holds(n).await?;
+        Ok(OwnedSemaphorePermit::new(self, holds))
+    }
+
+    /// Acquires a permit from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    ///
+    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
+    /// `block_in_place` are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let slots = locks.semaphore("slots", 3)?;
+    /// let permit = slots.blocking_acquire_many(2)?;
+    /// assert_eq!(permit.num_permits(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.blocking_acquire_many(1)
+    }
+
+    /// Acquires several permits at once from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        assert_may_block();
+        self.acquire_many(n).block()
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.blocking_acquire_many_owned(1)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        assert_may_block();
+        self.acquire_many_owned(n).block()
+    }
+
+    /// How many permits a newcomer could get at once, in whatever process. Asks the store.
+    ///
+    /// Zero while anybody waits, and once the semaphore is [closed for all](Self::close_for_all). The
+    /// answer may be out of date when it arrives.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits; else
+    /// whatever the store or the way to it does.
+    pub async fn available_permits(&self) -> Result<usize, Error> {
+        Ok(self.state().await?.available() as usize)
+    }
+
+    /// Adds permits, for everybody and for good. Those who wait are served at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether they were added.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidConfig`] if there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS), or
+    ///   if this name was declared with another number of permits;
+    /// - else whatever the store or the way to it does. After a [retryable](Error::is_retryable) error
+    ///   they may have been added: look before repeating it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let workers = locks.semaphore("workers", 10)?;
+    /// workers.add_permits(5).await?;
+    /// assert_eq!(workers.available_permits().await?, 15);
+    /// assert_eq!(workers.forget_permits(20).await?, 15);
+    /// assert_eq!(workers.available_permits().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn add_permits(&self, n: usize) -> Result<(), Error> {
+        let count = u32::try_from(n).map_err(|_| too_many(n))?;
+        self.resize(Resize::Add(count)).await?;
+        Ok(())
+    }
+
+    /// Takes up to `n` free permits out of the semaphore, for everybody and for good; how many there
+    /// were.
+    ///
+    /// Permits that are held stay, and so do all while somebody waits. For those that a holder has, see
+    /// [`SemaphorePermit::forget`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether they were taken out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits; else
+    /// whatever the store or the way to it does. After a [retryable](Error::is_retryable) error they may
+    /// have been taken out: look before repeating it.
+    pub async fn forget_permits(&self, n: usize) -> Result<usize, Error> {
+        let count = u32::try_from(n).unwrap_or(u32::MAX);
+        Ok(self.resize(Resize::Remove(count)).await? as usize)
+    }
+
+    /// Closes this handle: it gives out no more permits, and whoever waits through it, also already, gets
+    /// [`AcquireError::Closed`].
+    ///
+    /// Permits that are held stay, and come back as ever. Other handles of the same name, in this process
+    /// and in others, go on: see [`close_for_all`](Self::close_for_all).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{AcquireError, Locks};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let pool = Arc::new(locks.semaphore("pool", 1)?);
+    /// let _permit = pool.acquire().await?;
+    /// let waiting = tokio::spawn(Arc::clone(&pool).acquire_owned());
+    /// tokio::task::yield_now().await;
+    ///
+    /// pool.close();
+    /// assert_eq!(waiting.await?.err(), Some(AcquireError::Closed));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+
+    /// Closes the semaphore for every process: nobody is granted a permit any more, under this name, and
+    /// everybody who waits gets [`AcquireError::Closed`]. That cannot be undone.
+    ///
+    /// Permits that are held stay, and can be given back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether it was closed. Repeating is harmless.
+    ///
+    /// # Errors
+    ///
+    /// As [`available_permits`](Self::available_permits). After a [retryable](Error::is_retryable) error
+    /// it may have been closed.
+    pub async fn close_for_all(&self) -> Result<(), Error> {
+        let key = self.entry.key();
+        ask(self.entry.shared(), self.backend.close(key, self.declared)).await?;
+        self.close();
+        Ok(())
+    }
+
+    /// Whether this handle gives out no more permits, as far as it knows: because it was
+    /// [closed](Self::close), or because it has learned that the semaphore is
+    /// [closed for all](Self::close_for_all). Asks nobody.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the semaphore is [closed for all](Self::close_for_all). Asks the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`available_permits`](Self::available_permits).
+    pub async fn is_closed_for_all(&self) -> Result<bool, Error> {
+        let closed = self.state().await?.closed;
+        if closed {
+            self.close();
+        }
+        Ok(closed)
+    }
+
+    async fn try_holds(&self, count: u32) -> Result<Holds, TryAcquireError> {
+        let mut waiting = pin!(Waiting::new(self, count, Wait::Try));
+        poll_fn(|context| waiting.as_mut().poll(self, context))
+            .await
+            .map_err(TryAcquireError::from_denial)
+    }
+
+    async fn state(&self) -> Result<Permits, Error> {
+        let key = self.entry.key();
+        ask(self.entry.shared(), self.backend.permits(key, self.declared)).await
+    }
+
+    async fn resize(&self, change: Resize) -> Result<u32, Error> {
+        let key = self.entry.key();
+        let resized = ask(self.entry.shared(), self.backend.resize(key, self.declared, change));
+        Ok(resized.await?.changed)
+    }
+
+    /// Learns from an error that the semaphore is closed for all.
+    fn note(&self, error: &Error) {
+        if error.kind() == ErrorKind::Closed {
+            self.close();
+        }
+    }
+
+    fn default_wait(&self) -> Wait {
+        self.entry.shared().default_wait()
+    }
+}
+
+/// Shows what this process knows, without asking the store.
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("key", self.key())
+            .field("declared", &self.declared)
+            .field("closed", &self.is_closed())
+            .finish()
+    }
+}
+
+fn too_many(permits: usize) -> Error {
+    Error::new(
+        ErrorKind::InvalidConfig,
+        format!("{permits} permits are too many: {} at most", Semaphore::MAX_PERMITS),
+    )
+}

@@ -1,0 +1,265 @@
+//! Permits that were acquired.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Semaphore;
+use super::holds::Holds;
+
+/// Permits of a [`Semaphore`], and a lease on them.
+///
+/// # Dropping
+///
+/// Dropping it gives the permits back. The release is *enqueued*: the driver sends it to the store a
+/// moment later, from its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
+/// [`release`](Self::release) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown)
+/// before the process ends.
+///
+/// # If the lease is lost
+///
+/// The permit stays, but its permits have gone back to the semaphore, and others may have them.
+/// [`is_valid`](Self::is_valid) tells by the clock, [`lost`](Self::lost) as a future.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the permit is given back at once"]
+pub struct SemaphorePermit<'a> {
+    holds: Holds,
+    semaphore: &'a Semaphore,
+}
+
+/// Permits of a [`Semaphore`] that borrow nothing: they keep an `Arc` of it.
+///
+/// In all else as [`SemaphorePermit`].
+#[clippy::has_significant_drop]
+#[must_use = "if unused the permit is given back at once"]
+pub struct OwnedSemaphorePermit {
+    holds: Holds,
+    semaphore: Arc<Semaphore>,
+}
+
+impl<'a> SemaphorePermit<'a> {
+    pub(super) fn new(semaphore: &'a Semaphore, holds: Holds) -> Self {
+        Self { holds, semaphore }
+    }
+
+    /// The semaphore that these permits came from.
+    pub fn semaphore(&self) -> &'a Semaphore {
+        self.semaphore
+    }
+}
+
+impl OwnedSemaphorePermit {
+    pub(super) fn new(semaphore: Arc<Semaphore>, holds: Holds) -> Self {
+        Self { holds, semaphore }
+    }
+
+    /// The semaphore that these permits came from.
+    pub fn semaphore(&self) -> &Arc<Semaphore> {
+        &self.semaphore
+    }
+}
+
+/// What both kinds of permit can do. `$share` makes another handle of the semaphore from one.
+macro_rules! permit_methods {
+    ([$($generics:tt)*], $permit:ty, $name:literal, $share:expr) => {
+        impl<$($generics)*> $permit {
+            /// How many permits these are.
+            pub fn num_permits(&self) -> usize {
+                self.holds.permits()
+            }
+
+            /// Takes the permits out of the semaphore, for everybody and for good.
+            ///
+            /// That is *enqueued*, as giving them back by dropping is. If the lease is lost before it is
+            /// done, the permits have gone back to the semaphore by themselves, and stay there. For free
+            /// permits, see [`Semaphore::forget_permits`].
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use lock_core::memory::MemoryBackend;
+            /// # use lock_sync::Locks;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+            /// # let locks = Locks::new(MemoryBackend::new());
+            /// let tickets = locks.semaphore("tickets", 3)?;
+            /// tickets.acquire_many(2).await?.forget();
+            /// locks.shutdown().await; // waits until the store has heard of it
+            /// assert_eq!(tickets.available_permits().await?, 1);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn forget(self) {
+                self.holds.forget();
+            }
+
+            /// Adds the permits of another, which is gone afterwards. Nothing is sent.
+            ///
+            /// They keep a lease each: if one is lost, [`is_valid`](Self::is_valid) is `false` for all.
+            ///
+            /// # Panics
+            ///
+            /// If they are of another semaphore. Two handles of one name, made by one
+            /// [`Locks`](crate::Locks) or its clones, are one semaphore.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use lock_core::memory::MemoryBackend;
+            /// # use lock_sync::Locks;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+            /// # let locks = Locks::new(MemoryBackend::new());
+            /// let seats = locks.semaphore("seats", 10)?;
+            /// let mut permit = seats.acquire().await?;
+            /// permit.merge(seats.acquire_many(3).await?);
+            /// assert_eq!(permit.num_permits(), 4);
+            /// # Ok(())
+            /// # }
+            /// ```
+            #[track_caller]
+            pub fn merge(&mut self, other: Self) {
+                assert!(
+                    Arc::ptr_eq(&self.semaphore.entry, &other.semaphore.entry),
+                    "merging permits from different semaphore instances"
+                );
+                self.holds.merge(other.holds);
+            }
+
+            /// Takes `n` of the permits out, as a permit of their own with the same fencing token. `None`
+            /// if there are not that many. Nothing is sent.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use lock_core::memory::MemoryBackend;
+            /// # use lock_sync::Locks;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+            /// # let locks = Locks::new(MemoryBackend::new());
+            /// let seats = locks.semaphore("seats", 10)?;
+            /// let mut permit = seats.acquire_many(4).await?;
+            /// let one = permit.split(1).expect("there are four");
+            /// assert_eq!((one.num_permits(), permit.num_permits()), (1, 3));
+            /// assert!(permit.split(4).is_none());
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn split(&mut self, n: usize) -> Option<Self> {
+                let holds = self.holds.split(n)?;
+                Some(Self { holds, semaphore: $share(&self.semaphore) })
+            }
+
+            /// The name of the semaphore.
+            pub fn key(&self) -> &lock_core::Key {
+                self.semaphore.key()
+            }
+
+            /// The fencing token of these permits: higher than that of every one that was granted before.
+            ///
+            /// It orders grants; it does not say who else holds permits. With a semaphore of one permit
+            /// it fences as that of a [`Mutex`](crate::MutexGuard::fencing_token) does.
+            ///
+            /// Of permits that were [merged](Self::merge) it is the lowest: a resource that compares
+            /// tokens may then refuse them although it need not, but never accepts on the strength of a
+            /// later grant what was done under an earlier one. Without any permits it is zero, which is
+            /// lower than all.
+            pub fn fencing_token(&self) -> lock_core::FencingToken {
+                self.holds.fencing_token()
+            }
+
+            /// Whether every one of the permits is held now, by the clock of this process.
+            ///
+            /// No I/O: the deadline counts from before the last request that the store granted was sent,
+            /// on a clock that goes on while the machine sleeps, and ends before the store's. Once it
+            /// has returned `false` it never returns `true` again, unless what was lost is
+            /// [split](Self::split) off.
+            pub fn is_valid(&self) -> bool {
+                self.holds.check().is_ok()
+            }
+
+            /// Why the lease of one of the permits is lost, if it is.
+            ///
+            /// # Errors
+            ///
+            /// [`LeaseLost`](crate::LeaseLost), once [`is_valid`](Self::is_valid) is `false`.
+            pub fn check(&self) -> Result<(), crate::LeaseLost> {
+                self.holds.check()
+            }
+
+            /// The instant at which the first of the permits ends unless it is renewed, on the clock of
+            /// the backend.
+            ///
+            /// A lease can be lost before it: see [`is_valid`](Self::is_valid).
+            pub fn valid_until(&self) -> lock_core::Instant {
+                self.holds.valid_until()
+            }
+
+            /// How long the first of the permits lives on unless it is renewed; zero once it is lost.
+            pub fn remaining(&self) -> std::time::Duration {
+                self.holds.remaining()
+            }
+
+            /// A future that resolves when the lease of one of the permits is lost.
+            ///
+            /// It speaks of the permits that are here now, borrows nothing, and may outlive them; it
+            /// never resolves if they are given back first.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping it loses nothing; a lease that is lost stays lost.
+            pub fn lost(&self) -> crate::Lost {
+                self.holds.lost()
+            }
+
+            /// Runs a future for as long as all of the permits are held.
+            ///
+            /// # Errors
+            ///
+            /// [`LeaseLost`](crate::LeaseLost) if a lease is lost before the future is done, which is
+            /// then dropped where it stands.
+            ///
+            /// # Cancel safety
+            ///
+            /// That of the future.
+            pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
+            where
+                F: std::future::Future,
+            {
+                self.holds.while_held(work).await
+            }
+
+            /// Gives the permits back and waits until the store has confirmed it, or they have gone to
+            /// another task of this process.
+            ///
+            /// # Cancel safety
+            ///
+            /// Once it was polled, the release happens no matter what becomes of the future.
+            ///
+            /// # If the lease is lost
+            ///
+            /// The error says so. Nothing of a later holder is touched.
+            ///
+            /// # Errors
+            ///
+            /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if a lease had ended before;
+            /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm.
+            ///   The driver goes on trying where that can help, until the lease has ended by itself.
+            pub async fn release(self) -> Result<(), crate::ReleaseError> {
+                self.holds.release().await
+            }
+        }
+
+        impl<$($generics)*> fmt::Debug for $permit {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct($name)
+                    .field("key", self.key())
+                    .field("permits", &self.num_permits())
+                    .field("fencing_token", &self.fencing_token())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+permit_methods!(['a], SemaphorePermit<'a>, "SemaphorePermit", |semaphore: &&'a Semaphore| *semaphore);
+permit_methods!([], OwnedSemaphorePermit, "OwnedSemaphorePermit", Arc::clone);
