@@ -68,6 +68,7 @@ pub(crate) fn lock_error(denial: Denial) -> LockError {
         // Only those who do not wait are turned away so.
         Denial::WouldBlock => LockError::Timeout { source: None },
         Denial::Closed => LockError::Closed,
+        Denial::Lost(lost) => LockError::Lost(lost),
         Denial::Failed(error) => LockError::Backend(error),
     }
 }
@@ -76,6 +77,7 @@ pub(crate) fn try_lock_error(denial: Denial) -> TryLockError {
     match denial {
         Denial::WouldBlock | Denial::Timeout(_) => TryLockError::WouldBlock,
         Denial::Closed => TryLockError::Closed,
+        Denial::Lost(lost) => TryLockError::Lost(lost),
         Denial::Failed(error) => TryLockError::Backend(error),
     }
 }

@@ -18,9 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use lock_core::{
-    Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken, Released, Renewal,
-};
+use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken, Released, Renewal};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -31,7 +29,6 @@ pub(crate) use machine::{Deadline, Denial, HoldId, Manner, Policy, Ticket, renew
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
 pub(crate) use upgrading::Upgrading;
-
 
 use crate::driver::{Command, Flight};
 use crate::locks::Shared;
@@ -208,11 +205,7 @@ impl Entry {
         self.event(|machine, now, effects| machine.begin_upgrade(now, hold, patience, effects))
     }
 
-    fn poll_upgrade(
-        &self,
-        hold: HoldId,
-        context: &Context<'_>,
-    ) -> Poll<Result<Ticket, Denial>> {
+    fn poll_upgrade(&self, hold: HoldId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
         let waker = || context.waker().clone();
         self.lock().machine.poll_upgrade(hold, waker).map_or(Poll::Pending, Poll::Ready)
     }
@@ -379,9 +372,7 @@ impl Entry {
     fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
         Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
-            Op::Convert(request, limit) => {
-                Command::Run(Running::convert(self, request, limit))
-            }
+            Op::Convert(request, limit) => Command::Run(Running::convert(self, request, limit)),
             Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
             Op::Forget(claim) => {
                 Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())

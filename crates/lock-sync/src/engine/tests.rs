@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use lock_core::{
     Acquire, Attempt, Claim, Clock, Demand, Error, ErrorKind, FencingToken, Grant, Hint, Instant,
-    Key, OwnerToken, Released, Renew, Renewal, TokenRange, Ttl,
+    Key, Mode, OwnerToken, Released, Renew, Renewal, TokenRange, Ttl,
 };
 use proptest::prelude::*;
 
-use super::machine::{Denial, Effects, Entered, Machine, Manner, Op, Policy, Ticket};
+use super::machine::{Denial, Effects, Ending, Entered, Machine, Manner, Op, Policy, Ticket};
 use super::queue::{Patience, WaiterId};
 use crate::handoff::Handoff;
 
@@ -173,14 +173,18 @@ impl World {
             Event::AnswerAttempt(answer) => {
                 if let Some(request) = self.attempt.take() {
                     let result = self.try_acquire(&request, answer);
-                    self.machine.attempt_done(now, result, &mut effects);
+                    self.machine.attempt_done(now, &request.claim, result, &mut effects);
                 }
             }
             Event::TakeRelease => {
                 if std::mem::take(&mut self.release_asked)
-                    && let Some(claim) = self.machine.begin_release()
+                    && let Some(Ending { claim, next, forget: false }) =
+                        self.machine.begin_release()
                 {
-                    assert!(self.releasing.replace(claim).is_none(), "two releases under way");
+                    assert!(
+                        self.releasing.replace((claim, next)).is_none(),
+                        "two releases under way"
+                    );
                 }
             }
             Event::AnswerRelease(answer) => {
@@ -188,7 +192,7 @@ impl World {
                     let _ = self.delete(&claim, None, answer);
                 } else if let Some((claim, next)) = self.releasing.take() {
                     let result = self.delete(&claim, next.as_ref(), answer);
-                    self.machine.release_done(now, result, &mut effects);
+                    self.machine.release_done(now, &claim, result, &mut effects);
                 }
             }
             Event::AnswerRenewal(answer) => {
@@ -294,7 +298,8 @@ impl World {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let mut effects = Effects::new();
-        let entered = self.machine.enter(self.now, patience, self.manner, &mut effects);
+        let entered =
+            self.machine.enter(self.now, Mode::Exclusive, patience, self.manner, &mut effects);
         self.carry_out(effects);
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
@@ -324,6 +329,7 @@ impl World {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),
                 Op::Release { .. } => self.release_asked = true,
+                Op::Convert(..) => panic!("there is nothing weaker"),
                 Op::Forget(claim) => self.forgetting.push(claim),
                 Op::Watch => self.watching = true,
                 Op::Unwatch => {
@@ -356,6 +362,7 @@ impl World {
                 Err(Denial::Timeout(_)) => assert!(matches!(limit, Limit::Millis(_))),
                 Err(Denial::Closed) => assert!(self.closed),
                 Err(Denial::Failed(_)) => {}
+                Err(Denial::Lost(_)) => panic!("nothing is shared"),
             }
         }
     }
@@ -393,7 +400,7 @@ impl World {
 
     fn check(&self) {
         if let Some(ticket) = &self.holding
-            && ticket.lease.loss(ticket.hold).is_none()
+            && ticket.lease.loss(ticket.hold.serial()).is_none()
             && self.now < ticket.lease.deadline()
         {
             assert!(self.machine.is_held(), "a valid holder that the machine does not know");
@@ -768,8 +775,13 @@ fn a_try_does_not_wait_behind_others() {
     world.event(Event::Enter(Limit::None));
     for _ in 0..2 {
         // Beside a request under way, and beside a refused one.
-        let entered =
-            world.machine.enter(world.now, Patience::Try, world.manner, &mut Effects::new());
+        let entered = world.machine.enter(
+            world.now,
+            Mode::Exclusive,
+            Patience::Try,
+            world.manner,
+            &mut Effects::new(),
+        );
         assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
         world.foreign = true;
         world.event(Event::AnswerAttempt(Answer::Truth));
@@ -843,7 +855,7 @@ fn a_grant_that_comes_too_late_is_not_used() {
     let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
     world.attempt = None;
     let late = Grant::new(tokens, world.now);
-    world.machine.attempt_done(world.now, Ok(Attempt::Granted(late)), &mut effects);
+    world.machine.attempt_done(world.now, &request.claim, Ok(Attempt::Granted(late)), &mut effects);
     world.carry_out(effects);
     assert!(world.holding.is_none());
     assert_eq!(world.forgetting, [request.claim]);
@@ -860,7 +872,7 @@ fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
     let (lease, hold) = world.holding.as_ref().map(|t| (t.lease.clone(), t.hold)).unwrap();
     world.now = lease.deadline();
     world.event(Event::AnswerRenewal(Answer::Truth));
-    assert!(lease.loss(hold).is_some());
+    assert!(lease.loss(hold.serial()).is_some());
     assert_eq!(world.forgetting.len(), 1, "what the store may still have is released");
     world.come_to_rest();
 }
@@ -919,8 +931,13 @@ fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
     world.event(Event::Release);
     world.stored = None;
     world.event(Event::Hint(Hint::Released));
-    let entered =
-        world.machine.enter(world.now, Patience::Forever, world.manner, &mut Effects::new());
+    let entered = world.machine.enter(
+        world.now,
+        Mode::Exclusive,
+        Patience::Forever,
+        world.manner,
+        &mut Effects::new(),
+    );
     assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
     let next = world.machine.next_deadline().unwrap().at;
     assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));

@@ -41,6 +41,7 @@ impl ReentrantLockError {
             // Only those who do not wait are turned away so.
             Denial::WouldBlock => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
+            Denial::Lost(lost) => Self::Lost(lost),
             Denial::Failed(error) => Self::Backend(error),
         }
     }

@@ -100,9 +100,8 @@ impl<'a, T: ?Sized> Upgrade<'a, T> {
 
     /// Waits by blocking this thread.
     pub(super) fn block(
-        mut self,
+        self,
     ) -> Result<RwLockWriteGuard<'a, T>, UpgradeError<RwLockUpgradableReadGuard<'a, T>>> {
-        self.climb.upgrading.on_driver();
         block_on(self)
     }
 
@@ -171,9 +170,8 @@ impl<T: ?Sized> UpgradeOwned<T> {
 
     /// Waits by blocking this thread.
     pub(super) fn block(
-        mut self,
+        self,
     ) -> Result<OwnedRwLockWriteGuard<T>, UpgradeError<OwnedRwLockUpgradableReadGuard<T>>> {
-        self.climb.upgrading.on_driver();
         block_on(self)
     }
 

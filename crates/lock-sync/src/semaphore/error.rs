@@ -38,6 +38,8 @@ impl AcquireError {
             Denial::Timeout(source) => Self::Timeout { source },
             // Only those who do not wait are turned away so.
             Denial::WouldBlock => Self::Timeout { source: None },
+            // Permits are not shared, nor made stronger.
+            Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,
             Denial::Failed(error) => Self::Backend(error),

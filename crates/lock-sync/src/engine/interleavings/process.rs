@@ -3,14 +3,14 @@
 //! As [`Entry`](crate::engine::Entry) does it, with a thread for every command of the driver.
 
 use lock_core::{
-    Acquire, Claim, Demand, Error, ErrorKind, Hint, Instant, OwnerToken, Renew, Renewal,
+    Acquire, Claim, Demand, Error, ErrorKind, Hint, Instant, Mode, OwnerToken, Renew, Renewal,
 };
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Arc;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::thread;
 
-use super::super::machine::{Denial, Effects, Entered, Machine, Op, Ticket};
+use super::super::machine::{Denial, Effects, Ending, Entered, Machine, Op, Ticket};
 use super::super::queue::{Patience, WaiterId};
 use super::store::{Client, Store};
 use super::witness::{Look, Witness};
@@ -87,6 +87,7 @@ impl State {
                 self.witness.asks();
                 Command::Attempt(request)
             }
+            Op::Convert(..) => panic!("there is nothing weaker"),
             Op::Renew(request, _) => Command::Renew(request, now),
             Op::Forget(claim) => Command::Forget(claim),
             Op::Release { .. } if self.release_queued => return None,
@@ -111,7 +112,7 @@ impl State {
     }
 
     fn begin_release(&mut self) -> Option<Command> {
-        let (claim, next) = self.machine.begin_release()?;
+        let Ending { claim, next, .. } = self.machine.begin_release()?;
         self.witness.asks();
         Some(Command::Release(claim, next))
     }
@@ -149,14 +150,15 @@ impl World {
         if patience == Patience::Forever {
             let (wake, woken) = channel();
             let mut state = self.state.lock().unwrap();
-            if let Some(id) = state.machine.join(|| wake) {
+            if let Some(id) = state.machine.join(Mode::Exclusive, || wake) {
                 return Entry::Waits { arrival: state.witness.arrives(), id, woken: Some(woken) };
             }
         }
         let mut attempt = None;
         let entry = self.event(false, |state, now, effects| {
             let arrival = state.witness.arrives();
-            let id = match state.machine.enter(now, patience, self.manner, effects) {
+            let id = match state.machine.enter(now, Mode::Exclusive, patience, self.manner, effects)
+            {
                 Entered::Done(outcome) => {
                     return Entry::Done(outcome.map(|ticket| state.guard(arrival, ticket)));
                 }
@@ -215,6 +217,7 @@ impl World {
             }
             Denial::Closed => assert!(self.state.lock().unwrap().closed),
             Denial::Failed(error) => assert!(error.is_retryable(), "{error}"),
+            Denial::Lost(lost) => panic!("nothing is shared, but {lost}"),
         }
     }
 
@@ -266,7 +269,7 @@ impl World {
                     self.ask(|store, now| store.acquire(now, sent, Client::Process, &request));
                 self.event(false, |state, now, effects| {
                     state.witness.is_answered();
-                    state.machine.attempt_done(now, result, effects);
+                    state.machine.attempt_done(now, &request.claim, result, effects);
                 });
             }
             Command::Renew(request, sent) => {
@@ -299,7 +302,7 @@ impl World {
                 }
                 self.event(false, |state, now, effects| {
                     state.witness.is_answered();
-                    state.machine.release_done(now, result, effects);
+                    state.machine.release_done(now, &claim, result, effects);
                 });
             }
             Command::Forget(claim) => {

@@ -67,7 +67,8 @@ impl<W> Machine<W> {
         result: Result<Attempt, Error>,
         effects: &mut Effects<W>,
     ) {
-        let asking = |phase: &Phase| matches!(phase, Phase::Attempting { claim, .. } if claim == asked);
+        let asking =
+            |phase: &Phase| matches!(phase, Phase::Attempting { claim, .. } if claim == asked);
         let Some(seat) = self.seats.iter().position(asking) else {
             return self.upgrade_answered(now, asked, result, effects);
         };
@@ -98,7 +99,9 @@ impl<W> Machine<W> {
                 let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
                 self.failed(seat, now, claim, was_placed, outage, error, effects);
             }
-            Err(error) => self.failed(seat, now, claim, was_placed || queued, outage, error, effects),
+            Err(error) => {
+                self.failed(seat, now, claim, was_placed || queued, outage, error, effects)
+            }
         }
     }
 
@@ -204,7 +207,10 @@ impl<W> Machine<W> {
         for seat in 0..self.seats.len() {
             let idle = matches!(&self.seats[seat], Phase::Kept { held, .. }
                 if !held.renewing && !super::covers(held.claim.mode, want));
-            if idle && let Phase::Kept { held, .. } = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+            if idle
+                && let Phase::Kept { held, .. } =
+                    std::mem::replace(&mut self.seats[seat], Phase::Idle)
+            {
                 self.give_up(seat, held, effects);
             }
         }

@@ -40,16 +40,16 @@ impl<W> Machine<W> {
             Some(Phase::Held(held)) => {
                 let Some(holding) = held.holds.remove(hold) else { return false };
                 // A deadline that has passed unnoticed: the holder must hear of it.
-                let valid = holding.state == State::Live
-                    && held.lease.is_valid(now)
-                    && now < holding.until;
+                let valid =
+                    holding.state == State::Live && held.lease.is_valid(now) && now < holding.until;
                 held.manner = manner;
                 if held.holds.is_empty() {
                     let fate = held.fate(now, manner, &self.policy);
                     if valid && fate == Fate::HandOver && self.hand_over(seat, now, effects) {
                         return true;
                     }
-                    if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+                    if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle)
+                    {
                         self.pass_on(seat, now, held, manner, effects);
                     }
                 } else {
@@ -100,7 +100,12 @@ impl<W> Machine<W> {
 
     /// Gives a lease to those first in line for whom there is room, without moving it. Returns whether
     /// there was anybody.
-    pub(super) fn hand_over(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) -> bool {
+    pub(super) fn hand_over(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        effects: &mut Effects<W>,
+    ) -> bool {
         let mut served = false;
         while let Some((id, want)) = self.next_for(seat, now) {
             let Phase::Held(held) = &self.seats[seat] else { break };
@@ -167,9 +172,7 @@ impl<W> Machine<W> {
             let joint = matches!(held.claim.mode, Mode::Joint { .. });
             return match manner.cache {
                 Some(idle)
-                    if !joint
-                        && manner.handoff != Handoff::Never
-                        && self.may_keep(now, &held) =>
+                    if !joint && manner.handoff != Handoff::Never && self.may_keep(now, &held) =>
                 {
                     let until = now + idle;
                     self.keep(seat, now, held, manner, until, effects);
@@ -243,7 +246,8 @@ impl<W> Machine<W> {
 
     pub(super) fn give_up(&mut self, seat: usize, held: Held, effects: &mut Effects<W>) {
         effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
-        self.seats[seat] = Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
+        self.seats[seat] =
+            Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };
     }
 
     /// Takes a lease that was kept, or was given up but not yet released.

@@ -298,12 +298,18 @@ mod tests {
     fn permits_add_up() {
         let mut holds = Holds::default();
         let three = add(&mut holds, 1, permits(3));
-        assert!(holds.have_room(permits(5), permits(2)) && !holds.have_room(permits(4), permits(2)));
+        assert!(
+            holds.have_room(permits(5), permits(2)) && !holds.have_room(permits(4), permits(2))
+        );
         holds.change(three, |holding| holding.mode = permits(1));
         assert_eq!(holds.need(permits(5)), permits(1));
         holds.change(three, |holding| holding.state = State::Forgotten);
         assert!(holds.live() == 0 && !holds.is_empty());
-        assert_eq!(holds.need(permits(5)), permits(1), "what is forgotten is held until it is gone");
+        assert_eq!(
+            holds.need(permits(5)),
+            permits(1),
+            "what is forgotten is held until it is gone"
+        );
         holds.remove(three);
         assert!(holds.is_empty());
     }

@@ -43,8 +43,8 @@ use crate::handoff::Handoff;
 
 pub(crate) use effects::Deadline;
 pub(super) use effects::{Effects, Op};
-pub(super) use holding::Ending;
 use held::Held;
+pub(super) use holding::Ending;
 pub(crate) use holds::HoldId;
 use holds::{Holds, beside, covers};
 pub(crate) use timing::renewal_window;
@@ -334,10 +334,7 @@ impl<W> Machine<W> {
     /// answer to an attempt or a release that nobody here waits for any more.
     fn is_in_motion(&self) -> bool {
         self.seats.iter().any(|phase| {
-            matches!(
-                phase,
-                Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. }
-            )
+            matches!(phase, Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. })
         })
     }
 

@@ -41,16 +41,16 @@ impl<W> Upgrade<W> {
 impl<W> Machine<W> {
     /// Whether the hold that is about to be exclusive is on this seat: nobody joins it there.
     pub(super) fn is_upgrading(&self, seat: usize) -> bool {
-        self.upgrade.as_ref().is_some_and(|upgrade| {
-            upgrade.hold.seat == seat && upgrade.outcome.is_none()
-        })
+        self.upgrade
+            .as_ref()
+            .is_some_and(|upgrade| upgrade.hold.seat == seat && upgrade.outcome.is_none())
     }
 
     /// Whether this claim is what the upgrade asks for.
     pub(super) fn upgrade_asks_for(&self, claim: &Claim) -> bool {
-        self.upgrade.as_ref().is_some_and(|upgrade| {
-            upgrade.claim == *claim && upgrade.outcome.is_none()
-        })
+        self.upgrade
+            .as_ref()
+            .is_some_and(|upgrade| upgrade.claim == *claim && upgrade.outcome.is_none())
     }
 
     /// A holder wants to hold alone. Its outcome is fetched with [`poll_upgrade`](Self::poll_upgrade).
@@ -271,7 +271,8 @@ impl<W> Machine<W> {
 
     /// When the upgrade has something to do, if nothing else happens.
     pub(super) fn upgrade_deadline(&self) -> Instant {
-        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none()) else {
+        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none())
+        else {
             return Instant::FAR_FUTURE;
         };
         let again = match upgrade.stage {
@@ -286,7 +287,8 @@ impl<W> Machine<W> {
 
     /// Time has passed.
     pub(super) fn tick_upgrade(&mut self, now: Instant, effects: &mut Effects<W>) {
-        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none()) else {
+        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none())
+        else {
             return;
         };
         let error = match &upgrade.stage {
