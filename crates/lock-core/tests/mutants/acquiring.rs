@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, FencingToken, Grant, OwnerToken};
-use lock_core::{Renew, Result, TokenRange, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Grant};
+use lock_core::{Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -16,6 +16,14 @@ impl Mutant {
         let repeated = self.shared().seen.contains(&claim.owner);
         match self.bug {
             Bug::NeverGrants => return Ok(Attempt::Busy { retry_after: Some(asked.duration()) }),
+            Bug::LacksUpgradableReaders if claim.mode == Mode::Upgradable => {
+                return Err(Error::new(ErrorKind::Unsupported, "readers are readers"));
+            }
+            Bug::GroupsWaitBehindOthers
+                if matches!(claim.mode, Mode::Joint { .. }) && self.others(&claim) > 0 =>
+            {
+                return Ok(Attempt::Busy { retry_after: Some(asked.duration()) });
+            }
             Bug::RefusesARepeatedAcquire if repeated => {
                 return Ok(Attempt::Busy { retry_after: Some(asked.duration()) });
             }
@@ -105,6 +113,10 @@ impl Mutant {
         waited: bool,
     ) -> TokenRange {
         let mut shared = self.shared();
+        let group = match request.claim.mode {
+            Mode::Joint { group } => Some(group),
+            _ => None,
+        };
         let renewed = shared.renewed.contains(&request.claim.owner);
         let counter = shared.counters.entry(request.claim.key.clone()).or_insert(1);
         let range = |first, count| TokenRange::new(FencingToken::new(first), count);
@@ -121,6 +133,14 @@ impl Mutant {
             Bug::RenewalChangesTokens if renewed => next,
             Bug::HandsOverOldTokens if waited => range(1, NonZeroU32::MIN),
             Bug::DowngradesChangeTokens if request.from.is_some() => next,
+            Bug::EachMemberHasItsTokens if group.is_some() => {
+                *counter += 1;
+                range(granted.last().get() + *counter, NonZeroU32::MIN)
+            }
+            Bug::GroupsKeepTheirTokens => match group {
+                Some(group) => *shared.groups.entry(group).or_insert(granted),
+                None => granted,
+            },
             _ => granted,
         }
     }

@@ -1,7 +1,9 @@
 //! Bugs of renewing and releasing.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, Hint, Released};
-use lock_core::{Renew, Renewal, Result, TokenRange};
+use std::num::NonZeroU32;
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Hint};
+use lock_core::{Mode, Released, Renew, Renewal, Result, TokenRange};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -19,8 +21,13 @@ impl Mutant {
             request.claim = self.as_held(claim);
         }
         let renewal = self.store.renew(&request).await;
-        if self.bug == Bug::ReadersEndTogether && matches!(renewal, Renewal::Lost) {
-            self.end_all_readers(&claim.key).await;
+        let ends_others = match self.bug {
+            Bug::ReadersEndTogether => claim.mode == Mode::Shared,
+            Bug::GroupsEndTogether => matches!(claim.mode, Mode::Joint { .. }),
+            _ => false,
+        };
+        if ends_others && matches!(renewal, Renewal::Lost) {
+            self.end_all_in(claim).await;
         }
         match (self.bug, renewal) {
             (
@@ -29,6 +36,15 @@ impl Mutant {
             ) => {
                 let first = self.tokens_of(claim.owner).unwrap_or(tokens).first();
                 let tokens = Some(TokenRange::new(first, tokens.count()));
+                Renewal::Renewed { valid_until, tokens, demand }
+            }
+            (
+                Bug::RenewsMembersWithTokens,
+                Renewal::Renewed { valid_until, tokens: None, demand },
+            ) => {
+                let wanted = NonZeroU32::new(request.tokens);
+                let first = FencingToken::new(u64::MAX / 2);
+                let tokens = wanted.map(|wanted| TokenRange::new(first, wanted));
                 Renewal::Renewed { valid_until, tokens, demand }
             }
             (Bug::NeverKnowsTheDemand, Renewal::Renewed { valid_until, tokens, .. }) => {

@@ -109,6 +109,9 @@ impl Mutant {
             return Ok(released);
         }
         let released = self.store.release(claim).await?;
+        if self.bug == Bug::GroupsLeaveTogether && matches!(claim.mode, Mode::Joint { .. }) {
+            self.end_all_in(claim).await;
+        }
         self.treat_served_wrongly(&claim.key).await?;
         Ok(released)
     }
@@ -139,9 +142,21 @@ impl Mutant {
         &self,
         claim: &Claim,
     ) -> Result<Vec<(MemoryBackend, Acquire)>> {
+        self.take_out(&claim.key, |waiting| waiting != claim).await
+    }
+
+    pub(crate) async fn take_out_all_of(&self, key: &Key) -> Result<Vec<(MemoryBackend, Acquire)>> {
+        self.take_out(key, |_| true).await
+    }
+
+    async fn take_out(
+        &self,
+        key: &Key,
+        is_taken: impl Fn(&Claim) -> bool,
+    ) -> Result<Vec<(MemoryBackend, Acquire)>> {
         let mut taken = Vec::new();
-        for (client, waiting) in self.line_of(&claim.key) {
-            if waiting.claim != *claim && !holds(&client, &waiting.claim).await {
+        for (client, waiting) in self.line_of(key) {
+            if is_taken(&waiting.claim) && !holds(&client, &waiting.claim).await {
                 client.release(&waiting.claim).await?;
                 taken.push((client, waiting));
             }
@@ -153,7 +168,7 @@ impl Mutant {
         self.shared().line.iter().any(|(_, waiting)| waiting.claim == *claim)
     }
 
-    fn others(&self, claim: &Claim) -> usize {
+    pub(crate) fn others(&self, claim: &Claim) -> usize {
         let line = self.line_of(&claim.key);
         line.iter().filter(|(_, waiting)| waiting.claim != *claim).count()
     }

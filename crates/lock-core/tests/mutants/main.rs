@@ -2,28 +2,44 @@
 //! law is broken by some backend.
 #![cfg(feature = "conformance")]
 
+mod abilities;
 mod acquiring;
 mod bug;
+mod counting;
 mod ending;
 mod line;
 mod modes;
 mod mutant;
+mod together;
 mod watching;
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use lock_core::conformance::{Harness, Hook, Verdict, enforce, laws, run};
+use lock_core::conformance::{Harness, Hook, Law, Suite, Verdict, enforce, run};
 use lock_core::memory::MemoryBackend;
 
 use bug::{BUGS, Bug};
 use mutant::Colony;
 
-/// The laws that a backend breaks, with how.
-async fn broken_laws(bug: Bug) -> Vec<(&'static str, String)> {
+/// Every suite there is. The last one tests laws of the first in another mode.
+fn suites() -> [Suite<Colony>; 7] {
+    [
+        Suite::backend(),
+        Suite::shared(),
+        Suite::joint(),
+        Suite::permits(),
+        Suite::cell(),
+        Suite::inspect(),
+        Suite::one_permit(),
+    ]
+}
+
+/// The laws of a suite that a backend breaks, with how.
+async fn broken_laws(suite: &Suite<Colony>, bug: Bug) -> Vec<(&'static str, String)> {
     let mut broken = Vec::new();
-    for law in laws() {
-        match run(law.name(), &Colony::new(bug)).await {
+    for law in suite.laws() {
+        match suite.run(law.name(), &Colony::new(bug)).await {
             Verdict::Holds => {}
             Verdict::Broken(reason) => broken.push((law.name(), reason)),
             // A bug may hide that there is a queue.
@@ -36,24 +52,39 @@ async fn broken_laws(bug: Bug) -> Vec<(&'static str, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn each_bug_breaks_its_law_and_each_law_has_a_bug() {
-    let mut caught = BTreeSet::new();
-    for &(bug, expected) in BUGS {
-        let broken = broken_laws(bug).await;
-        println!("{bug:?}: {broken:#?}");
-        for law in expected {
-            let found = broken.iter().find(|(name, _)| name == law);
-            let (_, reason) = found.unwrap_or_else(|| panic!("{bug:?} keeps {law}"));
-            assert!(!reason.contains("panicked"), "{bug:?} does not get as far as {law}: {reason}");
+    for suite in suites() {
+        let laws: Vec<_> = suite.laws().iter().map(Law::name).collect();
+        let mut caught = BTreeSet::new();
+        for &(bug, expected) in BUGS {
+            let broken = broken_laws(&suite, bug).await;
+            println!("{bug:?}: {broken:#?}");
+            for law in expected.iter().filter(|law| laws.contains(law)) {
+                let found = broken.iter().find(|(name, _)| name == law);
+                let (_, why) = found.unwrap_or_else(|| panic!("{bug:?} keeps {law}"));
+                assert!(!why.contains("panicked"), "{bug:?} does not get as far as {law}: {why}");
+            }
+            caught.extend(broken.into_iter().map(|(name, _)| name));
         }
-        caught.extend(broken.into_iter().map(|(name, _)| name));
+        let idle: Vec<_> = laws.iter().filter(|law| !caught.contains(*law)).collect();
+        assert_eq!(idle, Vec::<&&str>::new(), "never broken");
     }
-    let all: BTreeSet<_> = laws().iter().map(|law| law.name()).collect();
-    assert_eq!(all.difference(&caught).collect::<Vec<_>>(), Vec::<&&str>::new(), "never broken");
+}
+
+#[test]
+fn the_laws_that_bugs_are_to_break_exist() {
+    for (bug, expected) in BUGS {
+        for law in *expected {
+            let knows = |suite: &Suite<Colony>| suite.laws().iter().any(|it| it.name() == *law);
+            assert!(suites().iter().any(knows), "{bug:?} is to break {law}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mutant_without_a_bug_keeps_every_law() {
-    assert_eq!(broken_laws(Bug::None).await, []);
+    for suite in suites() {
+        assert_eq!(broken_laws(&suite, Bug::None).await, []);
+    }
 }
 
 #[tokio::test]

@@ -69,13 +69,19 @@ impl Mutant {
         Ok(released)
     }
 
-    pub(crate) async fn end_all_readers(&self, key: &Key) {
-        let is_reader = |claim: &Claim| claim.key == *key && claim.mode == Mode::Shared;
-        let readers: Vec<_> =
-            self.shared().leases.values().map(|lease| lease.claim.clone()).collect();
-        for reader in readers.into_iter().filter(is_reader) {
-            drop(self.store.release(&reader).await);
+    /// Ends all leases that are held in the mode of this claim.
+    pub(crate) async fn end_all_in(&self, claim: &Claim) {
+        let leases = self.leases_of(&claim.key).into_iter();
+        for lease in leases.filter(|lease| lease.mode == claim.mode) {
+            drop(self.store.release(&lease).await);
         }
+    }
+
+    /// Every lease of a key that was ever granted.
+    pub(crate) fn leases_of(&self, key: &Key) -> Vec<Claim> {
+        let shared = self.shared();
+        let claims = shared.leases.values().map(|lease| &lease.claim);
+        claims.filter(|claim| claim.key == *key).cloned().collect()
     }
 
     /// The claim in the mode in which its owner holds the key, whatever it says itself.

@@ -9,8 +9,10 @@ use async_trait::async_trait;
 use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Hint, Key};
-use lock_core::{Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Watch};
+use lock_core::{
+    Acquire, Attempt, Backend, Cell, Claim, Clock, Error, ErrorKind, Hint, Inspection,
+};
+use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Watch};
 
 use crate::bug::Bug;
 
@@ -42,6 +44,14 @@ pub(crate) struct Shared {
     pub(crate) line: Vec<(MemoryBackend, Acquire)>,
     /// The latest lease of each owner.
     pub(crate) leases: HashMap<OwnerToken, Lease>,
+    /// The tokens that a group was granted first.
+    pub(crate) groups: HashMap<OwnerToken, TokenRange>,
+    /// The limits that the first users of semaphores declared.
+    pub(crate) limits: HashMap<Key, u32>,
+    /// Values that no holder stored.
+    pub(crate) values: HashMap<Key, Cell>,
+    /// What was seen of each key first.
+    pub(crate) inspections: HashMap<Key, Inspection>,
     /// Watches that outlive their users.
     pub(crate) leaked: Vec<Watch>,
 }
@@ -73,7 +83,7 @@ impl Mutant {
     }
 
     /// The claim as a store sees it that confuses keys, or modes.
-    fn confused(&self, claim: &Claim) -> Claim {
+    pub(crate) fn confused(&self, claim: &Claim) -> Claim {
         let name = claim.key.as_bytes();
         let key = match (self.bug, claim.mode) {
             (Bug::OneKeyForAll, _) => Key::new("all"),
@@ -82,12 +92,22 @@ impl Mutant {
             _ => Ok(claim.key.clone()),
         };
         let key = key.expect("not longer than before");
-        Claim::exclusive(key, claim.owner).in_mode(self.confused_mode(claim.mode))
+        let mode = match (self.bug, claim.mode) {
+            (Bug::AcceptsAnyLimit, Mode::Permits { take, of }) => {
+                Mode::Permits { take, of: self.first_limit(&key, of) }
+            }
+            (_, mode) => self.confused_mode(mode),
+        };
+        Claim::exclusive(key, claim.owner).in_mode(mode)
     }
 
     fn confused_mode(&self, mode: Mode) -> Mode {
         match (self.bug, mode) {
             (Bug::ReadersAreWriters, Mode::Shared) => Mode::Exclusive,
+            (Bug::GroupsAreExclusive, Mode::Joint { .. }) => Mode::Exclusive,
+            (Bug::AllGroupsAreOne, Mode::Joint { .. }) => {
+                Mode::Joint { group: OwnerToken::from_bytes([7; 16]) }
+            }
             (Bug::TwoUpgradableReaders, Mode::Upgradable) => Mode::Shared,
             (Bug::OnePermitTooMany, Mode::Permits { take, of }) => {
                 Mode::Permits { take, of: of + 1 }
@@ -151,6 +171,10 @@ impl Backend for Mutant {
             return Ok((self.release(claim).await?, Some(queued)));
         }
         self.store.exchange(claim, next).await
+    }
+
+    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>> {
+        self.acquire_together_wrongly(requests).await
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch> {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{pending, select};
-use lock_core::{Backend, Clock, FencingToken, Hint, Key, Result, TokenRange, Watch};
+use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, Result, TokenRange, Watch};
 
 use crate::bug::Bug;
 use crate::mutant::{Mutant, Shared};
@@ -44,12 +44,27 @@ impl Mutant {
 
 /// What a watch says instead of a hint.
 fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
-    let shared = shared.lock().expect("no mutant panics");
+    let mut shared = shared.lock().expect("no mutant panics");
     let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
-        return (bug != Bug::NeverSaysWanted || hint != Hint::Wanted).then_some(hint);
+        let unheard = match bug {
+            Bug::NeverSaysWanted => Some(Hint::Wanted),
+            Bug::StoringTellsNobody => Some(Hint::Changed),
+            Bug::ClosingTellsNobody => Some(Hint::Released),
+            _ => None,
+        };
+        return (unheard != Some(hint)).then_some(hint);
     };
     match bug {
         Bug::TellsNobodyOfTheirGrant => return None,
+        Bug::TellsOneMemberAlone => {
+            let waiting = shared.line.iter().find(|(_, waiting)| waiting.claim.owner == owner);
+            let mode = waiting.map(|(_, waiting)| waiting.claim.mode);
+            if let Some(Mode::Joint { group }) = mode
+                && shared.groups.insert(group, grant.tokens).is_some()
+            {
+                return None;
+            }
+        }
         Bug::AnnouncesOtherTokens => {
             let next = FencingToken::new(grant.tokens.last().get() + 1);
             grant.tokens = TokenRange::single(next);

@@ -1,0 +1,108 @@
+//! Bugs of the other abilities.
+
+use async_trait::async_trait;
+use lock_core::{Backend, Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection};
+use lock_core::{JointBackend, Key, Released, Result, SharedBackend, Stored};
+
+use crate::bug::Bug;
+use crate::line::put_back;
+use crate::mutant::Mutant;
+
+impl SharedBackend for Mutant {}
+
+impl JointBackend for Mutant {}
+
+#[async_trait]
+impl CellBackend for Mutant {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>> {
+        if let Some(cell) = self.shared().values.get(key) {
+            return Ok(Some(cell.clone()));
+        }
+        let Some(mut cell) = self.store.load(key).await? else { return Ok(None) };
+        cell.held |= self.bug == Bug::SaysThatWritersAlwaysHold;
+        Ok((cell.held || self.bug != Bug::ValuesEndWithTheirLease).then_some(cell))
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored> {
+        let is_too_long = value.is_some_and(|value| value.len() > Cell::MAX_LEN);
+        match (self.bug, value) {
+            (Bug::DropsTooLongValues, _) if is_too_long => return Ok(Stored::Written),
+            (Bug::StoringTwiceFails, Some(value))
+                if self.load(&claim.key).await?.is_some_and(|cell| cell.value == value) =>
+            {
+                return Ok(Stored::NotHeld);
+            }
+            _ => {}
+        }
+        let (token, stored_value) = match (self.bug, value) {
+            (Bug::CutsValuesShort, Some(value)) => {
+                (token, value.split(|byte| *byte == b' ').next())
+            }
+            (Bug::ErasingEmpties, None) => (token, Some(&b""[..])),
+            (Bug::IgnoresTokensOfValues, value) => (FencingToken::new(1), value),
+            (_, value) => (token, value),
+        };
+        let stored = CellBackend::store(&self.store, claim, token, stored_value).await?;
+        if let (Bug::AnybodyCanStore, Stored::NotHeld, Some(value)) = (self.bug, stored, value) {
+            let cell = Cell::new(value.into(), token, false);
+            self.shared().values.insert(claim.key.clone(), cell);
+            return Ok(Stored::Written);
+        }
+        Ok(stored)
+    }
+}
+
+#[async_trait]
+impl InspectBackend for Mutant {
+    async fn inspect(&self, key: &Key) -> Result<Inspection> {
+        let mut inspection = self.store.inspect(key).await?;
+        match self.bug {
+            Bug::HidesWaiters => {
+                inspection.waiters.clear();
+                inspection.waiting = 0;
+            }
+            Bug::InspectsOnce => {
+                let mut shared = self.shared();
+                return Ok(shared.inspections.entry(key.clone()).or_insert(inspection).clone());
+            }
+            Bug::ShowsOwners => {
+                let shared = self.shared();
+                for holder in &mut inspection.holders {
+                    let is_its = |first| Some(first) == holder.token;
+                    let lease = shared.leases.iter().find(|(_, it)| is_its(it.tokens.first()));
+                    let Some((owner, _)) = lease else { continue };
+                    let half = String::from_utf8_lossy(&owner.expose()[..16]).into_owned();
+                    holder.token = u64::from_str_radix(&half, 16).ok().map(FencingToken::new);
+                }
+            }
+            _ => {}
+        }
+        Ok(inspection)
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<u64> {
+        match self.bug {
+            Bug::ForcesOneLease => {
+                let leases = self.leases_of(key);
+                for claim in leases {
+                    if let Released::Freed { .. } = self.store.release(&claim).await? {
+                        return Ok(1);
+                    }
+                }
+                Ok(0)
+            }
+            Bug::ForcesWithoutServing => {
+                let line = self.take_out_all_of(key).await?;
+                let ended = self.store.force_release(key).await?;
+                put_back(line).await?;
+                Ok(ended)
+            }
+            _ => self.store.force_release(key).await,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Bugs of semaphores.
+
+use async_trait::async_trait;
+use lock_core::{Backend, Claim, InspectBackend, Key, Mode, PermitBackend, Permits, Released};
+use lock_core::{Resize, Resized, Result};
+
+use crate::bug::Bug;
+use crate::line::put_back;
+use crate::mutant::Mutant;
+
+#[async_trait]
+impl PermitBackend for Mutant {
+    async fn permits(&self, key: &Key, of: u32) -> Result<Permits> {
+        let of = self.declared(key, of);
+        let permits = self.store.permits(key, of).await?;
+        Ok(match self.bug {
+            Bug::CountsNobodyWaiting => {
+                let mut wrong = permits;
+                wrong.waiting = 0;
+                wrong
+            }
+            Bug::CountsTheDead => {
+                let taken = |claim: &Claim| match claim.mode {
+                    Mode::Permits { take, .. } if claim.key == *key => take,
+                    _ => 0,
+                };
+                let mut wrong = permits;
+                wrong.held = self.shared().leases.values().map(|lease| taken(&lease.claim)).sum();
+                wrong
+            }
+            Bug::ForgetsAChangedLimit if permits.held == 0 => Permits::new(of),
+            _ => permits,
+        })
+    }
+
+    async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized> {
+        let of = self.declared(key, of);
+        match (self.bug, change) {
+            (Bug::AddsWithoutServing, Resize::Add(_)) => {
+                let line = self.take_out_all_of(key).await?;
+                let resized = self.store.resize(key, of, change).await?;
+                put_back(line).await?;
+                Ok(resized)
+            }
+            (Bug::SaysThatItRemovedAll, Resize::Remove(count)) => {
+                let resized = self.store.resize(key, of, change).await?;
+                Ok(Resized::new(count, resized.permits))
+            }
+            _ => self.store.resize(key, of, change).await,
+        }
+    }
+
+    async fn forget(&self, claim: &Claim) -> Result<Released> {
+        let claim = self.confused(claim);
+        if self.bug == Bug::ForgettingGivesBack {
+            return self.store.release(&claim).await;
+        }
+        let released = PermitBackend::forget(&self.store, &claim).await?;
+        if let (Bug::ForgettingTwiceTakesTwice, Mode::Permits { take, of }) = (self.bug, claim.mode)
+            && released == Released::NotHeld
+        {
+            self.store.resize(&claim.key, of, Resize::Remove(take)).await?;
+        }
+        Ok(released)
+    }
+
+    async fn close(&self, key: &Key, of: u32) -> Result<()> {
+        let of = self.declared(key, of);
+        match self.bug {
+            Bug::ClosingDoesNothing => self.store.permits(key, of).await.map(drop),
+            Bug::ClosingEndsLeases => {
+                self.store.close(key, of).await?;
+                self.store.force_release(key).await.map(drop)
+            }
+            _ => self.store.close(key, of).await,
+        }
+    }
+}
+
+impl Mutant {
+    /// The limit that the first user declared.
+    pub(crate) fn first_limit(&self, key: &Key, of: u32) -> u32 {
+        *self.shared().limits.entry(key.clone()).or_insert(of)
+    }
+
+    fn declared(&self, key: &Key, of: u32) -> u32 {
+        if self.bug == Bug::AcceptsAnyLimit { self.first_limit(key, of) } else { of }
+    }
+}
