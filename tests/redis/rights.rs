@@ -8,7 +8,7 @@ use crate::support::{Server, attempt, claim, granted, long, soon};
 /// The rules that the docs of the crate name, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +set +del +exists +pttl +pexpire +time +setrange +publish \
-    +subscribe +unsubscribe +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
+    +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
     +hincrby +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore";
 
 /// The rules without some of them.

@@ -18,13 +18,16 @@ macro_rules! script {
 
 pub(super) const ACQUIRE: &str = script!(
     "keys.lua",
+    "acquire.lua",
     "tokens.lua",
     "acquire_free.lua",
     "places.lua",
     "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
-    "acquire.lua"
+    "acquire_on.lua",
+    "acquire_alone.lua",
+    "acquire_line.lua"
 );
 pub(super) const RELEASE: &str = script!(
     "keys.lua",

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Released, Renew, Renewal, Watch,
 };
 
 use crate::hub::{Hub, Listening};
 use crate::keys::Layout;
 use crate::link::Link;
-use crate::scripts::{ACQUIRE, RELEASE, RENEW};
+use crate::scripts::{ACQUIRE_TOGETHER, RELEASE, RENEW};
 use crate::verbs::Acquired;
-use crate::{Builder, modes, verbs};
+use crate::{Builder, modes, together, verbs};
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -73,6 +73,14 @@ impl RedisBackend {
         Self(Arc::new(Inner { layout, link, hub, queue_limit }))
     }
 
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0.hub
+    }
+
     pub(crate) fn link(&self) -> &Link {
         &self.0.link
     }
@@ -96,7 +104,7 @@ impl Backend for RedisBackend {
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let command = verbs::acquire(&names, request, waiting)?;
-        let answer = link.run(&ACQUIRE, &command).await?;
+        let answer = link.run(verbs::acquiring(request.claim.mode), &command).await?;
         let Acquired { attempt, sample } = verbs::acquired(request, waiting, &answer)?;
         if let Some(sample) = sample {
             hub.compare(&names, request.claim.owner, sample);
@@ -147,6 +155,26 @@ impl Backend for RedisBackend {
             attempt
         });
         Ok((released, attempt))
+    }
+
+    /// Up to 64 locks that are to be held alone, if their keys are in one place: on a single server
+    /// always, on a cluster in one slot. A lock is not granted while anybody waits for it in line. What a
+    /// refusal says of a lock that is free is that nothing is known of its end.
+    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+        let Inner { layout, link, hub, .. } = &*self.0;
+        let names = requests.iter().map(|it| layout.names(&it.claim.key)).collect::<Vec<_>>();
+        together::check(&names)?;
+        if !together::is_possible(requests) {
+            return Ok(None);
+        }
+        let inboxes = names.iter().map(|names| hub.inbox_for(names)).collect::<Vec<_>>();
+        let command = together::acquire(&names, requests, &inboxes);
+        match link.run(&ACQUIRE_TOGETHER, &command).await {
+            Ok(answer) => together::acquired(requests, &inboxes, &answer).map(Some),
+            // A cluster takes no command for keys in several places.
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {

@@ -117,7 +117,7 @@ impl Builder {
     }
 
     /// Whether a release that leaves the lock free is told to all who watch, by a message on a channel
-    /// of the lock: yes, unless it is said.
+    /// of the lock: yes, unless it is said. New values beside the lock are told there in any case.
     ///
     /// A user who lacks the right to publish or to subscribe does without, and that is no error.
     /// With neither these messages nor notifications nor [tracking](Self::tracking) there are no

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use lock_core::{
-    Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, Key, OwnerToken, Renew, Renewal,
-    Ttl, Watch,
+    Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, InspectBackend as _, Key,
+    OwnerToken, Renew, Renewal, Ttl, Watch,
 };
 use tokio::time;
 
@@ -108,6 +108,13 @@ impl RedisBackend {
                 ));
             }
             _ => {}
+        }
+        match self.inspect(&key).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Denied => report.warnings.push(format!(
+                "who holds a lock cannot be seen, and semaphores and groups may fail: {error}"
+            )),
+            Err(error) => return Err(error),
         }
         let next = Claim::exclusive(key, OwnerToken::generate()?);
         let queued = self.try_acquire(&Acquire::new(next.clone(), ttl).queued()).await;

@@ -7,7 +7,9 @@
 //! lock:{orders/42}:slots         what each of them waits for
 //! lock:{orders/42}:holders       who shares the lock, by the end of the lease
 //! lock:{orders/42}:grants        what each of them was granted
-//! lock:{orders/42}:released@0    the channel on which releases are told, in database 0
+//! lock:{orders/42}:limit         how many permits there are, of a semaphore
+//! lock:{orders/42}:cell          the value beside the lock, if one was stored
+//! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
 //! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
 //! ```
 //!
@@ -22,7 +24,7 @@ use lock_core::{Error, ErrorKind, Key, OwnerToken};
 
 use crate::slot;
 
-/// What the keys beside the lock end with, in the order in which scripts expect them.
+/// What the keys beside every lock end with, in the order in which scripts expect them.
 const SATELLITES: [&[u8]; 5] = [b":fence", b":queue", b":slots", b":holders", b":grants"];
 /// What the empty name becomes. No other name does: the two signs after `%` are no digits.
 const EMPTY: &[u8] = b"%empty";
@@ -135,7 +137,17 @@ impl Names<'_> {
         SATELLITES.map(|satellite| [&*self.stem, satellite])
     }
 
-    /// The channel on which releases are told, in two pieces.
+    /// The key that tells how many permits there are, in two pieces.
+    pub(crate) fn limit(&self) -> [&[u8]; 2] {
+        [&self.stem, b":limit"]
+    }
+
+    /// The key of the value beside the lock, in two pieces.
+    pub(crate) fn cell(&self) -> [&[u8]; 2] {
+        [&self.stem, b":cell"]
+    }
+
+    /// The channel on which releases and new values are told, in two pieces.
     pub(crate) fn released(&self) -> [&[u8]; 2] {
         [&self.stem, &self.layout.released]
     }
@@ -192,6 +204,7 @@ mod tests {
         let satellites = names.satellites().map(|satellite| satellite.concat());
         let mut places = vec![names.lock().to_vec()];
         places.extend(satellites);
+        places.extend([names.limit().concat(), names.cell().concat()]);
         places.push(names.released().concat());
         places
     }
@@ -213,6 +226,8 @@ mod tests {
                 "lock:{orders/42}:slots",
                 "lock:{orders/42}:holders",
                 "lock:{orders/42}:grants",
+                "lock:{orders/42}:limit",
+                "lock:{orders/42}:cell",
                 "lock:{orders/42}:released@0"
             ]
         );

@@ -1,7 +1,10 @@
 //! Distributed locks on Redis and Valkey.
 //!
-//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` over one server.
-//! Apps use the primitives of `lock-sync` over it.
+//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` over one server, with
+//! every ability: it lets [readers](lock_core::SharedBackend) share a lock and
+//! [groups](lock_core::JointBackend) hold one as if they were one, counts
+//! [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock, and
+//! [shows](lock_core::InspectBackend) who holds it. Apps use the primitives of `lock-sync` over it.
 //!
 //! ```
 //! # use lock_redis::RedisBackend;
@@ -75,14 +78,24 @@
 //!
 //! | key | type | |
 //! | --- | --- | --- |
-//! | `lock:{name}` | string | the token of the owner that holds it alone; while it is shared, a text that begins with `*` |
+//! | `lock:{name}` | string | the token of the owner that holds it alone; while several hold it, a text that begins with `*` |
 //! | `lock:{name}:fence` | string | the latest fencing tokens, and where the holder hears; lives an hour longer than the lease |
 //! | `lock:{name}:queue` | list | who waits, in order |
 //! | `lock:{name}:slots` | hash | what they wait for |
 //! | `lock:{name}:holders` | sorted set | who shares it, by the end of the lease |
 //! | `lock:{name}:grants` | hash | what they were granted |
+//! | `lock:{name}:limit` | string | how many permits there are, of a semaphore; lives an hour longer than the leases |
+//! | `lock:{name}:cell` | string | the value beside the lock, and who wrote it |
 //!
-//! Each has a time to live. When nobody holds the lock or waits, there is the fence alone.
+//! Each has a time to live, with two exceptions: a limit that was changed or closed, and a value, which
+//! stay until somebody erases them. When nobody holds the lock or waits, there is the fence, and what there
+//! is of a limit and a value. A server that evicts them forgets that a semaphore was changed.
+//!
+//! # Several at once
+//!
+//! Up to 64 locks are [granted together](lock_core::Backend::acquire_together) by one script, if each is
+//! to be held alone and the server has them all. For other modes, and on a cluster for keys in several
+//! slots, it is not done.
 //!
 //! # What the server must allow
 //!
@@ -90,7 +103,7 @@
 //! ACL SETUSER locks on >password resetkeys ~lock:* resetchannels
 //!   &lock:* &__keyspace@*__:lock:* -@all +evalsha +script|load
 //!   +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe +unsubscribe
-//!   +llen +lindex +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget +hincrby
+//!   +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget +hincrby
 //!   +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore
 //! ```
 //!
@@ -111,6 +124,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod abilities;
 mod backend;
 mod builder;
 mod check;
@@ -120,6 +134,7 @@ mod link;
 mod modes;
 mod scripts;
 mod slot;
+mod together;
 mod verbs;
 mod wire;
 

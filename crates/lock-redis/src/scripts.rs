@@ -13,22 +13,42 @@ macro_rules! script {
     };
 }
 
+/// For leases that are held by one alone, or by readers.
 pub(crate) static ACQUIRE: LazyLock<Script> = script!(
     "keys.lua",
+    "acquire.lua",
     "tokens.lua",
     "acquire_free.lua",
     "places.lua",
     "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
-    "acquire.lua"
+    "acquire_on.lua",
+    "acquire_alone.lua",
+    "acquire_line.lua"
 );
+/// For permits, and for leases that are held jointly.
+pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = script!(
+    "keys.lua",
+    "acquire.lua",
+    "tokens.lua",
+    "places.lua",
+    "leases.lua",
+    "limit.lua",
+    "queue.lua",
+    "acquire_on.lua",
+    "acquire_counted.lua",
+    "acquire_line.lua"
+);
+pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> =
+    script!("together.lua", "keys.lua", "tokens.lua", "places.lua", "together_on.lua");
 pub(crate) static RENEW: LazyLock<Script> = script!(
     "keys.lua",
     "tokens.lua",
     "renew_exclusive.lua",
     "places.lua",
     "leases.lua",
+    "limit.lua",
     "renew.lua"
 );
 pub(crate) static RELEASE: LazyLock<Script> = script!(
@@ -42,9 +62,68 @@ pub(crate) static RELEASE: LazyLock<Script> = script!(
     "release.lua"
 );
 
-/// Every script, for loading them in advance.
-pub(crate) fn all() -> [&'static Script; 3] {
+pub(crate) static PERMITS: LazyLock<Script> = script!(
+    "keys.lua",
+    "permits.lua",
+    "tokens.lua",
+    "places.lua",
+    "leases.lua",
+    "limit.lua",
+    "queue.lua",
+    "line.lua",
+    "permits_on.lua"
+);
+pub(crate) static FORGET: LazyLock<Script> = script!(
+    "keys.lua",
+    "forget.lua",
+    "tokens.lua",
+    "places.lua",
+    "leases.lua",
+    "limit.lua",
+    "queue.lua",
+    "forget_on.lua"
+);
+pub(crate) static INSPECT: LazyLock<Script> = script!(
+    "keys.lua",
+    "inspect.lua",
+    "tokens.lua",
+    "places.lua",
+    "leases.lua",
+    "queue.lua",
+    "line.lua",
+    "inspect_on.lua"
+);
+pub(crate) static FORCE_RELEASE: LazyLock<Script> = script!(
+    "keys.lua",
+    "force.lua",
+    "tokens.lua",
+    "places.lua",
+    "leases.lua",
+    "queue.lua",
+    "force_on.lua"
+);
+pub(crate) static STORE: LazyLock<Script> = script!("cell_store.lua");
+pub(crate) static LOAD: LazyLock<Script> = script!("cell_load.lua");
+
+/// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are
+/// needed.
+pub(crate) fn usual() -> [&'static Script; 3] {
     [&ACQUIRE, &RENEW, &RELEASE]
+}
+
+/// Every script.
+pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
+    let others: [&Script; 8] = [
+        &ACQUIRE_COUNTED,
+        &ACQUIRE_TOGETHER,
+        &PERMITS,
+        &FORGET,
+        &INSPECT,
+        &FORCE_RELEASE,
+        &STORE,
+        &LOAD,
+    ];
+    usual().into_iter().chain(others)
 }
 
 /// A script, and the name under which a server that has loaded it knows it.

@@ -11,7 +11,7 @@ use crate::hub::{Channel, Sample, number, tokens};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
-use crate::scripts::{ACQUIRE, RELEASE, RENEW, Script};
+use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, RELEASE, RENEW, Script};
 use crate::wire::{Command, Reply};
 
 /// The digits, separators and short words among the arguments.
@@ -32,6 +32,14 @@ pub(crate) struct Acquired {
     pub(crate) sample: Option<Sample>,
 }
 
+/// The script that grants leases in a mode.
+pub(crate) fn acquiring(mode: Mode) -> &'static Script {
+    match mode {
+        Mode::Permits { .. } | Mode::Joint { .. } => &ACQUIRE_COUNTED,
+        _ => &ACQUIRE,
+    }
+}
+
 pub(crate) fn acquire(
     names: &Names<'_>,
     request: &Acquire,
@@ -40,7 +48,7 @@ pub(crate) fn acquire(
     let Acquire { claim, ttl, .. } = request;
     let mode = Code::of(claim.mode)?;
     let inbox = waiting.inbox.map_or(&b""[..], |inbox| inbox);
-    let mut command = command(&ACQUIRE, names, claim, inbox.len());
+    let mut command = command(acquiring(claim.mode), names, claim, inbox.len());
     command.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
     let is_queued = request.queue && waiting.inbox.is_some();
     if mode.is_understood() && !is_queued && request.from.is_none() {
@@ -182,21 +190,37 @@ pub(crate) fn exchanged(
 
 /// The beginning that all have in common: the keys, and the owner's token.
 fn command(script: &Script, names: &Names<'_>, claim: &Claim, room: usize) -> Command {
-    let (satellites, owner) = (names.satellites(), claim.owner.expose());
-    let keys = satellites.iter().flatten().map(|piece| piece.len()).sum::<usize>();
-    let room = names.lock().len() + keys + owner.len() + NUMBERS + room;
-    let mut command = Command::script(script, 1 + satellites.len() as u8, room);
+    let is_counted = matches!(claim.mode, Mode::Permits { .. });
+    let owner = claim.owner.expose();
+    let mut command = on_keys(script, names, is_counted, owner.len() + room);
+    command.bytes(owner);
+    command
+}
+
+/// A call of a script on the keys of a lock, with that of its limit or without.
+pub(crate) fn on_keys(
+    script: &Script,
+    names: &Names<'_>,
+    is_counted: bool,
+    room: usize,
+) -> Command {
+    let limit = is_counted.then(|| names.limit());
+    let satellites = names.satellites().into_iter().chain(limit);
+    let (keys, bytes) =
+        satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
+            (keys + 1, bytes + pieces[0].len() + pieces[1].len())
+        });
+    let mut command = Command::script(script, keys, bytes + NUMBERS + room);
     command.bytes(names.lock());
     for satellite in satellites {
         command.pieces(satellite);
     }
-    command.bytes(owner);
     command
 }
 
 /// Reads `first last`, or `first last left demand`, to a client that hears of others who join the
 /// queue, or does not.
-fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
+pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
     let mut words = text.split(|byte| *byte == b' ');
     let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
     let (mut lease, mut wanted) = (ttl.duration(), false);
@@ -252,14 +276,14 @@ fn valid_for(lease: Duration, sent: Instant) -> Instant {
 }
 
 /// What PTTL says. A server that shows a key at all may say that nothing is left of it.
-fn remaining(left: i64) -> Option<Duration> {
+pub(crate) fn remaining(left: i64) -> Option<Duration> {
     match left {
         -1 => None,
         left => Some(Duration::from_millis(left.max(1).unsigned_abs())),
     }
 }
 
-fn unintelligible(verb: &str) -> Error {
+pub(crate) fn unintelligible(verb: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("the script to {verb} was answered with nonsense"))
 }
 

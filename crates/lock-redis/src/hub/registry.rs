@@ -26,7 +26,7 @@ pub(super) type Generation = u64;
 /// What is said on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
-    /// Our own scripts say that they released the lock.
+    /// Our own scripts say that they released the lock, or wrote the value beside it.
     Releases,
     /// The server says which command changed the key.
     Keyspace,
@@ -301,6 +301,7 @@ impl Topic {
     /// wake up.
     fn hint(self, payload: &[u8]) -> Option<Hint> {
         match (self, payload) {
+            (Self::Releases, b"changed") => Some(Hint::Changed),
             (Self::Releases, _) => Some(Hint::Released),
             (Self::Keyspace, b"del" | b"rename_from" | b"move_from") => Some(Hint::Released),
             (Self::Keyspace, b"expired" | b"evicted") => Some(Hint::Expired),
@@ -350,6 +351,12 @@ mod tests {
         registry.confirm(0, [&inbox]);
         registry.leave(&lock, 1);
         assert_eq!(registry.inbox_for(&lock), None);
+    }
+
+    #[test]
+    fn a_new_value_is_no_release() {
+        assert_eq!(Topic::Releases.hint(b"released"), Some(Hint::Released));
+        assert_eq!(Topic::Releases.hint(b"changed"), Some(Hint::Changed));
     }
 
     #[test]

@@ -49,7 +49,8 @@ impl Subscriber {
             None if listening.tracking => Tracking::start(&live, registry).await?,
             _ => None,
         };
-        let releases = listening.release_messages;
+        // Whoever hears anything hears of new values, which are told together with releases.
+        let releases = listening.release_messages || keyspace || tracking.is_some();
         let sources = Sources { releases, keyspace, tracking: tracking.is_some() };
         Ok(Self { link: link.clone(), live, dedicated, tracking, sources })
     }

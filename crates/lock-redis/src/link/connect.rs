@@ -25,7 +25,7 @@ pub(super) async fn connect(
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
         }
-        for script in scripts::all() {
+        for script in scripts::usual() {
             live.connection().preload(script).await;
         }
         Ok(Arc::new(live))

@@ -10,6 +10,8 @@ local now = math.floor(micros / 1000)
 local BOUND = 32
 -- Whether the lock has a value still although nobody holds it.
 local stale = false
+-- Whether the first who waits does so for permits of which nothing is known here.
+local blind = false
 
 local function mode_of(name)
   return string.match(name, '^[^:]+'), string.match(name, '[^:]+$')
@@ -23,12 +25,37 @@ end
 
 -- What the lock has for a value while it is shared in this mode, or nothing if it cannot be.
 local function marker(mode)
+  local group = string.match(mode, '^j(%x+)$')
+  if group then
+    return string.sub('*' .. group, 1, 32)
+  end
   local _, of = permits(mode)
   return mode ~= 'x' and string.format('%-32s', of and '*permits ' .. of or '*shared') or nil
 end
 
+local function is_joint()
+  return value and #value == 32 and string.match(value, '^%*%x+$')
+end
+
 local function is_shared()
-  return value and (value == marker('s') or string.match(value, '^%*permits %d+ *$'))
+  return value and (value == marker('s') or string.match(value, '^%*permits %d+ *$') or is_joint())
+end
+
+-- How many permits were declared, how many there are, and whether they are closed to all. If nobody
+-- has said so yet, nothing; or what the holders say, of which the last is not known.
+local function known_permits()
+  local record = KEYS[7] and call('GET', KEYS[7])
+  if record then
+    local declared, limit, state = string.match(record, '^(%d+) (%d+) (%l+)$')
+    return declared or '?', tonumber(limit), state == 'closed'
+  end
+  local declared = string.match(value or '', '^%*permits (%d+)')
+  return declared, tonumber(declared)
+end
+
+-- How many permits are held.
+local function taken_permits()
+  return tonumber(value and call('HGET', KEYS[6], 'taken') or 0)
 end
 
 -- Writes the lock, which nobody holds or this very client does.
@@ -128,22 +155,30 @@ end
 
 -- Whether there is room for one more in this mode.
 local function fits(mode)
-  if not value then
-    return true
-  elseif value ~= marker(mode) or call('EXISTS', KEYS[6]) == 0 then
+  if value and (value ~= marker(mode) or call('EXISTS', KEYS[6]) == 0) then
     return false
-  elseif mode == 's' then
-    return true
-  elseif mode == 'u' then
-    return not call('HGET', KEYS[6], 'upgradable')
   end
   local take, of = permits(mode)
-  return take + (call('HGET', KEYS[6], 'taken') or 0) <= tonumber(of)
+  if not take then
+    return mode ~= 'u' or not value or not call('HGET', KEYS[6], 'upgradable')
+  elseif not KEYS[7] then
+    blind = true
+    return false
+  end
+  local declared, limit, closed = known_permits()
+  return declared == of and not closed and take + taken_permits() <= limit
 end
 
 -- Whether this sharer is the only one.
 local function is_alone(name)
   return shared_until(name) and call('ZCARD', KEYS[5]) == 1
+end
+
+-- The tokens of the group that holds the lock.
+local function group_tokens()
+  local member = call('ZREVRANGE', KEYS[5], 0, 0)[1]
+  local range = string.match(member and call('HGET', KEYS[6], member) or '', '^%d+ %d+')
+  return range, not range and 'LOCKFENCE what was known of the group has gone' or nil
 end
 
 -- Grants a lease that fits. Returns the tokens as "first last", or else nothing and why.
@@ -156,7 +191,12 @@ local function grant(name, lease, count, inbox)
     end
     return range, problem
   end
-  local range, problem = reserve(count, lease, '')
+  local range, problem
+  if is_joint() then
+    range, problem = group_tokens()
+  else
+    range, problem = reserve(count, lease, '')
+  end
   if range then
     share(name, lease, inbox == '' and range or range .. ' ' .. inbox)
   end

@@ -77,11 +77,24 @@ local function call_for_it()
   end
 end
 
--- Takes the first place of the queue for whose claim there is room. Places that were not kept are
+-- Whose turn it is: that of one of the group that holds the lock, wherever it stands, or else of the
+-- first.
+local function whose_turn()
+  if is_joint() then
+    for _, name in ipairs(call('LRANGE', KEYS[3], 0, BOUND - 1)) do
+      if marker(mode_of(name)) == value then
+        return name
+      end
+    end
+  end
+  return call('LINDEX', KEYS[3], 0)
+end
+
+-- Takes the next place of the queue for whose claim there is room. Places that were not kept are
 -- dropped on the way.
 local function next_in_line(asker, steps)
   while steps > 0 do
-    local name = call('LINDEX', KEYS[3], 0)
+    local name = whose_turn()
     if not name then
       return nil, steps
     end
@@ -100,8 +113,7 @@ local function next_in_line(asker, steps)
     end
     steps = steps - 1
     -- What takes away is not refused for want of memory, and then nor is what follows.
-    call('LPOP', KEYS[3])
-    call('HDEL', KEYS[4], name)
+    leave(name)
     if not is_dead then
       local slot = { name = name, from = from, lease = claim, count = tokens, inbox = inbox }
       slot.place = place
@@ -209,7 +221,7 @@ local function serve(ask)
       end
     end
   until not again or steps == 0
-  if steps == 0 then
+  if steps == 0 or blind then
     nudge()
   end
   return steps == 0

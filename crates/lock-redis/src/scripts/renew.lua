@@ -10,7 +10,11 @@ if not range then
 end
 -- Not refused for want of memory, and then nor is what follows.
 call('PEXPIRE', KEYS[1], lease)
-local fresh = further('')
+-- All of a group have the same tokens.
+local fresh = not is_joint() and further('')
 local hears = inbox ~= '' and inbox or before
 share(name, lease, hears == '' and range or range .. ' ' .. hears)
+if KEYS[7] then
+  use_permits(lease)
+end
 return renewed(fresh, inbox ~= '')

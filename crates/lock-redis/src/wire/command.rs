@@ -21,7 +21,7 @@ impl Command {
     }
 
     /// A call of a script with so many keys, in a buffer with room for arguments of `room` bytes.
-    pub(crate) fn script(script: &Script, keys: u8, room: usize) -> Self {
+    pub(crate) fn script(script: &Script, keys: u16, room: usize) -> Self {
         const WORDS: usize = 8;
         let mut command = Self(Cmd::with_capacity(WORDS, script.digest().len() + 16 + room));
         command.bytes(b"EVALSHA").bytes(script.digest().as_bytes()).number(keys.into());

@@ -152,8 +152,12 @@ impl<'a> Refusal<'a> {
             }
             "WRONGTYPE" => (ErrorKind::ForeignKey, "has something at the key that is not a lock"),
             "LOCKFENCE" => (ErrorKind::ForeignKey, "has an unusable fence for the key"),
+            "LOCKCELL" => (ErrorKind::ForeignKey, "has an unusable value beside the key"),
+            "LOCKKIND" => (ErrorKind::ForeignKey, "has another kind of lock at the key"),
             "LOCKQUEUE" => (ErrorKind::QueueFull, "has no more room in the queue"),
             "LOCKPERMITS" => (ErrorKind::InvalidConfig, "has another semaphore at the key"),
+            "LOCKTAKE" => (ErrorKind::InvalidConfig, "cannot count that many permits"),
+            "LOCKCLOSED" => (ErrorKind::Closed, "has a closed semaphore at the key"),
             "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 (ErrorKind::Unsupported, "is a node of a cluster, not a single server")
@@ -220,7 +224,11 @@ mod tests {
             ("WRONGTYPE", ForeignKey),
             ("LOCKFENCE", ForeignKey),
             ("LOCKQUEUE", QueueFull),
+            ("LOCKCELL", ForeignKey),
+            ("LOCKKIND", ForeignKey),
             ("LOCKPERMITS", InvalidConfig),
+            ("LOCKTAKE", InvalidConfig),
+            ("LOCKCLOSED", Closed),
             ("LOCKOVER", NotHeld),
             ("MOVED", Unsupported),
             ("ERR", Other),

@@ -1,0 +1,123 @@
+//! A small value beside a lock.
+
+use async_trait::async_trait;
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Stored};
+
+use crate::hub::number;
+use crate::keys::Names;
+use crate::scripts::{LOAD, STORE, Script};
+use crate::wire::{Command, Reply};
+use crate::{RedisBackend, verbs};
+
+/// The value is kept in a key of its own, `lock:{name}:cell`, which has no end: erase what is not wanted
+/// any more.
+///
+/// Watchers are told of it by a message, whatever else they listen to. A client whose user may not
+/// subscribe to it does not hear of new values.
+#[async_trait]
+impl CellBackend for RedisBackend {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
+        let command = on_cell(&LOAD, &self.layout().names(key), 0);
+        let reply = self.link().run(&LOAD, &command).await?.reply;
+        loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored, Error> {
+        check(claim, value)?;
+        let names = self.layout().names(&claim.key);
+        let (owner, channel) = (claim.owner.expose(), names.released());
+        let room = owner.len()
+            + channel.map(<[u8]>::len).iter().sum::<usize>()
+            + value.map_or(0, <[u8]>::len);
+        let mut command = on_cell(&STORE, &names, room);
+        command.bytes(owner).number(token.get()).pieces(channel);
+        if let Some(value) = value {
+            command.bytes(value);
+        }
+        match self.link().run(&STORE, &command).await {
+            Ok(answer) => match answer.reply {
+                Reply::Int(1) => Ok(Stored::Written),
+                Reply::Int(0) => Ok(Stored::NotHeld),
+                _ => Err(verbs::unintelligible("store")),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn check(claim: &Claim, value: Option<&[u8]>) -> Result<(), Error> {
+    let invalid = |message| Err(Error::new(ErrorKind::InvalidConfig, message));
+    if claim.mode != Mode::Exclusive {
+        return invalid(format!("a holder in mode {:?} cannot store a value", claim.mode));
+    }
+    match value.map(<[u8]>::len) {
+        Some(length) if length > Cell::MAX_LEN => {
+            let most = Cell::MAX_LEN;
+            invalid(format!("a value beside a lock has {most} bytes at most, not {length}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn on_cell(script: &Script, names: &Names<'_>, room: usize) -> Command {
+    const NUMBERS: usize = 64;
+    let (lock, cell) = (names.lock(), names.cell());
+    let keys = lock.len() + cell.map(<[u8]>::len).iter().sum::<usize>();
+    let mut command = Command::script(script, 2, keys + NUMBERS + room);
+    command.bytes(lock).pieces(cell);
+    command
+}
+
+/// Reads nothing, or the token, whether the lease is held, and the value.
+fn loaded(reply: Reply) -> Option<Option<Cell>> {
+    let parts = match reply {
+        Reply::Nil => return Some(None),
+        Reply::List(parts) => <[Reply; 3]>::try_from(parts).ok()?,
+        _ => return None,
+    };
+    let [Reply::Text(token), Reply::Int(held @ (0 | 1)), Reply::Text(value)] = parts else {
+        return None;
+    };
+    Some(Some(Cell::new(value, FencingToken::new(number(&token)?), held == 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    #[test]
+    fn a_value_is_read_whatever_its_bytes() {
+        let value = b" \0\xff\r\n";
+        let list = vec![text("18446744073709551615"), Reply::Int(1), Reply::Text(value.to_vec())];
+        let cell = loaded(Reply::List(list)).unwrap().unwrap();
+        assert_eq!(
+            (cell.value.as_slice(), cell.token.get(), cell.held),
+            (&value[..], u64::MAX, true)
+        );
+        assert_eq!(loaded(Reply::Nil), Some(None));
+    }
+
+    #[test]
+    fn nonsense_is_no_value() {
+        for parts in [
+            vec![],
+            vec![text("7"), Reply::Int(1)],
+            vec![text("7"), Reply::Int(2), text("")],
+            vec![text("x"), Reply::Int(1), text("")],
+            vec![text("7"), Reply::Int(1), Reply::Nil],
+            vec![text("7"), Reply::Int(1), text(""), text("")],
+        ] {
+            assert_eq!(loaded(Reply::List(parts)), None);
+        }
+        assert_eq!(loaded(Reply::Int(0)), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! What this backend can do beyond leases, a file for each ability.
+
+mod cell;
+mod inspect;
+mod permits;
+
+use lock_core::{JointBackend, SharedBackend};
+
+use crate::RedisBackend;
+
+impl SharedBackend for RedisBackend {}
+impl JointBackend for RedisBackend {}

@@ -1,0 +1,102 @@
+//! Counting.
+
+use async_trait::async_trait;
+use lock_core::{
+    Claim, Error, ErrorKind, Key, Mode, PermitBackend, Permits, Released, Resize, Resized,
+};
+
+use crate::hub::number;
+use crate::modes::Code;
+use crate::scripts::{FORGET, PERMITS};
+use crate::wire::Reply;
+use crate::{RedisBackend, verbs};
+
+/// How many permits there are is kept in a key of its own, `lock:{name}:limit`: for an hour longer than
+/// any lease, or for good once it was changed.
+#[async_trait]
+impl PermitBackend for RedisBackend {
+    async fn permits(&self, key: &Key, of: u32) -> Result<Permits, Error> {
+        Ok(self.count(key, of, "look", 0).await?.permits)
+    }
+
+    async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized, Error> {
+        match change {
+            Resize::Add(more) => self.count(key, of, "add", more).await,
+            Resize::Remove(fewer) => self.count(key, of, "remove", fewer).await,
+            other => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{other:?} is no change that this backend knows"),
+            )),
+        }
+    }
+
+    async fn forget(&self, claim: &Claim) -> Result<Released, Error> {
+        if !matches!(claim.mode, Mode::Permits { .. }) {
+            let message = format!("only permits can be forgotten, not {:?}", claim.mode);
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        let (names, hub) = (self.layout().names(&claim.key), self.hub());
+        hub.forget(&names, claim);
+        let owner = claim.owner.expose();
+        let mut command = verbs::on_keys(&FORGET, &names, true, owner.len());
+        command.bytes(owner).text(Code::of(claim.mode)?);
+        // Nobody is told that there is room, because there is none.
+        verbs::released(self.link().run(&FORGET, &command).await, false)
+    }
+
+    async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
+        self.count(key, of, "close", 0).await.map(drop)
+    }
+}
+
+impl RedisBackend {
+    /// Looks at the permits of a key, or changes how many there are.
+    async fn count(&self, key: &Key, of: u32, what: &str, count: u32) -> Result<Resized, Error> {
+        let names = self.layout().names(key);
+        let channel = names.released();
+        let room = channel.map(<[u8]>::len).iter().sum();
+        let mut command = verbs::on_keys(&PERMITS, &names, true, room);
+        command.number(of.into()).text(what).number(count.into()).pieces(channel);
+        match self.link().run(&PERMITS, &command).await?.reply {
+            Reply::Text(text) => counted(&text).ok_or_else(|| verbs::unintelligible("count")),
+            _ => Err(verbs::unintelligible("count")),
+        }
+    }
+}
+
+/// Reads `changed limit held waiting closed`.
+fn counted(text: &[u8]) -> Option<Resized> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let changed = number(words.next()?)?;
+    let mut permits = Permits::new(number(words.next()?)?);
+    permits.held = number(words.next()?)?;
+    permits.waiting = number(words.next()?)?;
+    permits.closed = match words.next()? {
+        b"0" => false,
+        b"1" => true,
+        _ => return None,
+    };
+    words.next().is_none().then(|| Resized::new(changed, permits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_to_the_last_digit() {
+        let Resized { changed, permits, .. } =
+            counted(b"4294967294 4294967295 4294967293 7 1").unwrap();
+        assert_eq!(changed, u32::MAX - 1);
+        assert_eq!((permits.limit, permits.held, permits.waiting), (u32::MAX, u32::MAX - 2, 7));
+        assert!(permits.closed);
+        assert!(!counted(b"0 1 0 0 0").unwrap().permits.closed);
+    }
+
+    #[test]
+    fn nonsense_is_no_count() {
+        for text in ["", "1 2 3 4", "1 2 3 4 2", "1 2 3 4 1 5", "1 2 x 4 1", "1 4294967296 3 4 1"] {
+            assert!(counted(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+-- What concerns one that holds the lock alone, or wants to.
+
+-- The tokens of the one that holds the lock alone, who hears on this channel from now on.
+local function own_tokens()
+  local fence = call('GET', KEYS[2]) or ''
+  local range, further, before = string.match(fence, '^(%d+ %d+)(%+?%d*) ?(.*)$')
+  if not range then
+    return reserve(ARGV[3], lease, inbox)
+  end
+  if inbox ~= '' and inbox ~= before then
+    call('SET', KEYS[2], range .. further .. ' ' .. inbox, 'PX', math.max(call('PTTL', KEYS[2]), lease + 3600000))
+  end
+  return range
+end
+
+-- How much is left of a lease of its own, which is extended if that is less than was asked for.
+local function own_lease()
+  local left = call('PTTL', KEYS[1])
+  if left < lease then
+    call('PEXPIRE', KEYS[1], lease)
+  end
+  return math.max(left, lease)
+end
+
+-- Held already, or converted to a weaker mode: at once, and with the same tokens.
+if value == owner and (mode == 'x' or from == 'x') then
+  local left = own_lease()
+  local range, problem = own_tokens()
+  if not range then
+    return failed(problem)
+  end
+  if from == 'x' then
+    vacate()
+    share(name, left, inbox == '' and range or range .. ' ' .. inbox)
+    serve()
+  end
+  return granted(range, left)
+elseif from == 'x' then
+  return failed('LOCKOVER the lease to convert is over')
+end
+
+-- Converted to a stronger mode: as soon as nobody else shares the lock, before all who wait.
+if from then
+  ends = shared_until(source)
+  if not ends then
+    leave(name)
+    serve()
+    return failed('LOCKOVER the lease to convert is over')
+  end
+  if is_alone(source) then
+    leave(name)
+    local left = math.max(ends - now, lease)
+    local range, problem = reserve(ARGV[3], left, inbox)
+    if not range then
+      return failed(problem)
+    end
+    unshare(source)
+    put(owner, left)
+    return granted(range, left)
+  end
+end
+
+-- When nobody else shares the lock, in ms from now, if it is to be converted.
+local function room_in()
+  if from then
+    local left = 1
+    local last = call('ZREVRANGE', KEYS[5], 0, 1, 'WITHSCORES')
+    for index = 1, #last, 2 do
+      if last[index] ~= source then
+        left = math.max(left, last[index + 1] - now)
+      end
+    end
+    return left
+  end
+end
+

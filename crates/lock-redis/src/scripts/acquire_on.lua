@@ -1,0 +1,48 @@
+-- From here on the lock is held, or waited for, or not to be held by one alone.
+
+local owner, mode, from = ARGV[1], ARGV[5] or 'x', ARGV[7]
+local name, lease, inbox = mode .. ':' .. owner, tonumber(ARGV[2]), ARGV[4]
+local source = from and from .. ':' .. owner or '-'
+
+local function granted(range, left)
+  settle()
+  if KEYS[7] then
+    use_permits(lease)
+  end
+  return table.concat({ range, left, call('EXISTS', KEYS[3]) == 1 and 'w' or 'q' }, ' ')
+end
+
+local function failed(problem)
+  settle()
+  return redis.error_reply(problem)
+end
+
+local more = prune()
+
+-- Held already, beside others.
+local ends = mode ~= 'x' and shared_until(name)
+if ends then
+  local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+) ?(.*)$')
+  if not range then
+    return failed('LOCKFENCE what was known of the lease has gone')
+  end
+  local left = math.max(ends - now, lease)
+  local hears = inbox ~= '' and inbox or before
+  share(name, left, hears == '' and range or range .. ' ' .. hears)
+  return granted(range, left)
+end
+
+-- Converted from one mode of several to a weaker: at once, and with the same tokens.
+if from and from ~= 'x' and mode ~= 'x' then
+  ends = shared_until(source)
+  local record = ends and call('HGET', KEYS[6], source)
+  if not record then
+    return failed('LOCKOVER the lease to convert is over')
+  end
+  local left = math.max(ends - now, lease)
+  unshare(source)
+  share(name, left, record)
+  serve()
+  return granted(string.match(record, '^%d+ %d+'), left)
+end
+

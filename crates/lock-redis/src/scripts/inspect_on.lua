@@ -1,0 +1,28 @@
+-- A mode without what only its holders know, and without what all know.
+local function kind_of(name)
+  local mode = mode_of(name)
+  return string.match(mode, '^p%d+') or string.sub(mode, 1, 1)
+end
+
+local MOST = 1000
+local holders, holding = {}, 0
+if is_shared() then
+  local names = call('ZRANGEBYSCORE', KEYS[5], '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, MOST)
+  for index = 1, #names, 2 do
+    local first = string.match(call('HGET', KEYS[6], names[index]) or '', '^%d+') or '-'
+    holders[#holders + 1] = string.format('%s %s %.0f', kind_of(names[index]), first, names[index + 1] - now)
+  end
+  holding = #holders == MOST and call('ZCARD', KEYS[5]) or #holders
+elseif value then
+  -- What is not as long as ours, or without a fence, somebody else has written.
+  local first = string.match(value, '^%x+$') and #value == 32 and string.match(call('GET', KEYS[2]) or '', '^%d+')
+  holders[1] = string.format('x %s %.0f', first or '-', call('PTTL', KEYS[1]))
+  holding = 1
+end
+
+local line, waiting = in_line()
+local waiters = {}
+for index, place in ipairs(line) do
+  waiters[index] = string.format('%s %.0f', kind_of(place.name), place.left)
+end
+return { holders, holding, waiters, waiting }

@@ -1,0 +1,46 @@
+local declared, limit, closed = known_permits()
+if declared and declared ~= ARGV[1] then
+  return redis.error_reply('LOCKPERMITS ' .. ARGV[1] .. ' permits were declared, but there is a semaphore of ' .. declared)
+elseif value and value ~= marker('p0/' .. ARGV[1]) then
+  return redis.error_reply('LOCKKIND the key is held as another kind of lock')
+end
+limit = limit or tonumber(ARGV[1])
+
+local verb, count, changed = ARGV[2], tonumber(ARGV[3]), 0
+if verb == 'add' then
+  if limit + count > 4294967295 then
+    return redis.error_reply(string.format('LOCKTAKE there cannot be more than 4294967295 permits, and there are %.0f', limit))
+  end
+  changed = count
+end
+closed = closed or verb == 'close'
+remember_permits(ARGV[1], limit + changed, closed, 0)
+limit = limit + changed
+
+-- What has come free by itself is not free to be removed before others had it.
+for _ = 1, BOUND do
+  if not prune() then
+    break
+  end
+end
+pcall(serve)
+if verb == 'remove' and call('EXISTS', KEYS[3]) == 0 then
+  changed = math.max(math.min(count, limit - taken_permits()), 0)
+  limit = limit - changed
+  remember_permits(ARGV[1], limit, closed, 0)
+end
+if verb == 'close' then
+  -- Who stands too far behind to be told finds out when asking for the place again.
+  for _, place in ipairs(in_line()) do
+    local mode, asker = mode_of(place.name)
+    if permits(mode) then
+      leave(place.name)
+      redis.pcall('PUBLISH', place.inbox, 'ask ' .. asker .. ' ' .. KEYS[1])
+    end
+  end
+  pcall(serve)
+  redis.pcall('PUBLISH', ARGV[4], 'released')
+end
+settle()
+local _, waiting = in_line()
+return string.format('%.0f %.0f %.0f %.0f %d', changed, limit, taken_permits(), waiting, closed and 1 or 0)
