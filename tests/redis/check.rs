@@ -69,6 +69,16 @@ async fn a_right_that_is_missed_only_after_a_restart_is_missed_now() {
 }
 
 #[tokio::test]
+async fn a_right_that_only_some_locks_need_is_warned_of() {
+    let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
+    let mut raw = server.client();
+    raw.command::<()>(&["ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-lrange"]);
+    let url = format!("redis://plain:x@127.0.0.1:{}", server.port());
+    let warnings = RedisBackend::open(url).unwrap().check().await.unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("cannot be seen"), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn a_lock_that_does_not_stay_is_an_error() {
     let server = Server::start();
     let backend = RedisBackend::builder(server.url()).release_messages(false).build().unwrap();

@@ -1,4 +1,4 @@
-//! Every law of the contract, in both versions of the protocol and with each source of hints alone.
+//! Every law of the contract and of the abilities, in both versions of the protocol and with each source of hints alone.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -78,18 +78,25 @@ impl Harness for OneServer {
 
 mod resp3 {
     use super::*;
-    lock_core::conformance_tests!(OneServer::new(|it| it.protocol(Protocol::Resp3)));
+    lock_core::conformance_tests!(
+        OneServer::new(|it| it.protocol(Protocol::Resp3)),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }
 
 mod resp2 {
     use super::*;
-    lock_core::conformance_tests!(OneServer::new(|it| it.protocol(Protocol::Resp2)));
+    lock_core::conformance_tests!(
+        OneServer::new(|it| it.protocol(Protocol::Resp2)),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }
 
 mod notifications_alone {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable)),
+        abilities: [shared, joint, permits, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 2
     );
@@ -97,20 +104,27 @@ mod notifications_alone {
 
 mod least_rights {
     use super::*;
-    lock_core::conformance_tests!(OneServer::with_least_rights());
+    lock_core::conformance_tests!(
+        OneServer::with_least_rights(),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }
 
 mod tracking_alone {
     use super::*;
-    lock_core::conformance_tests!(OneServer::new(|it| {
-        it.tracking(true).release_messages(false).notifications(Notifications::Off)
-    }));
+    lock_core::conformance_tests!(
+        OneServer::new(|it| {
+            it.tracking(true).release_messages(false).notifications(Notifications::Off)
+        }),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }
 
 mod messages_alone {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.notifications(Notifications::Off)),
+        abilities: [shared, joint, permits, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 2
     );
@@ -118,7 +132,10 @@ mod messages_alone {
 
 mod timer_alone {
     use super::*;
-    lock_core::conformance_tests!(OneServer::new(|it| {
-        it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
-    }));
+    lock_core::conformance_tests!(
+        OneServer::new(|it| {
+            it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
+        }),
+        abilities: [shared, joint, permits, cell, inspect]
+    );
 }

@@ -4,17 +4,22 @@
 // The helpers of tests may panic as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod cells;
 mod check;
 mod conformance;
 mod faults;
 mod fencing;
+mod inspections;
 mod interop;
+mod joint;
 mod outages;
+mod permits;
 mod places;
 mod pushes;
 mod queue;
 mod rights;
 mod runtimes;
 mod support;
+mod together;
 mod tracking;
 mod waking;
