@@ -1,0 +1,11 @@
+//! Asks a backend for an ability of which it is only known that it is a backend.
+
+use lock_core::{Backend, CellBackend};
+
+fn get_or_init(_backend: impl CellBackend) {}
+
+fn app(backend: Box<dyn Backend>) {
+    get_or_init(backend);
+}
+
+fn main() {}
