@@ -6,6 +6,8 @@ mod hold;
 mod interleavings;
 mod lease;
 mod machine;
+#[cfg(test)]
+mod modes;
 mod parked;
 mod queue;
 mod running;

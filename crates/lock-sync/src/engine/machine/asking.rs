@@ -8,7 +8,7 @@ use lock_core::{Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instan
 use super::held::Held;
 use super::timing::{backoff, jitter};
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Op, Outage, Phase, beside};
+use super::{Denial, Effects, Machine, Op, Outage, Phase, Stage, beside};
 use crate::engine::queue::Patience;
 
 /// When a holder without an end is asked about again, should no hint come.
@@ -30,9 +30,10 @@ impl<W> Machine<W> {
             Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => {
                 matches!(want, Mode::Joint { .. }) && claim.mode != want
             }
-            Phase::Held(held) | Phase::Releasing { held, .. } => beside(held.claim.mode, want),
-            Phase::Lost { mode, .. } => beside(*mode, want),
-            Phase::Kept { .. } => false,
+            Phase::Held(held) => beside(held.claim.mode, want),
+            Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
+            // What is given up must be back before somebody asks whether it is free.
+            Phase::Kept { .. } | Phase::Releasing { .. } => false,
         })
     }
 
@@ -47,10 +48,12 @@ impl<W> Machine<W> {
 
     /// Whether all permits that there are by this declaration are here. Then no other process keeps
     /// them back, and a place in the store's queue would only make it seem that one wants them.
-    fn has_all(&self, want: Mode) -> bool {
+    pub(super) fn has_all(&self, want: Mode) -> bool {
         let Mode::Permits { of, .. } = want else { return false };
         let here = self.seats.iter().map(|phase| match phase {
-            Phase::Held(held) | Phase::Kept { held, .. } => match held.claim.mode {
+            Phase::Held(held)
+            | Phase::Kept { held, .. }
+            | Phase::Releasing { held, stage: Stage::Queued, .. } => match held.claim.mode {
                 Mode::Permits { take, of: known } if known == of => u64::from(take),
                 _ => 0,
             },
@@ -362,6 +365,10 @@ impl<W> Machine<W> {
             let waker = self.queue.settle(id, Err(denial.clone()));
             effects.wake(waker);
         }
+    }
+
+    pub(super) fn deny_joint(&mut self, mode: Mode, denial: &Denial, effects: &mut Effects<W>) {
+        self.deny_unless(denial, effects, |_, want| want != mode);
     }
 
     pub(super) fn deny_all(&mut self, denial: &Denial, effects: &mut Effects<W>) {

@@ -15,10 +15,18 @@ impl<W> Machine<W> {
         to: Mode,
         effects: &mut Effects<W>,
     ) {
-        if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) {
-            held.downgrade(hold, to, now);
-            self.hand_over(hold.seat, now, effects);
-            self.weaken(hold.seat, now, effects);
+        match self.seats.get_mut(hold.seat) {
+            Some(Phase::Held(held)) => {
+                held.downgrade(hold, to, now);
+                self.hand_over(hold.seat, now, effects);
+                self.weaken(hold.seat, now, effects);
+            }
+            // Its guard only reads from now on.
+            Some(Phase::Lost { holds, .. }) => {
+                holds.change(hold, |holding| holding.mode = to);
+                self.next_attempt(now, effects);
+            }
+            _ => {}
         }
     }
 

@@ -153,12 +153,6 @@ impl Held {
         }
     }
 
-    /// Whether one more may hold the lease beside those who do.
-    pub(super) fn admits(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
-        self.holds.live() == 0
-            || self.demand != Demand::Wanted && self.fate(now, manner, policy) != Fate::GiveUp
-    }
-
     /// Whether there is room for this mode beside those who hold the lease.
     pub(super) fn has_room(&self, want: Mode) -> bool {
         // What it is about to become it may be already.
@@ -197,29 +191,41 @@ impl Held {
         (due && need != self.claim.mode).then_some(need)
     }
 
+    /// What may be done with the lease now that its holder is done.
     pub(super) fn fate(&self, now: Instant, manner: Manner, policy: &Policy) -> Fate {
-        if self.spent || !self.lease.is_valid(now) {
-            return Fate::GiveUp;
-        }
-        if self.used == 0 {
+        let valid = !self.spent && self.lease.is_valid(now);
+        if valid && self.used == 0 {
             return Fate::HandOver;
         }
+        if !self.may_go_on(now, manner, policy) {
+            return Fate::GiveUp;
+        }
+        match self.tokens.left() {
+            0 if self.stays(now, manner, policy) => Fate::AwaitTokens,
+            0 => Fate::GiveUp,
+            _ => Fate::HandOver,
+        }
+    }
+
+    /// Whether the lease may have another holder as far as those are concerned who wait elsewhere.
+    pub(super) fn may_go_on(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
         let (since, served) = self.turn;
         let ttl = policy.ttl.duration();
         // A lease that is not renewed is not passed on when it is used up.
         let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
-        let may_stay = policy.renew && manner.handoff != Handoff::Never;
-        let quiet = may_stay && self.demand == Demand::Quiet && !self.has_stayed(now);
-        if now + slice >= self.lease.deadline()
-            || !(quiet || manner.handoff.allows(served, now.saturating_duration_since(since)))
-        {
-            return Fate::GiveUp;
-        }
-        match self.tokens.left() {
-            0 if quiet => Fate::AwaitTokens,
-            0 => Fate::GiveUp,
-            _ => Fate::HandOver,
-        }
+        !self.spent
+            && self.lease.is_valid(now)
+            && now + slice < self.lease.deadline()
+            && (self.stays(now, manner, policy)
+                || manner.handoff.allows(served, now.saturating_duration_since(since)))
+    }
+
+    /// Whether nobody elsewhere is known to want the lease, and it has not been here for too long.
+    fn stays(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
+        policy.renew
+            && manner.handoff != Handoff::Never
+            && self.demand == Demand::Quiet
+            && !self.has_stayed(now)
     }
 
     /// Whether it is time to let in those who do not stand in the queue, should there be any.
@@ -255,6 +261,11 @@ impl Held {
         self.set_demand(demand, now);
     }
 
+    /// Gives up tokens that are not above this one: several leases have one order of tokens.
+    pub(super) fn skip_to(&mut self, above: FencingToken) {
+        self.tokens.skip_to(above);
+    }
+
     pub(super) fn tokens_left(&self) -> u32 {
         self.tokens.left()
     }
@@ -283,12 +294,27 @@ impl Tokens {
         Self { range, used: 0, more: None }
     }
 
-    fn take(&mut self) -> Option<FencingToken> {
+    /// Skips those that are not above this one.
+    fn skip_to(&mut self, above: FencingToken) {
+        while let Some(token) = self.peek()
+            && token <= above
+        {
+            let behind = above.get().saturating_sub(token.get()).saturating_add(1);
+            let left = self.range.count().get() - self.used;
+            self.used += u32::try_from(behind).map_or(left, |behind| behind.min(left));
+        }
+    }
+
+    fn peek(&mut self) -> Option<FencingToken> {
         if self.range.nth(self.used).is_none() {
             self.range = self.more.take()?;
             self.used = 0;
         }
-        let token = self.range.nth(self.used)?;
+        self.range.nth(self.used)
+    }
+
+    fn take(&mut self) -> Option<FencingToken> {
+        let token = self.peek()?;
         self.used += 1;
         Some(token)
     }

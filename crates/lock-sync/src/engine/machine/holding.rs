@@ -44,7 +44,7 @@ impl<W> Machine<W> {
                     holding.state == State::Live && held.lease.is_valid(now) && now < holding.until;
                 held.manner = manner;
                 if held.holds.is_empty() {
-                    let fate = held.fate(now, manner, &self.policy);
+                    let fate = self.fate(seat, now, manner);
                     if valid && fate == Fate::HandOver && self.hand_over(seat, now, effects) {
                         return true;
                     }
@@ -77,16 +77,24 @@ impl<W> Machine<W> {
             return self.lose(seat, now, LossReason::HeldTooLong, effects);
         }
         held.consider_weaker(now);
-        if held.holds.live() == 0 && held.claim.mode == held.holds.need(held.claim.mode) {
-            // What is left is to be forgotten.
-            if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
-                self.give_up(seat, held, effects);
-            }
-            return;
+        if !self.retire(seat, effects) {
+            self.hand_over(seat, now, effects);
+            self.weaken(seat, now, effects);
+            self.advance_upgrade(now, effects);
         }
-        self.hand_over(seat, now, effects);
-        self.weaken(seat, now, effects);
-        self.advance_upgrade(now, effects);
+    }
+
+    /// Gives up a lease if all that is left of it is to be forgotten.
+    pub(super) fn retire(&mut self, seat: usize, effects: &mut Effects<W>) -> bool {
+        let over = matches!(&self.seats[seat], Phase::Held(held)
+            if held.holds.live() == 0
+                && held.holds.has_forgotten()
+                && held.converting.is_none()
+                && held.claim.mode == held.holds.need(held.claim.mode));
+        if over && let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+            self.give_up(seat, held, effects);
+        }
+        over
     }
 
     /// Lets those who are first in line enter the leases that are here, as far as there is room.
@@ -138,6 +146,14 @@ impl<W> Machine<W> {
         }
     }
 
+    /// Whether no guard lives that has lost its lease and is in the way of one more.
+    pub(super) fn is_tolerated(&self, want: Mode) -> bool {
+        self.seats.iter().all(|phase| match phase {
+            Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
+            _ => true,
+        })
+    }
+
     /// Who is next to enter the lease on this seat, if there is room.
     fn next_for(&self, seat: usize, now: Instant) -> Option<(WaiterId, Mode)> {
         let Phase::Held(held) = &self.seats[seat] else { return None };
@@ -148,9 +164,8 @@ impl<W> Machine<W> {
                 (id, self.queue.want(id)?)
             }
         };
-        let room = held.has_room(want)
-            && !self.is_upgrading(seat)
-            && held.admits(now, held.manner, &self.policy);
+        let room =
+            held.has_room(want) && !self.is_upgrading(seat) && self.admits(seat, now, held.manner);
         room.then_some((id, want))
     }
 
@@ -165,7 +180,10 @@ impl<W> Machine<W> {
     ) {
         let wanted = match held.claim.mode {
             mode @ Mode::Joint { .. } => self.queue.find(mode).is_some(),
-            _ => self.queue.first_want().is_some_and(|want| held.has_room(want)),
+            _ => self
+                .queue
+                .first_want()
+                .is_some_and(|want| held.has_room(want) && self.is_tolerated(want)),
         };
         if self.queue.is_empty() {
             self.rest_watch(now);
@@ -183,7 +201,12 @@ impl<W> Machine<W> {
         if !wanted {
             return self.give_up(seat, held, effects);
         }
-        match held.fate(now, manner, &self.policy) {
+        self.seats[seat] = Phase::Held(held);
+        let fate = self.fate(seat, now, manner);
+        let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) else {
+            return;
+        };
+        match fate {
             Fate::HandOver => {
                 self.seats[seat] = Phase::Held(held);
                 if !self.hand_over(seat, now, effects)
@@ -197,6 +220,43 @@ impl<W> Machine<W> {
             }
             _ => self.give_up(seat, held, effects),
         }
+    }
+
+    /// What may be done with the lease on this seat.
+    fn fate(&self, seat: usize, now: Instant, manner: Manner) -> Fate {
+        match &self.seats[seat] {
+            Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
+                // Tokens that were reserved before others were granted permits come too late.
+                if held.used > 0 && !self.may_reuse(held.claim.mode) {
+                    return Fate::GiveUp;
+                }
+                held.fate(now, manner, &self.policy)
+            }
+            _ => Fate::GiveUp,
+        }
+    }
+
+    /// Whether one more may hold the lease on this seat, beside those who do if there are any.
+    pub(super) fn admits(&self, seat: usize, now: Instant, manner: Manner) -> bool {
+        match &self.seats[seat] {
+            Phase::Held(held) if held.holds.live() == 0 => true,
+            // They are one holder.
+            Phase::Held(held) if matches!(held.claim.mode, Mode::Joint { .. }) => {
+                held.lease.is_valid(now)
+            }
+            Phase::Held(held) => {
+                held.demand() != Demand::Wanted
+                    && self.may_reuse(held.claim.mode)
+                    && held.may_go_on(now, manner, &self.policy)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a lease in this mode may have another holder after its first: of permits only if all that
+    /// there are are here.
+    fn may_reuse(&self, mode: Mode) -> bool {
+        !matches!(mode, Mode::Permits { .. }) || self.has_all(mode)
     }
 
     /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
@@ -263,10 +323,8 @@ impl<W> Machine<W> {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } if !held.has_room(want) => {
                 return None;
             }
-            Phase::Kept { held, until, .. } => (held.fate(now, manner, &self.policy), Some(*until)),
-            Phase::Releasing { held, stage: Stage::Queued, .. } => {
-                (held.fate(now, manner, &self.policy), None)
-            }
+            Phase::Kept { until, .. } => (self.fate(seat, now, manner), Some(*until)),
+            Phase::Releasing { stage: Stage::Queued, .. } => (self.fate(seat, now, manner), None),
             _ => return None,
         };
         if fate == Fate::GiveUp && kept.is_none() {
@@ -305,12 +363,20 @@ impl<W> Machine<W> {
         want: Mode,
         manner: Manner,
     ) -> Option<Ticket> {
+        let last = self.last_token;
         let Phase::Held(held) = &mut self.seats[seat] else { return None };
+        let counts = matches!(want, Mode::Permits { .. });
+        if let Some(last) = last.filter(|_| counts) {
+            held.skip_to(last);
+        }
         let limit = self.policy.max_hold;
         let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
         let ticket = held.ticket((seat, self.holds + 1), want, until, now)?;
         held.manner = manner;
         self.holds += 1;
+        if counts {
+            self.last_token = Some(ticket.token);
+        }
         Some(ticket)
     }
 

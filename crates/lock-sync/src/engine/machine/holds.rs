@@ -175,6 +175,17 @@ impl Holds {
         self.dead > 0
     }
 
+    /// Whether the data may be reached for this beside the guards that live, which have lost a lease in
+    /// that mode.
+    pub(super) fn tolerate(&self, lost: Mode, want: Mode) -> bool {
+        match (lost, want) {
+            // Who comes back asks for what it has lost: see `enter_again`.
+            (Mode::Joint { .. }, _) => lost != want,
+            (_, Mode::Shared | Mode::Upgradable) => self.exclusive == 0,
+            _ => false,
+        }
+    }
+
     pub(super) fn has_forgotten(&self) -> bool {
         self.forgotten > 0
     }

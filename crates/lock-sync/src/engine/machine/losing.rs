@@ -42,6 +42,10 @@ impl<W> Machine<W> {
         if held.holds.has_dead() && !matches!(mode, Mode::Permits { .. }) {
             self.seats[seat] = Phase::Lost { mode, holds: held.holds, loss };
         }
+        if matches!(mode, Mode::Joint { .. }) {
+            // They would wait for themselves.
+            self.deny_joint(mode, &Denial::Lost(loss), effects);
+        }
         if !self.queue.is_empty() {
             self.next_attempt(now, effects);
         }

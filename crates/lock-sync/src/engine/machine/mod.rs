@@ -34,7 +34,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 use lock_core::Demand;
-use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken, Ttl};
+use lock_core::{Acquire, Claim, Clock, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
@@ -118,6 +118,8 @@ pub(super) struct Machine<W> {
     closed: bool,
     /// How many holds there have been: the serial number of the latest.
     holds: u64,
+    /// The latest token of a permit.
+    last_token: Option<FencingToken>,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
 }
@@ -224,6 +226,7 @@ impl<W> Machine<W> {
             rest_at: Instant::FAR_FUTURE,
             closed: false,
             holds: 0,
+            last_token: None,
             used_last: 0,
         }
     }
@@ -351,7 +354,8 @@ impl<W> Machine<W> {
                 Phase::Held(held)
                     if held.has_room(want)
                         && !self.is_upgrading(seat)
-                        && held.admits(now, manner, &self.policy) =>
+                        && self.is_tolerated(want)
+                        && self.admits(seat, now, manner) =>
                 {
                     let ticket = self.ticket(seat, now, want, manner);
                     if ticket.is_some() {
@@ -396,10 +400,8 @@ impl<W> Machine<W> {
             (_, Mode::Joint { .. }) => false,
             ([Phase::Held(held)], _) => !self.queue.is_empty() || !held.has_room(want),
             ([Phase::Waiting { .. } | Phase::Attempting { .. }], _) => true,
-            ([Phase::Lost { mode, .. }], _) => !beside(*mode, want),
-            ([Phase::Releasing { stage: Stage::Sent(_), held, .. }], _) => {
-                !beside(held.claim.mode, want)
-            }
+            ([Phase::Lost { mode, holds, .. }], _) => !holds.tolerate(*mode, want),
+            ([Phase::Releasing { stage: Stage::Sent(_), .. }], _) => true,
             _ => false,
         };
         let asks = matches!(&self.seats[..], [Phase::Held(held)] if beside(held.claim.mode, want));

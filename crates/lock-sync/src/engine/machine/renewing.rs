@@ -121,8 +121,10 @@ impl<W> Machine<W> {
 
     /// The store has said how it stands with a lease that is held.
     pub(super) fn after_answer(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
-        self.weaken(seat, now, effects);
-        self.advance_upgrade(now, effects);
+        if !self.retire(seat, effects) {
+            self.weaken(seat, now, effects);
+            self.advance_upgrade(now, effects);
+        }
         if !self.queue.is_empty() {
             self.serve_here(now, effects);
             self.next_attempt(now, effects);

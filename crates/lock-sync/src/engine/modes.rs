@@ -1,0 +1,760 @@
+//! The machine in every mode, against a real store and other processes, in any order of events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Hint, Instant, Key, Mode,
+    OwnerToken, PermitBackend, Released, Renew, Renewal, Ttl, Watch,
+};
+use proptest::prelude::*;
+
+use super::machine::{Denial, Effects, Ending, Entered, Machine, Manner, Op, Policy, Ticket};
+use super::queue::{Patience, WaiterId};
+use crate::handoff::Handoff;
+
+const TTL: Duration = Duration::from_secs(3);
+const OF: u32 = 3;
+
+/// One thing that happens. Numbers choose among what is there.
+#[derive(Clone, Debug)]
+enum Event {
+    Enter(usize, Limit),
+    Cancel(usize),
+    Release(usize),
+    Downgrade(usize, bool),
+    Upgrade(usize, Limit),
+    AbandonUpgrade,
+    Split(usize),
+    Forget(usize),
+    Answer(usize, Answer),
+    Watch(bool),
+    Deliver(usize),
+    Lose(usize),
+    RivalAsks(usize, usize),
+    RivalLeaves(usize),
+    Advance(u64),
+    Sleep(u64),
+    Run,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Try,
+    Millis(u64),
+    None,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Truth,
+    /// Applied, but the reply was lost.
+    ReplyLost,
+    /// Never arrived.
+    Lost,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+enum Sent {
+    Attempt(Acquire),
+    Convert(Acquire),
+    Renew(Renew, Instant),
+    Release(Claim, Option<Acquire>, bool),
+    Forget(Claim),
+}
+
+struct Rival {
+    client: MemoryBackend,
+    _watch: Watch,
+    claim: Option<Claim>,
+    until: Instant,
+}
+
+struct Waiter {
+    id: WaiterId,
+    limit: Limit,
+    want: Mode,
+}
+
+struct World {
+    machine: Machine<u32>,
+    store: MemoryBackend,
+    ours: MemoryBackend,
+    key: Key,
+    wants: Vec<Mode>,
+    manner: Manner,
+    waiters: BTreeMap<u32, Waiter>,
+    woken: BTreeSet<u32>,
+    arrivals: u32,
+    holding: Vec<(Ticket, Mode)>,
+    /// The hold that is to become exclusive.
+    upgrading: Option<(Ticket, Limit)>,
+    upgrade_woken: bool,
+    sent: Vec<Sent>,
+    release_asked: bool,
+    watch_asked: bool,
+    watch: Option<Watch>,
+    messages: Vec<Hint>,
+    rivals: Vec<Rival>,
+    /// The serial numbers of the holds of those who were served, by arrival.
+    served: BTreeMap<u32, u64>,
+    /// Their tokens by those serial numbers, and what they wanted.
+    tokens: BTreeMap<u64, (u64, Mode)>,
+    forgotten: u32,
+    /// Whether some request was lost, so that leases may have to end by themselves.
+    failed: bool,
+}
+
+const UPGRADE: u32 = u32::MAX;
+
+impl World {
+    async fn new(policy: Policy, manner: Manner, wants: Vec<Mode>) -> Self {
+        let store = MemoryBackend::new();
+        let key = Key::new("key").unwrap();
+        let mut rivals = Vec::new();
+        for _ in 0..3 {
+            let client = store.client();
+            let watch = client.watch(&key).await.unwrap();
+            rivals.push(Rival {
+                client,
+                _watch: watch,
+                claim: None,
+                until: Instant::from_nanos(0),
+            });
+        }
+        Self {
+            machine: Machine::new(key.clone(), policy, Clock::tokio(), OwnerToken::generate),
+            ours: store.client(),
+            store,
+            key,
+            wants,
+            manner,
+            waiters: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            arrivals: 0,
+            holding: Vec::new(),
+            upgrading: None,
+            upgrade_woken: false,
+            sent: Vec::new(),
+            release_asked: false,
+            watch_asked: false,
+            watch: None,
+            messages: Vec::new(),
+            rivals,
+            served: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            forgotten: 0,
+            failed: false,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Clock::tokio().now()
+    }
+
+    async fn event(&mut self, event: Event) {
+        let mut effects = Effects::new();
+        let now = self.now();
+        match event {
+            Event::Enter(nth, limit) => {
+                let want = self.wants[nth % self.wants.len()];
+                self.enter(want, limit, &mut effects);
+            }
+            Event::Cancel(nth) => {
+                let chosen = self.waiters.keys().nth(nth % self.waiters.len().max(1)).copied();
+                if let Some(arrival) = chosen {
+                    let waiter = self.waiters.remove(&arrival).unwrap();
+                    self.machine.cancel(now, waiter.id, self.manner, &mut effects);
+                }
+            }
+            Event::Release(nth) => {
+                if !self.holding.is_empty() {
+                    let (ticket, _) = self.holding.swap_remove(nth % self.holding.len());
+                    self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                }
+            }
+            Event::Downgrade(nth, far) => {
+                if !self.holding.is_empty() {
+                    let nth = nth % self.holding.len();
+                    let (ticket, mode) = &mut self.holding[nth];
+                    let to = match *mode {
+                        Mode::Exclusive if far => Mode::Shared,
+                        Mode::Exclusive => Mode::Upgradable,
+                        Mode::Upgradable => Mode::Shared,
+                        other => other,
+                    };
+                    // Only where this key knows readers at all.
+                    if self.wants.contains(&to) && to != *mode {
+                        *mode = to;
+                        self.machine.downgrade(now, ticket.hold, to, &mut effects);
+                    }
+                }
+            }
+            Event::Upgrade(nth, limit) => {
+                let able: Vec<_> = (0..self.holding.len())
+                    .filter(|nth| self.holding[*nth].1 == Mode::Upgradable)
+                    .collect();
+                if self.upgrading.is_none() && !able.is_empty() {
+                    let (ticket, _) = self.holding.swap_remove(able[nth % able.len()]);
+                    let patience = patience(limit, now);
+                    let begun =
+                        self.machine.begin_upgrade(now, ticket.hold, patience, &mut effects);
+                    match begun {
+                        Ok(()) => {
+                            self.upgrading = Some((ticket, limit));
+                            self.upgrade_woken = true;
+                        }
+                        Err(denial) => {
+                            self.check_denial(&denial, limit);
+                            self.holding.push((ticket, Mode::Upgradable));
+                        }
+                    }
+                }
+            }
+            Event::AbandonUpgrade => {
+                if let Some((ticket, _)) = self.upgrading.take() {
+                    self.machine.abandon_upgrade(ticket.hold, &mut effects);
+                    self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                }
+            }
+            Event::Split(nth) => {
+                if !self.holding.is_empty() {
+                    let nth = nth % self.holding.len();
+                    let (ticket, mode) = &mut self.holding[nth];
+                    if let Mode::Permits { take, of } = *mode
+                        && let Some(hold) = self.machine.split(ticket.hold, 1)
+                    {
+                        *mode = Mode::Permits { take: take - 1, of };
+                        let part = Ticket { hold, lease: ticket.lease.clone(), ..*ticket };
+                        self.holding.push((part, Mode::Permits { take: 1, of }));
+                    }
+                }
+            }
+            Event::Forget(nth) => {
+                if !self.holding.is_empty() {
+                    let nth = nth % self.holding.len();
+                    if let (_, Mode::Permits { take, .. }) = self.holding[nth]
+                        && self.forgotten + take < OF
+                    {
+                        let (ticket, _) = self.holding.swap_remove(nth);
+                        self.forgotten += take;
+                        self.machine.forget(now, ticket.hold, self.manner, &mut effects);
+                    }
+                }
+            }
+            Event::Answer(nth, answer) => self.answer(nth, answer, &mut effects).await,
+            Event::Watch(on) => self.toggle_watch(on, &mut effects).await,
+            Event::Deliver(nth) => {
+                self.hear();
+                if !self.messages.is_empty() {
+                    let message = self.messages.remove(nth % self.messages.len());
+                    self.machine.hint(now, message, &mut effects);
+                }
+            }
+            Event::Lose(nth) => {
+                self.hear();
+                if !self.messages.is_empty() {
+                    self.messages.remove(nth % self.messages.len());
+                }
+            }
+            Event::RivalAsks(nth, want) => self.rival_asks(nth, want).await,
+            Event::RivalLeaves(nth) => {
+                let nth = nth % self.rivals.len();
+                if let Some(claim) = self.rivals[nth].claim.take() {
+                    let _ = self.rivals[nth].client.release(&claim).await.unwrap();
+                }
+            }
+            Event::Advance(millis) => {
+                tokio::time::advance(Duration::from_millis(millis)).await;
+                self.machine.tick(self.now(), &mut effects);
+            }
+            Event::Sleep(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
+            Event::Run => self.poll_woken(&mut effects),
+        }
+        self.carry_out(effects);
+        self.check();
+    }
+
+    fn enter(&mut self, want: Mode, limit: Limit, effects: &mut Effects<u32>) {
+        let now = self.now();
+        let patience = patience(limit, now);
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        let waits = match patience {
+            Patience::Forever => self.machine.join(want, || arrival),
+            _ => None,
+        };
+        let joined = waits.is_some();
+        let entered = match waits {
+            Some(id) => Entered::Queued(id),
+            None => self.machine.enter(now, want, patience, self.manner, effects),
+        };
+        match entered {
+            Entered::Done(Ok(ticket)) => self.served(arrival, ticket, want),
+            Entered::Done(Err(denial)) => self.check_denial(&denial, limit),
+            Entered::Queued(id) => {
+                self.waiters.insert(arrival, Waiter { id, limit, want });
+                if !joined {
+                    self.woken.insert(arrival);
+                }
+            }
+            Entered::Attempt(id, request) => {
+                self.waiters.insert(arrival, Waiter { id, limit, want });
+                self.woken.insert(arrival);
+                self.sent.push(Sent::Attempt(request));
+            }
+        }
+    }
+
+    fn check_denial(&self, denial: &Denial, limit: Limit) {
+        match denial {
+            Denial::WouldBlock => assert!(matches!(limit, Limit::Try)),
+            Denial::Timeout(_) => assert!(matches!(limit, Limit::Millis(_))),
+            Denial::Failed(error) => {
+                assert!(self.failed || error.kind() == ErrorKind::NotHeld, "{error:?}");
+            }
+            Denial::Lost(_) => {}
+            Denial::Closed => panic!("nothing was closed"),
+        }
+    }
+
+    fn carry_out(&mut self, mut effects: Effects<u32>) {
+        for op in std::mem::take(&mut effects.ops) {
+            match op {
+                Op::Attempt(request) => self.sent.push(Sent::Attempt(request)),
+                Op::Convert(request, _) => self.sent.push(Sent::Convert(request)),
+                Op::Renew(request, _) => {
+                    let sent = self.now();
+                    self.sent.push(Sent::Renew(request, sent));
+                }
+                Op::Release { .. } => self.release_asked = true,
+                Op::Forget(claim) => self.sent.push(Sent::Forget(claim)),
+                Op::Watch => self.watch_asked = true,
+                Op::Unwatch => {
+                    self.watch_asked = false;
+                    self.watch = None;
+                    self.messages.clear();
+                }
+            }
+        }
+        if std::mem::take(&mut self.release_asked) {
+            while let Some(Ending { claim, next, forget }) = self.machine.begin_release() {
+                self.sent.push(Sent::Release(claim, next, forget));
+            }
+        }
+        let woken = std::cell::RefCell::new(Vec::new());
+        effects.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        for arrival in woken.into_inner() {
+            if arrival == UPGRADE {
+                self.upgrade_woken = true;
+            } else {
+                self.woken.insert(arrival);
+            }
+        }
+    }
+
+    /// Only those who were woken look: a lost wake-up leaves a waiter for ever.
+    fn poll_woken(&mut self, effects: &mut Effects<u32>) {
+        for arrival in std::mem::take(&mut self.woken) {
+            let Some(waiter) = self.waiters.get(&arrival) else { continue };
+            let Some(outcome) = self.machine.poll(waiter.id, |_| arrival) else { continue };
+            let Some(Waiter { limit, want, .. }) = self.waiters.remove(&arrival) else { continue };
+            match outcome {
+                // A task that slept for too long: its guard says so, and it lets go.
+                Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
+                    let now = self.now();
+                    self.machine.release(now, ticket.hold, self.manner, effects);
+                }
+                Ok(ticket) => self.served(arrival, ticket, want),
+                Err(denial) => self.check_denial(&denial, limit),
+            }
+        }
+        if std::mem::take(&mut self.upgrade_woken)
+            && let Some((ticket, limit)) = self.upgrading.take()
+        {
+            match self.machine.poll_upgrade(ticket.hold, || UPGRADE) {
+                None => self.upgrading = Some((ticket, limit)),
+                Some(Ok(stronger)) => {
+                    if stronger.lease.is_valid(self.now()) {
+                        assert!(stronger.token.get() > ticket.token.get(), "an old token");
+                    }
+                    self.holding.push((stronger, Mode::Exclusive));
+                }
+                Some(Err(denial)) => {
+                    self.check_denial(&denial, limit);
+                    self.holding.push((ticket, Mode::Upgradable));
+                }
+            }
+        }
+    }
+
+    fn served(&mut self, arrival: u32, ticket: Ticket, mode: Mode) {
+        let serial = ticket.hold.serial();
+        if !matches!(mode, Mode::Joint { .. }) {
+            let before = self.served.range(..arrival).next_back();
+            let after = self.served.range(arrival..).next();
+            assert!(before.is_none_or(|(_, before)| *before < serial), "{arrival} came too early");
+            assert!(after.is_none_or(|(_, after)| *after > serial), "{arrival} came too late");
+            self.served.insert(arrival, serial);
+        }
+        let token = ticket.token.get();
+        for (other, (theirs, how)) in &self.tokens {
+            let (first, second, later) =
+                if *other < serial { (*theirs, token, mode) } else { (token, *theirs, *how) };
+            let alone = |mode: &Mode| matches!(mode, Mode::Exclusive | Mode::Permits { .. });
+            let fine = match later {
+                Mode::Exclusive | Mode::Permits { .. } => second > first,
+                Mode::Joint { .. } if *how == mode => second >= first,
+                Mode::Joint { .. } => second > first,
+                // Readers have the token of whichever of their leases they are on.
+                _ => second >= first || !alone(if *other < serial { how } else { &mode }),
+            };
+            assert!(fine, "{later:?} has {second} after {first}");
+        }
+        self.tokens.insert(serial, (token, mode));
+        self.holding.push((ticket, mode));
+    }
+
+    fn is_valid(&self, ticket: &Ticket) -> bool {
+        ticket.lease.is_valid(self.now())
+            && ticket.lease.loss(ticket.hold.serial()).is_none()
+            && self.now() < ticket.hold_until
+    }
+
+    /// Whoever holds may hold together.
+    fn check(&self) {
+        let now = self.now();
+        let upgrading = self.upgrading.iter().map(|(ticket, _)| (ticket, Mode::Upgradable));
+        let guards = self.holding.iter().map(|(ticket, mode)| (ticket, *mode)).chain(upgrading);
+        let mut valid: Vec<Mode> =
+            guards.filter(|(ticket, _)| self.is_valid(ticket)).map(|(_, mode)| mode).collect();
+        let theirs = self.rivals.iter().filter(|rival| now < rival.until);
+        valid.extend(theirs.filter_map(|rival| rival.claim.as_ref().map(|claim| claim.mode)));
+        let mut permits = 0;
+        for (nth, one) in valid.iter().enumerate() {
+            if let Mode::Permits { take, .. } = one {
+                permits += take;
+            }
+            for other in &valid[nth + 1..] {
+                let together = match (one, other) {
+                    (Mode::Shared, Mode::Shared | Mode::Upgradable)
+                    | (Mode::Upgradable, Mode::Shared)
+                    | (Mode::Permits { .. }, Mode::Permits { .. }) => true,
+                    (Mode::Joint { group: one }, Mode::Joint { group: other }) => one == other,
+                    _ => false,
+                };
+                assert!(together, "{one:?} beside {other:?}");
+            }
+        }
+        assert!(permits <= OF, "{permits} permits of {OF}");
+        // Two guards of this process may reach the same data only if both read it, valid or not.
+        let reads = |mode: &Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
+        let readers = self.holding.iter().filter(|(_, mode)| reads(mode)).count();
+        let writers = self.holding.iter().filter(|(_, mode)| *mode == Mode::Exclusive).count();
+        let upgrading = usize::from(self.upgrading.is_some());
+        assert!(writers <= 1 && (writers == 0 || readers + upgrading == 0), "{:?}", self.holding);
+    }
+
+    // ---- The store ----
+
+    async fn answer(&mut self, nth: usize, answer: Answer, effects: &mut Effects<u32>) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let sent = self.sent.remove(nth % self.sent.len());
+        self.failed |= answer != Answer::Truth;
+        let unknown = || Error::new(ErrorKind::Unreachable, "lost");
+        let arrives = answer != Answer::Lost;
+        match sent {
+            Sent::Attempt(request) => {
+                let result =
+                    if arrives { self.ours.try_acquire(&request).await } else { Err(unknown()) };
+                let result = if answer == Answer::ReplyLost { Err(unknown()) } else { result };
+                self.machine.attempt_done(self.now(), &request.claim, result, effects);
+            }
+            Sent::Convert(request) => {
+                let result =
+                    if arrives { self.ours.try_acquire(&request).await } else { Err(unknown()) };
+                let result = if answer == Answer::ReplyLost { Err(unknown()) } else { result };
+                self.machine.convert_done(self.now(), &request.claim, result, effects);
+            }
+            Sent::Renew(request, sent) => {
+                let renewal = if arrives {
+                    self.ours.renew(&request).await
+                } else {
+                    Renewal::Unknown(unknown())
+                };
+                let renewal = match answer {
+                    Answer::Truth => renewal,
+                    _ => Renewal::Unknown(unknown()),
+                };
+                self.machine.renew_done(self.now(), &request.claim, sent, renewal, effects);
+            }
+            Sent::Release(claim, next, forget) => {
+                let result = match (&next, forget) {
+                    _ if !arrives => Err(unknown()),
+                    (_, true) => {
+                        let released = PermitBackend::forget(&self.ours, &claim).await;
+                        released.map(|released| (released, None))
+                    }
+                    (Some(next), _) => self.ours.exchange(&claim, next).await,
+                    (None, _) => self.ours.release(&claim).await.map(|released| (released, None)),
+                };
+                let result: Result<(Released, Option<Attempt>), _> =
+                    if answer == Answer::ReplyLost { Err(unknown()) } else { result };
+                self.machine.release_done(self.now(), &claim, result, effects);
+            }
+            // The driver tries until it has been heard.
+            Sent::Forget(claim) if !arrives => self.sent.push(Sent::Forget(claim)),
+            Sent::Forget(claim) => {
+                let _ = self.ours.release(&claim).await.unwrap();
+            }
+        }
+    }
+
+    async fn toggle_watch(&mut self, on: bool, effects: &mut Effects<u32>) {
+        let now = self.now();
+        if !self.watch_asked {
+            return;
+        }
+        if on && self.watch.is_none() {
+            self.watch = Some(self.ours.watch(&self.key).await.unwrap());
+            self.machine.watch_started(now, effects);
+        } else if !on {
+            self.watch = None;
+            self.watch_asked = false;
+            self.messages.clear();
+            self.machine.watch_ended(now, None, effects);
+        }
+    }
+
+    fn hear(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            while let Some(Some(hint)) = watch.next().now_or_never() {
+                self.messages.push(hint);
+            }
+        }
+    }
+
+    async fn rival_asks(&mut self, nth: usize, want: usize) {
+        let nth = nth % self.rivals.len();
+        let want = self.wants[want % self.wants.len()];
+        let ttl = Ttl::new(TTL).unwrap();
+        let rival = &mut self.rivals[nth];
+        let claim = rival.claim.clone().unwrap_or_else(|| {
+            Claim::exclusive(self.key.clone(), OwnerToken::generate().unwrap()).in_mode(want)
+        });
+        rival.claim = Some(claim.clone());
+        let request = Acquire::new(claim, ttl).queued();
+        rival.until = match rival.client.try_acquire(&request).await {
+            Ok(Attempt::Granted(grant)) => grant.valid_until,
+            _ => Instant::from_nanos(0),
+        };
+    }
+
+    // ---- The end ----
+
+    /// Everything under way comes to an end, and holders let go if they shall.
+    async fn settle(&mut self, time: Duration, let_go: bool) {
+        let mut passed = Duration::ZERO;
+        for _ in 0..5_000 {
+            self.hear();
+            if !self.woken.is_empty() || self.upgrade_woken {
+                self.event(Event::Run).await;
+            } else if !self.sent.is_empty() {
+                self.event(Event::Answer(0, Answer::Truth)).await;
+            } else if self.watch_asked && self.watch.is_none() {
+                self.event(Event::Watch(true)).await;
+            } else if !self.messages.is_empty() {
+                self.event(Event::Deliver(0)).await;
+            } else if !self.holding.is_empty() && let_go {
+                self.event(Event::Release(0)).await;
+            } else if let Some(deadline) = self.machine.next_deadline()
+                && passed < time
+            {
+                let pause = deadline.at.saturating_duration_since(self.now());
+                let pause = pause + Duration::from_millis(1);
+                passed = passed.saturating_add(pause);
+                self.event(Event::Advance(pause.as_millis() as u64)).await;
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Who is first in line waits for somebody who is in the way.
+    fn check_nobody_waits_for_nothing(&self) {
+        let Some(Waiter { want, .. }) = self.waiters.values().next() else { return };
+        let upgrading = self.upgrading.iter().map(|(_, _)| Mode::Exclusive);
+        let holds: Vec<_> = self.holding.iter().map(|(_, mode)| *mode).chain(upgrading).collect();
+        let taken: u32 = holds.iter().map(|mode| permits(*mode)).sum();
+        let in_the_way = match want {
+            Mode::Permits { take, .. } if holds.iter().all(|mode| permits(*mode) > 0) => {
+                take + taken > OF - self.forgotten
+            }
+            Mode::Shared => {
+                holds.iter().any(|mode| *mode != Mode::Shared && *mode != Mode::Upgradable)
+            }
+            Mode::Upgradable => holds.iter().any(|mode| *mode != Mode::Shared),
+            Mode::Joint { .. } => holds.iter().any(|mode| mode != want),
+            _ => !holds.is_empty(),
+        };
+        assert!(in_the_way, "{want:?} waits beside {holds:?}:\n{:?}", self.machine);
+    }
+
+    /// From here on the store answers, nobody comes, and holders let go: all must come to rest.
+    async fn come_to_rest(&mut self) {
+        for nth in 0..self.rivals.len() {
+            self.event(Event::RivalLeaves(nth)).await;
+        }
+        while self.forgotten > 0 && !self.waiters.is_empty() {
+            // There may never be enough for them.
+            self.event(Event::Cancel(0)).await;
+        }
+        self.settle(Duration::from_secs(15), false).await;
+        self.check_nobody_waits_for_nothing();
+        self.settle(Duration::MAX, true).await;
+        let waiting: Vec<_> = self.waiters.keys().collect();
+        assert!(waiting.is_empty(), "waiters without an end: {waiting:?} {:?}", self.machine);
+        assert!(self.upgrading.is_none(), "an upgrade without an end: {:?}", self.machine);
+        assert!(self.machine.is_idle(), "no rest: {:?}", self.machine);
+        assert!(self.watch.is_none(), "a watch was left behind");
+        if self.failed {
+            tokio::time::advance(TTL * 2).await;
+        }
+        assert_eq!(self.store.live_leases(), 0, "left behind on the store");
+        if self.wants.iter().any(|want| matches!(want, Mode::Permits { .. })) && !self.failed {
+            let state = self.ours.permits(&self.key, OF).await.unwrap();
+            assert_eq!((state.held, state.waiting), (0, 0));
+            // What was forgotten is gone for good, unless its lease ended before the store heard of it.
+            assert!((OF - self.forgotten..=OF).contains(&state.limit), "{state:?}");
+        }
+    }
+}
+
+fn permits(mode: Mode) -> u32 {
+    match mode {
+        Mode::Permits { take, .. } => take,
+        _ => 0,
+    }
+}
+
+fn patience(limit: Limit, now: Instant) -> Patience {
+    match limit {
+        Limit::Try => Patience::Try,
+        Limit::Millis(millis) => Patience::Until(now + Duration::from_millis(millis)),
+        Limit::None => Patience::Forever,
+    }
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![3 => Just(Limit::None), 1 => (0u64..5_000).prop_map(Limit::Millis), 1 => Just(Limit::Try)]
+}
+
+fn answer(faults: bool) -> impl Strategy<Value = Answer> {
+    let fault = u32::from(faults);
+    prop_oneof![
+        12 => Just(Answer::Truth),
+        fault => Just(Answer::ReplyLost),
+        fault => Just(Answer::Lost),
+    ]
+}
+
+fn event(faults: bool) -> impl Strategy<Value = Event> {
+    let some = 0usize..6;
+    prop_oneof![
+        8 => (some.clone(), limit()).prop_map(|(want, limit)| Event::Enter(want, limit)),
+        2 => some.clone().prop_map(Event::Cancel),
+        6 => some.clone().prop_map(Event::Release),
+        2 => (some.clone(), any::<bool>()).prop_map(|(nth, far)| Event::Downgrade(nth, far)),
+        3 => (some.clone(), limit()).prop_map(|(nth, limit)| Event::Upgrade(nth, limit)),
+        1 => Just(Event::AbandonUpgrade),
+        1 => some.clone().prop_map(Event::Split),
+        1 => some.clone().prop_map(Event::Forget),
+        16 => (some.clone(), answer(faults)).prop_map(|(nth, answer)| Event::Answer(nth, answer)),
+        3 => prop::bool::weighted(0.85).prop_map(Event::Watch),
+        6 => some.clone().prop_map(Event::Deliver),
+        1 => some.clone().prop_map(Event::Lose),
+        3 => (some.clone(), some.clone()).prop_map(|(nth, want)| Event::RivalAsks(nth, want)),
+        3 => some.prop_map(Event::RivalLeaves),
+        4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
+        1 => (0u64..2_000).prop_map(Event::Sleep),
+        10 => Just(Event::Run),
+    ]
+}
+
+fn wants() -> impl Strategy<Value = Vec<Mode>> {
+    let permits = |take| Mode::Permits { take, of: OF };
+    let joint = |n| Mode::Joint { group: OwnerToken::from_bytes([n; 16]) };
+    prop_oneof![
+        3 => Just(vec![Mode::Shared, Mode::Exclusive, Mode::Upgradable, Mode::Shared]),
+        2 => Just(vec![permits(1), permits(2), permits(1), permits(3)]),
+        1 => Just(vec![permits(1)]),
+        1 => Just(vec![joint(1), joint(2)]),
+        1 => Just(vec![joint(1), Mode::Exclusive, joint(2)]),
+        1 => Just(vec![Mode::Exclusive, permits(1), Mode::Shared]),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    (prop::bool::weighted(0.8), proptest::option::weighted(0.2, 1u64..6_000)).prop_map(
+        |(renew, max_hold)| Policy {
+            ttl: Ttl::new(TTL).unwrap(),
+            renew,
+            max_hold: max_hold.map(Duration::from_millis),
+        },
+    )
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    let handoff = prop_oneof![
+        2 => Just(Handoff::default()),
+        1 => Just(Handoff::Fair),
+        1 => Just(Handoff::Never),
+    ];
+    let cache = proptest::option::weighted(0.3, (1u64..3_000).prop_map(Duration::from_millis));
+    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
+}
+
+fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, events: Vec<Event>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(async move {
+        let mut world = World::new(policy, manner, wants).await;
+        for event in events {
+            world.event(event).await;
+        }
+        world.come_to_rest().await;
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Who holds may hold together, first come first served, an outcome for everybody, and nothing left
+    /// behind.
+    #[test]
+    fn whoever_holds_may_hold_together(
+        policy in policy(),
+        manner in manner(),
+        wants in wants(),
+        events in proptest::collection::vec(event(false), 1..120),
+    ) {
+        run(policy, manner, wants, events);
+    }
+
+    /// The same, where requests and replies get lost.
+    #[test]
+    fn and_so_they_do_when_requests_are_lost(
+        policy in policy(),
+        manner in manner(),
+        wants in wants(),
+        events in proptest::collection::vec(event(true), 1..120),
+    ) {
+        run(policy, manner, wants, events);
+    }
+}
