@@ -4,6 +4,7 @@
 // The helpers of tests may panic as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod agreement;
 mod cells;
 mod check;
 mod conformance;

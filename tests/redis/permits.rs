@@ -189,6 +189,17 @@ async fn more_than_there_is_is_refused_and_more_than_there_was_declared_may_be_t
 }
 
 #[tokio::test]
+async fn a_lease_of_no_permits_ends_like_any_other() {
+    let server = Server::start();
+    let backend = open(&server);
+    let (none, all) = (permits(0, 2), permits(2, 2));
+    granted(&backend, &all).await;
+    granted(&backend, &none).await;
+    assert!(matches!(backend.release(&none).await.unwrap(), Released::Freed { .. }));
+    assert_eq!(backend.permits(&all.key, 2).await.unwrap(), state(2, 2, 0));
+}
+
+#[tokio::test]
 async fn a_key_that_is_another_kind_of_lock_has_no_permits() {
     let server = Server::start();
     let backend = open(&server);

@@ -1,16 +1,27 @@
 //! The contract between distributed locks and the stores that carry them.
 //!
 //! Three groups of readers meet here. **Backend authors** implement [`Backend`], four verbs over
-//! one store, and run the [conformance suite](conformance) against it. **Primitive authors**
-//! (`lock-sync` is one) call it. **App authors** see the value types in passing: a [`Key`], a
-//! [`FencingToken`], an [`Error`].
+//! one store (*try to acquire*, *renew*, *release*, *watch*), and run the
+//! [conformance suite](conformance) against it. **Primitive authors** (`lock-sync` is one) call it.
+//! **App authors** see the value types in passing: a [`Key`], a [`FencingToken`], an [`Error`].
+//!
+//! The four verbs are enough for a mutex. What only some stores can do is an ability, with a trait and
+//! laws of its own, so that asking a store for what it cannot do does not compile:
+//!
+//! | ability | adds | for |
+//! | --- | --- | --- |
+//! | [`SharedBackend`] | readers beside one another, and conversions between reading and writing | `RwLock` |
+//! | [`JointBackend`] | several holders as one | a lock that another process re-enters |
+//! | [`PermitBackend`] | counted permits, whose number is remembered and can change | `Semaphore` |
+//! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `OnceCell`, `Barrier`, `Leader` |
+//! | [`InspectBackend`] | who holds and who waits, and an end to all leases | people |
 //!
 //! The crate does no I/O, and without features it needs no runtime.
 //!
 //! | feature | brings | pulls in |
 //! | --- | --- | --- |
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
-//! | `conformance` | [`conformance`]: the laws of the trait as tests | `memory`, `tokio` (`rt`, `macros`) |
+//! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |
 //!
 //! # What is promised
 //!

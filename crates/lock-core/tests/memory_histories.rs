@@ -2,17 +2,21 @@
 //! waits arrives.
 #![cfg(feature = "memory")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Hint, Key, Mode, OwnerToken, Released};
-use lock_core::{Renew, Renewal, Ttl, Watch};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, InspectBackend, Key, Mode,
+};
+use lock_core::{OwnerToken, PermitBackend, Released, Renew, Renewal, Resize, Ttl, Watch};
 use proptest::prelude::*;
 
 const ACTORS: usize = 6;
 const CLIENTS: usize = 3;
+/// How many permits there are at first.
+const PERMITS: u32 = 3;
 
 /// What may happen next. Actors are numbers.
 #[derive(Clone, Debug)]
@@ -24,6 +28,13 @@ enum Step {
     /// Gives a lease the time that it has left to live, and no more: its owner died.
     Forget(usize),
     Convert(usize, Mode),
+    /// Gives back one permit of a lease.
+    Shrink(usize),
+    /// Takes the permits of a lease away for good.
+    Lose(usize),
+    Resize(Resize),
+    Close,
+    Force,
     Pass(u64),
 }
 
@@ -36,7 +47,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (0..ACTORS).prop_map(Step::Release),
         1 => (0..ACTORS).prop_map(Step::Forget),
         2 => (0..ACTORS, target).prop_map(|(actor, mode)| Step::Convert(actor, mode)),
+        1 => (0..ACTORS).prop_map(Step::Shrink),
+        1 => (0..ACTORS).prop_map(Step::Lose),
+        1 => (0_u32..3).prop_map(|count| Step::Resize(Resize::Add(count))),
+        1 => (0_u32..3).prop_map(|count| Step::Resize(Resize::Remove(count))),
         2 => (1_u64..1500).prop_map(Step::Pass),
+    ];
+    let rare = prop_oneof![Just(Step::Close), Just(Step::Force)];
+    let step = prop_oneof![
+        60 => step,
+        1 => rare,
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -44,12 +64,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Which modes the actors ask for.
 fn modes() -> impl Strategy<Value = [Mode; ACTORS]> {
     use Mode::{Exclusive as E, Shared as S, Upgradable as U};
-    let permits = [1, 3, 2, 1, 2, 1].map(|take| Mode::Permits { take, of: 3 });
+    let permits = [1, 3, 2, 1, 2, 1].map(|take| Mode::Permits { take, of: PERMITS });
+    let [a, b] = [100, 101].map(|group| Mode::Joint { group: OwnerToken::from_bytes([group; 16]) });
     prop_oneof![
-        Just([E; ACTORS]),
-        Just([S, S, E, S, U, E]),
-        Just([U, S, E, U, S, U]),
-        Just(permits),
+        1 => Just([E; ACTORS]),
+        1 => Just([S, S, E, S, U, E]),
+        1 => Just([U, S, E, U, S, U]),
+        2 => Just(permits),
+        2 => Just([a, a, b, E, b, a]),
+        2 => Just([permits[1], a, S, permits[2], U, a]),
     ]
 }
 
@@ -66,18 +89,21 @@ struct History {
     store: MemoryBackend,
     watches: Vec<Watch>,
     actors: Vec<Actor>,
-    /// The first token of each grant that was seen, with whose it is, and the highest of all.
-    seen: BTreeMap<u64, usize>,
+    /// The first token of each grant that was seen, with who has it, and the highest of all.
+    seen: BTreeMap<u64, OwnerToken>,
     highest: u64,
     /// The highest before the present step, in which a hint may tell of an earlier grant than the
     /// answer did.
     before: u64,
+    /// How many permits there are, and whether none is granted any more.
+    limit: u32,
+    closed: bool,
 }
 
 impl History {
     async fn begin(modes: [Mode; ACTORS]) -> Self {
         let store = MemoryBackend::new();
-        let key = Key::new("key").expect("short");
+        let key = key();
         let clients: Vec<_> = (0..CLIENTS).map(|_| store.client()).collect();
         let mut watches = Vec::new();
         for client in &clients {
@@ -91,7 +117,8 @@ impl History {
             waits: None,
         };
         let actors = modes.into_iter().enumerate().map(actor).collect();
-        Self { store, watches, actors, seen: BTreeMap::new(), highest: 0, before: 0 }
+        let (seen, limit) = (BTreeMap::new(), PERMITS);
+        Self { store, watches, actors, seen, highest: 0, before: 0, limit, closed: false }
     }
 
     async fn take(&mut self, step: &Step) {
@@ -103,6 +130,11 @@ impl History {
             Step::Release(index) => self.release(index).await,
             Step::Forget(index) => self.actors[index].held = None,
             Step::Convert(index, to) => self.convert(index, to).await,
+            Step::Shrink(index) => self.shrink(index).await,
+            Step::Lose(index) => self.lose(index).await,
+            Step::Resize(change) => self.resize(change).await,
+            Step::Close => self.close().await,
+            Step::Force => self.force().await,
             Step::Pass(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
         }
         self.read_hints();
@@ -130,12 +162,66 @@ impl History {
         self.request(index, request.queued()).await;
     }
 
-    async fn request(&mut self, index: usize, request: Acquire) {
-        let Ok(attempt) = self.actors[index].client.try_acquire(&request).await else {
-            // An impossible conversion, or one of a lease that ran out meanwhile.
-            assert!(request.from.is_some(), "{request:?}");
-            self.actors[index].waits = None;
+    async fn shrink(&mut self, index: usize) {
+        let held = self.actors[index].held.as_ref().map(|(claim, _)| claim.mode);
+        let Some(Mode::Permits { take, of }) = held else { return };
+        self.convert(index, Mode::Permits { take: take - 1, of }).await;
+    }
+
+    async fn lose(&mut self, index: usize) {
+        let actor = &mut self.actors[index];
+        let Some((claim, grant)) = actor.held.take() else { return };
+        let Mode::Permits { take, .. } = claim.mode else {
+            actor.held = Some((claim, grant));
             return;
+        };
+        match PermitBackend::forget(&actor.client, &claim).await.expect("not cut") {
+            Released::Freed { .. } => self.limit -= take,
+            _ => {
+                assert!(grant.valid_until <= actor.client.clock().now(), "lost before its time");
+            }
+        }
+    }
+
+    async fn resize(&mut self, change: Resize) {
+        match self.store.resize(&key(), PERMITS, change).await {
+            Ok(resized) => {
+                match change {
+                    Resize::Add(count) => {
+                        assert_eq!(resized.changed, count);
+                        self.limit += resized.changed;
+                    }
+                    _ => self.limit -= resized.changed,
+                }
+                assert_eq!(resized.permits.limit, self.limit);
+                assert!(resized.permits.held <= self.limit, "{resized:?}");
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ForeignKey),
+        }
+    }
+
+    async fn close(&mut self) {
+        match self.store.close(&key(), PERMITS).await {
+            Ok(()) => self.closed = true,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ForeignKey),
+        }
+    }
+
+    async fn force(&mut self) {
+        self.store.force_release(&key()).await.expect("not cut");
+        self.actors.iter_mut().for_each(|actor| actor.held = None);
+    }
+
+    async fn request(&mut self, index: usize, request: Acquire) {
+        let attempt = match self.actors[index].client.try_acquire(&request).await {
+            Ok(attempt) => attempt,
+            Err(error) => {
+                // An impossible conversion, or one of a lease that ran out meanwhile.
+                let is_closed = self.closed && error.kind() == ErrorKind::Closed;
+                assert!(request.from.is_some() || is_closed, "{error:?} for {request:?}");
+                self.actors[index].waits = None;
+                return;
+            }
         };
         match attempt {
             Attempt::Granted(grant) => self.granted(index, request.claim, grant),
@@ -149,10 +235,13 @@ impl History {
         let Some((claim, grant)) = &mut actor.held else { return };
         let request = Renew::new(claim.clone(), ttl(index)).reserving(3);
         match actor.client.renew(&request).await {
-            Renewal::Renewed { valid_until, tokens: Some(tokens), .. } => {
+            Renewal::Renewed { valid_until, tokens, .. } => {
                 grant.valid_until = valid_until;
-                assert!(tokens.first().get() > self.highest);
-                self.highest = tokens.last().get();
+                assert_eq!(tokens.is_none(), matches!(claim.mode, Mode::Joint { .. }));
+                if let Some(tokens) = tokens {
+                    assert!(tokens.first().get() > self.highest);
+                    self.highest = tokens.last().get();
+                }
             }
             Renewal::Lost => {
                 assert!(grant.valid_until <= actor.client.clock().now(), "lost before its time");
@@ -185,7 +274,13 @@ impl History {
                 // Unless it left at once.
                 if let Some(request) = waits {
                     let first = grant.tokens.first().get();
-                    assert!(first > self.before && self.seen.insert(first, index).is_none());
+                    let holder = holder(&request.claim);
+                    let is_joint = holder != request.claim.owner;
+                    match self.seen.insert(first, holder) {
+                        None => assert!(first > self.before, "{first} came after {}", self.before),
+                        Some(other) => assert!(is_joint && other == holder, "{first} came twice"),
+                    }
+                    self.assert_open(request.claim.mode);
                     self.actors[index].waits = None;
                     self.actors[index].held = Some((request.claim, grant));
                     self.highest = self.highest.max(grant.tokens.last().get());
@@ -196,16 +291,23 @@ impl History {
 
     fn granted(&mut self, index: usize, claim: Claim, grant: Grant) {
         let first = grant.tokens.first().get();
-        // The same grant may be told again, but only to its owner.
-        let owner = *self.seen.entry(first).or_insert_with(|| {
+        // The same grant may be told again, but only to its owner, or to another of its group.
+        let holder = holder(&claim);
+        if !self.seen.contains_key(&first) {
             assert!(first > self.highest, "{first} came after {}", self.highest);
-            index
-        });
-        assert_eq!(owner, index, "{first} came twice");
+            self.assert_open(claim.mode);
+            self.seen.insert(first, holder);
+        }
+        assert_eq!(self.seen[&first], holder, "{first} came twice");
         self.highest = self.highest.max(grant.tokens.last().get());
         let actor = &mut self.actors[index];
         actor.waits = None;
         actor.held = Some((claim, grant));
+    }
+
+    /// Checks that permits may be granted, if it is those.
+    fn assert_open(&self, mode: Mode) {
+        assert!(!self.closed || !matches!(mode, Mode::Permits { .. }), "granted although closed");
     }
 
     /// The promise: leases that their holders may believe in do not conflict.
@@ -213,24 +315,37 @@ impl History {
         let now = self.store.clock().now();
         let valid = self.actors.iter().filter_map(|actor| actor.held.as_ref());
         let mut holders = BTreeMap::new();
-        for (claim, _) in valid.filter(|(_, grant)| grant.valid_until > now) {
-            let (kind, weight) = match claim.mode {
-                Mode::Exclusive => ("exclusive", 1),
-                Mode::Shared => ("shared", 1),
-                Mode::Upgradable => ("upgradable", 1),
-                Mode::Permits { take, .. } => ("permits", take),
+        let mut locks = BTreeSet::new();
+        let mut joint = None;
+        for (claim, grant) in valid.filter(|(_, grant)| grant.valid_until > now) {
+            if let Mode::Joint { .. } = claim.mode {
+                assert_eq!(*joint.get_or_insert(grant.tokens), grant.tokens, "of one group");
+            }
+            let (lock, kind, weight) = match claim.mode {
+                Mode::Exclusive => ("rw".into(), "exclusive", 1),
+                Mode::Shared => ("rw".into(), "shared", 1),
+                Mode::Upgradable => ("rw".into(), "upgradable", 1),
+                Mode::Permits { take, .. } => ("permits".into(), "permits", take),
+                Mode::Joint { group } => (format!("joint {:?}", group.expose()), "joint", 1),
                 other => panic!("{other:?}"),
             };
+            locks.insert(lock);
             *holders.entry(kind).or_insert(0) += weight;
         }
         let count = |kind: &str| holders.get(kind).copied().unwrap_or(0);
         let is_alone = count("exclusive") == 0 || (count("exclusive") == 1 && holders.len() == 1);
-        assert!(is_alone && count("upgradable") <= 1 && count("permits") <= 3, "{holders:?}");
+        let fits = count("upgradable") <= 1 && count("permits") <= self.limit;
+        assert!(is_alone && fits && locks.len() <= 1, "{holders:?}, {locks:?}");
     }
 
     /// Lets go of everything, one after another. Everybody who waits must get its turn.
     async fn drain(mut self) {
         for _ in 0..100 {
+            // Who waits for more permits than are left waits until there are more.
+            if self.limit < PERMITS {
+                self.resize(Resize::Add(PERMITS - self.limit)).await;
+                self.read_hints();
+            }
             for index in 0..ACTORS {
                 self.before = self.highest;
                 if self.actors[index].waits.is_some() {
@@ -250,6 +365,18 @@ impl History {
             tokio::time::advance(Duration::from_millis(500)).await;
         }
         panic!("somebody still waits");
+    }
+}
+
+fn key() -> Key {
+    Key::new("key").expect("short")
+}
+
+/// Who has the tokens of a lease: its owner, or its group.
+fn holder(claim: &Claim) -> OwnerToken {
+    match claim.mode {
+        Mode::Joint { group } => group,
+        _ => claim.owner,
     }
 }
 

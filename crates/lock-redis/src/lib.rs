@@ -108,7 +108,7 @@
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
-//! waiters rely on time. [`RedisBackend::check`] says what is missing. `+config|get` and
+//! waiters rely on time, and nobody hears of new values. [`RedisBackend::check`] says what is missing. `+config|get` and
 //! `+config|set` serve [`Notifications`] alone, `+client|tracking` and `+client|caching`
 //! [`Builder::tracking`], and `+info` the check. On Redis 7.2 and later
 //! `+client|setinfo` lets the connection say its name. A key that is taken as it is

@@ -35,6 +35,10 @@ pub trait CellBackend: Backend {
     /// # Errors
     ///
     /// Whatever the store or the way to it does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error>;
 
     /// Writes the value beside the lock that this claim holds, or erases it.

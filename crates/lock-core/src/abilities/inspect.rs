@@ -28,6 +28,10 @@ pub trait InspectBackend: Backend {
     /// # Errors
     ///
     /// Whatever the store or the way to it does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error>;
 
     /// Ends every lease on a key, whoever has it. Returns how many there were.
@@ -39,6 +43,10 @@ pub trait InspectBackend: Backend {
     /// # Errors
     ///
     /// Whatever the store or the way to it does. Repeating it ends what was granted meanwhile, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the leases have ended.
     async fn force_release(&self, key: &Key) -> Result<u64, Error>;
 }
 

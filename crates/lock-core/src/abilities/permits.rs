@@ -45,9 +45,16 @@ pub trait PermitBackend: Backend {
     /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if another limit was declared before;
     /// [`ErrorKind::ForeignKey`](crate::ErrorKind) if the key is another kind of lock; else whatever the
     /// store or the way to it does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the limit declared, and nothing else.
     async fn permits(&self, key: &Key, of: u32) -> Result<Permits, Error>;
 
     /// Adds permits, or removes free ones, for good.
+    ///
+    /// A request may take as many permits as there are then, although it declares fewer. One for no more
+    /// than it declares, but for more than there are, waits until there are enough.
     ///
     /// # Errors
     ///
@@ -62,16 +69,30 @@ pub trait PermitBackend: Backend {
 
     /// Ends a lease of permits, and takes them out of the limit in the same step.
     ///
+    /// A claim that holds nothing takes no permit away, and gives up its place if it waits.
+    ///
     /// # Errors
     ///
-    /// As [`release`](Backend::release). Repeating is harmless.
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if the claim is not one of permits; else as
+    /// [`release`](Backend::release). Repeating is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the lease has ended and its permits are gone; one without
+    /// the other cannot be. Repeat it.
     async fn forget(&self, claim: &Claim) -> Result<Released, Error>;
 
     /// Grants no permit of this key to anybody any more. That cannot be undone.
     ///
+    /// Permits that are held stay, and are renewed, given back and forgotten as before.
+    ///
     /// # Errors
     ///
     /// As [`permits`](Self::permits). Repeating is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether it is closed. Repeat it.
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error>;
 }
 

@@ -85,6 +85,11 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 /// A queue takes [10 000](Self::DEFAULT_QUEUE_LIMIT) requests unless the store was made
 /// [with another limit](Self::with_queue_limit).
 ///
+/// # What stays
+///
+/// A semaphore's limit is forgotten an hour after its last use, unless it was changed or the semaphore
+/// closed. A value beside a lock stays until it is erased.
+///
 /// # Time
 ///
 /// Leases are dated on [`Clock::tokio`]: under a paused runtime they end when the test's time says
@@ -163,7 +168,8 @@ impl MemoryBackend {
     /// Makes the store drop every lease, every place in a queue, every limit and every value without
     /// telling anybody, as a Redis server does on FLUSHALL.
     ///
-    /// Watches stay. Fencing tokens go on increasing.
+    /// Watches stay. Fencing tokens go on increasing. For the method of the same name that takes permits
+    /// away, write [`PermitBackend::forget`](crate::PermitBackend::forget).
     pub fn forget(&self) {
         self.store.forget();
     }

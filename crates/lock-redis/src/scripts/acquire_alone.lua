@@ -43,7 +43,7 @@ end
 if from then
   ends = shared_until(source)
   if not ends then
-    leave(name)
+    -- Its place, if it had one, goes the way of all that are not kept.
     serve()
     return failed('LOCKOVER the lease to convert is over')
   end

@@ -12,6 +12,8 @@ local BOUND = 32
 local stale = false
 -- Whether the first who waits does so for permits of which nothing is known here.
 local blind = false
+-- What was read of how many permits there are.
+local known_limit
 
 local function mode_of(name)
   return string.match(name, '^[^:]+'), string.match(name, '[^:]+$')
@@ -44,9 +46,11 @@ end
 -- How many permits were declared, how many there are, and whether they are closed to all. If nobody
 -- has said so yet, nothing; or what the holders say, of which the last is not known.
 local function known_permits()
-  local record = KEYS[7] and call('GET', KEYS[7])
-  if record then
-    local declared, limit, state = string.match(record, '^(%d+) (%d+) (%l+)$')
+  if known_limit == nil then
+    known_limit = KEYS[7] and call('GET', KEYS[7])
+  end
+  if known_limit then
+    local declared, limit, state = string.match(known_limit, '^(%d+) (%d+) (%l+)$')
     return declared or '?', tonumber(limit), state == 'closed'
   end
   local declared = string.match(value or '', '^%*permits (%d+)')
@@ -131,7 +135,8 @@ local function unshare(name)
   if known and mode == 'u' then
     call('HDEL', KEYS[6], 'upgradable')
   elseif known and take then
-    call('HINCRBY', KEYS[6], 'taken', -take)
+    -- Not `-take`, which is written as -0 if it is none.
+    call('HINCRBY', KEYS[6], 'taken', 0 - take)
   end
   if call('EXISTS', KEYS[5]) == 0 then
     call('DEL', KEYS[6])

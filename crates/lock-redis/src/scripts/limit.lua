@@ -8,6 +8,7 @@ local function remember_permits(declared, limit, closed, lease)
   else
     call('SET', KEYS[7], record, 'PX', math.max(call('PTTL', KEYS[7]), lease + 3600000))
   end
+  known_limit = record
 end
 
 -- Keeps it for as long as a lease of so many ms, and an hour more, if it is to be forgotten at all.

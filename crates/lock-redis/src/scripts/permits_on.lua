@@ -13,9 +13,13 @@ if verb == 'add' then
   end
   changed = count
 end
-closed = closed or verb == 'close'
-remember_permits(ARGV[1], limit + changed, closed, 0)
 limit = limit + changed
+if verb == 'look' and closed ~= nil then
+  use_permits(0)
+else
+  closed = closed or verb == 'close'
+  remember_permits(ARGV[1], limit, closed, 0)
+end
 
 -- What has come free by itself is not free to be removed before others had it.
 for _ = 1, BOUND do

@@ -81,7 +81,7 @@ end
 -- first.
 local function whose_turn()
   if is_joint() then
-    for _, name in ipairs(call('LRANGE', KEYS[3], 0, BOUND - 1)) do
+    for _, name in ipairs(redis.pcall('LRANGE', KEYS[3], 0, BOUND - 1)) do
       if marker(mode_of(name)) == value then
         return name
       end

@@ -141,9 +141,9 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Cancel safety
     ///
-    /// Owners are served in the order in which they were first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background; other
-    /// guards of the owner are not touched.
+    /// Each owner has a place of its own in the store's queue. Dropping the future gives it up, and
+    /// whatever it has asked of the store by then is undone in the background. Other guards of the owner
+    /// are not touched.
     ///
     /// # If the lease is lost
     ///

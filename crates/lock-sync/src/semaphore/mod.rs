@@ -125,10 +125,11 @@ impl<B: PermitBackend + ?Sized> Locks<B> {
     {
         let declared = u32::try_from(permits).map_err(|_| too_many(permits))?;
         let entry = self.entry(name)?;
+        let counting = &self.shared.counting;
         Ok(Semaphore {
             manner: entry.shared().manner,
             entry,
-            backend: Arc::new(Arc::clone(&self.backend)),
+            backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
             closed: AtomicBool::new(false),
             bell: Arc::default(),

@@ -1,0 +1,445 @@
+//! A lock that is entered again: through its guard, and in the name of its owner.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_core::memory::Verb;
+use lock_sync::{
+    LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantLockError, ReentrantMutex,
+    Reentry, ReleaseError, TryReentrantLockError,
+};
+use tokio::time::sleep;
+
+use crate::support::{Pair, eventually, poll_once};
+
+const TTL: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(10);
+
+impl Pair {
+    /// The same reentrant mutex on both sides.
+    pub(crate) fn reentrant_mutexes(&self) -> (ReentrantMutex<u32>, ReentrantMutex<u32>) {
+        let mutex = |locks: &lock_sync::Locks<_>| locks.reentrant_mutex("again", 0).unwrap();
+        (mutex(&self.here), mutex(&self.there))
+    }
+}
+
+/// The same owner, as another process would get it.
+pub(crate) fn sent(owner: &Owner) -> Owner {
+    Owner::parse(&owner.expose()).unwrap()
+}
+
+async fn in_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(LONG, future).await.expect("it takes no longer than that")
+}
+
+// ---- Through the guard ----
+
+#[tokio::test]
+async fn a_guard_is_entered_again_without_asking() {
+    async fn deeper(mut number: Reentry<'_, u32>, asked: impl Fn() -> u64) -> u32 {
+        *number += 1;
+        let before = asked();
+        let mut deepest = number.reenter().unwrap();
+        *deepest *= 10;
+        assert!(deepest.is_valid() && deepest.remaining() > Duration::ZERO);
+        assert_eq!((deepest.key().as_bytes(), asked()), (&b"it"[..], before));
+        *number += 1;
+        *number
+    }
+
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let mut guard = here.lock().await.unwrap();
+    let before = pair.ours.stats().acquires;
+    let token = guard.fencing_token();
+    let entered = guard.reenter().unwrap();
+    assert_eq!(entered.fencing_token(), token);
+    assert_eq!(deeper(entered, || pair.ours.stats().acquires).await, 11);
+    assert_eq!(pair.ours.stats().acquires, before);
+    assert_eq!((*guard, guard.fencing_token()), (11, token));
+    assert!(there.try_lock().await.is_err(), "leaving is not letting go");
+    let _: &lock_sync::Mutex<u32> = MutexGuard::mutex(&guard);
+
+    drop(guard);
+    let mut owned = Arc::new(here).lock_owned().await.unwrap();
+    *owned.reenter().unwrap() += 1;
+    let entered = owned.reenter().unwrap();
+    assert_eq!(format!("{entered:?} {entered}"), "12 12");
+    let _: &Arc<lock_sync::Mutex<u32>> = OwnedMutexGuard::mutex(&owned);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_lost_cannot_be_entered_again() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, _) = pair.mutexes();
+    let mut guard = here.lock().await.unwrap();
+    let mut entered = guard.reenter().unwrap();
+    pair.store.forget();
+    let lost = entered.lost().await;
+    assert_eq!(lost.reason(), LossReason::Revoked);
+    assert!(!entered.is_valid() && entered.remaining().is_zero());
+    assert_eq!(entered.check(), Err(lost));
+    assert_eq!(entered.while_held(std::future::ready(())).await, Err(lost));
+    *entered += 1;
+    assert_eq!(entered.reenter().err(), Some(lost));
+    assert_eq!(guard.reenter().err(), Some(lost));
+    assert_eq!(*guard, 1, "the data is still there");
+}
+
+// ---- In the name of an owner ----
+
+#[tokio::test]
+async fn an_owner_enters_again_without_asking() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let mut outer = here.lock_as(&mut owner).await.unwrap();
+    let (token, before) = (outer.fencing_token(), pair.ours.stats());
+    {
+        let (number, owner) = outer.split();
+        assert_eq!(*number, 0);
+        let mut inner = here.lock_as(owner).await.unwrap();
+        let innermost = here.try_lock_as(inner.split().1).await.unwrap();
+        assert_eq!(innermost.fencing_token(), token);
+        assert!(innermost.is_valid() && std::ptr::eq(OwnerGuard::mutex(&innermost), &here));
+    }
+    assert_eq!(pair.ours.stats().acquires, before.acquires);
+    assert_eq!(pair.ours.stats().releases, before.releases);
+    assert!(outer.is_valid() && here.is_held());
+    outer.release().await.unwrap();
+    assert_eq!(pair.store.live_leases(), 0);
+    assert!(here.lock_as(&mut owner).await.unwrap().fencing_token() > token);
+}
+
+#[tokio::test]
+async fn owners_exclude_each_other_here_and_there() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let (mut one, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let guard = here.lock_as(&mut one).await.unwrap();
+    for mutex in [&here, &there] {
+        let refused = mutex.try_lock_as(&mut other).await;
+        assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)));
+        let late = mutex.lock_as_timeout(&mut other, Duration::from_millis(20)).await;
+        assert!(matches!(late, Err(ReentrantLockError::Timeout { source: None })));
+    }
+    let token = guard.fencing_token();
+    let mut waiting = Box::pin(there.lock_as(&mut other));
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    drop(guard);
+    assert!(in_time(waiting).await.unwrap().fencing_token() > token);
+}
+
+#[tokio::test]
+async fn an_owner_waits_behind_nobody_for_what_it_holds() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let (mut beside, mut elsewhere) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut outer = here.lock_as(&mut owner).await.unwrap();
+    let mut waits_here = Box::pin(here.lock_as(&mut beside));
+    let mut waits_there = Box::pin(there.lock_as(&mut elsewhere));
+    assert!(poll_once(waits_here.as_mut()).await.is_pending());
+    assert!(poll_once(waits_there.as_mut()).await.is_pending());
+    let inner = in_time(here.lock_as(outer.split().1)).await.unwrap();
+    assert!(inner.is_valid());
+    drop(inner);
+    drop(outer);
+    let (one, other) = tokio::join!(async { drop(in_time(waits_here).await.unwrap()) }, async {
+        drop(in_time(waits_there).await.unwrap())
+    },);
+    let ((), ()) = (one, other);
+}
+
+#[tokio::test]
+async fn every_owner_that_waits_has_its_turn() {
+    let pair = Pair::local();
+    let (here, there) = pair.reentrant_mutexes();
+    let mut first = Owner::new().unwrap();
+    let guard = here.lock_as(&mut first).await.unwrap();
+    let served = std::sync::Mutex::new(Vec::new());
+    let mut waiting: Vec<_> = (0..20)
+        .map(|n| {
+            let (mutex, served) = (if n % 2 == 0 { &here } else { &there }, &served);
+            Box::pin(async move {
+                let mut owner = Owner::new().unwrap();
+                let _guard = mutex.lock_as(&mut owner).await.unwrap();
+                served.lock().unwrap().push(n);
+            })
+        })
+        .collect();
+    for waiter in &mut waiting {
+        assert!(poll_once(waiter.as_mut()).await.is_pending());
+    }
+    drop(guard);
+    in_time(join_all(waiting)).await;
+    let mut served = served.into_inner().unwrap();
+    served.sort_unstable();
+    assert_eq!(served, (0..20).collect::<Vec<_>>());
+    pair.all_released().await;
+}
+
+/// A service that calls another one while it holds a lock does not wait for itself.
+#[tokio::test]
+async fn an_owner_that_was_sent_elsewhere_enters_there() {
+    for leaves_first in ["the first", "the second"] {
+        let pair = Pair::threaded();
+        let (here, there) = pair.reentrant_mutexes();
+        let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
+        let mut copy = sent(&owner);
+        let first = here.lock_as(&mut owner).await.unwrap();
+        let mut waiting = Box::pin(there.lock_as(&mut stranger));
+        assert!(poll_once(waiting.as_mut()).await.is_pending());
+        let second = in_time(there.lock_as(&mut copy)).await.unwrap();
+        assert_eq!(second.fencing_token(), first.fencing_token(), "they are one holder");
+        assert!(first.is_valid() && second.is_valid());
+        assert_eq!(pair.store.live_leases(), 2, "the store counts them");
+
+        let (leaves, stays) =
+            if leaves_first == "the first" { (first, second) } else { (second, first) };
+        leaves.release().await.unwrap();
+        let limit = Duration::from_millis(30);
+        assert!(tokio::time::timeout(limit, waiting.as_mut()).await.is_err(), "{leaves_first}");
+        assert!(stays.is_valid());
+        let token = stays.fencing_token();
+        drop(stays);
+        assert!(in_time(waiting).await.unwrap().fencing_token() > token);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_crashes_ends_alone() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, there) = pair.reentrant_mutexes();
+    let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut copy = sent(&owner);
+    let dead = here.lock_as(&mut owner).await.unwrap();
+    let live = there.lock_as(&mut copy).await.unwrap();
+    pair.ours.faults().cut();
+    assert_eq!(dead.lost().await.reason(), LossReason::Expired);
+    sleep(TTL * 2).await;
+    assert!(live.is_valid() && !dead.is_valid());
+    assert!(there.try_lock_as(&mut stranger).await.is_err());
+    live.release().await.unwrap();
+    assert!(there.try_lock_as(&mut stranger).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_owner_is_followed_by_the_next() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, there) = pair.reentrant_mutexes();
+    let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut guard = here.lock_as(&mut owner).await.unwrap();
+    pair.ours.faults().cut();
+    let next = there.lock_as_timeout(&mut stranger, TTL * 3).await.unwrap();
+    assert!(!guard.is_valid());
+    let token = guard.fencing_token();
+    assert!(next.fencing_token() > token);
+    let again = here.lock_as(guard.split().1).await;
+    assert!(matches!(again, Err(ReentrantLockError::Lost(_))), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let mut outer = here.lock_as(&mut owner).await.unwrap();
+    let token = outer.fencing_token();
+    pair.store.forget();
+    let lost = outer.lost().await;
+    assert_eq!(lost.reason(), LossReason::Revoked);
+    match here.lock_as(outer.split().1).await {
+        Err(ReentrantLockError::Lost(again)) => assert_eq!(again, lost),
+        other => panic!("{other:?}"),
+    }
+    match here.try_lock_as(outer.split().1).await {
+        Err(TryReentrantLockError::Lost(again)) => assert_eq!(again, lost),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(outer.release().await, Err(ReleaseError::Lost(_))));
+    // With its guards gone it is a newcomer.
+    let anew = here.lock_as(&mut owner).await.unwrap();
+    assert!(anew.is_valid() && anew.fencing_token() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_nobody_has_noticed_is_noticed_on_entering() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let mut outer = here.lock_as(&mut owner).await.unwrap();
+    // As after SIGCONT: time has passed, and nothing has run yet.
+    tokio::time::advance(TTL * 2).await;
+    let again = here.lock_as(outer.split().1).await;
+    assert!(matches!(again, Err(ReentrantLockError::Lost(_))), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlives_its_ttl() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, there) = pair.reentrant_mutexes();
+    let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let guard = here.lock_as(&mut owner).await.unwrap();
+    let token = guard.fencing_token();
+    sleep(TTL * 5).await;
+    assert!(guard.is_valid() && guard.fencing_token() == token);
+    assert_eq!(guard.while_held(std::future::ready(7)).await, Ok(7));
+    assert!(there.try_lock_as(&mut stranger).await.is_err());
+}
+
+#[tokio::test]
+async fn a_shutdown_refuses_owners_too() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.reentrant_mutexes();
+    let (mut owner, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let guard = here.lock_as(&mut owner).await.unwrap();
+    let mut waiting = Box::pin(here.lock_as(&mut other));
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    pair.here.shutdown().await;
+    assert!(matches!(waiting.await, Err(ReentrantLockError::Closed)));
+    assert!(guard.is_valid(), "guards outlive it");
+    let refused = here.try_lock_as(&mut other).await;
+    assert!(matches!(refused, Err(TryReentrantLockError::Closed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_reach_is_an_error() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL));
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    pair.ours.faults().cut();
+    assert!(matches!(here.lock_as(&mut owner).await, Err(ReentrantLockError::Backend(_))));
+    let refused = here.try_lock_as(&mut owner).await;
+    assert!(matches!(refused, Err(TryReentrantLockError::Backend(_))));
+}
+
+#[test]
+fn a_plain_thread_can_lock() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let (mut owner, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut outer = here.blocking_lock_as(&mut owner).unwrap();
+    let inner = here.blocking_lock_as(outer.split().1).unwrap();
+    let token = inner.fencing_token();
+    drop(inner);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| there.blocking_lock_as(&mut other).map(|g| g.fencing_token()));
+        drop(outer);
+        assert!(waiting.join().unwrap().unwrap() > token);
+    });
+}
+
+/// Two owners on each side, each of whom goes in three deep.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_two_owners_are_ever_inside() {
+    let pair = Pair::threaded();
+    let inside = Arc::new(AtomicU32::new(0));
+    let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
+        let mutex = Arc::new(locks.reentrant_mutex("again", ()).unwrap());
+        let inside = &inside;
+        (0..4).map(move |_| {
+            let (mutex, inside) = (Arc::clone(&mutex), Arc::clone(inside));
+            tokio::spawn(async move {
+                let mut owner = Owner::new().unwrap();
+                for _ in 0..25 {
+                    let mut outer = mutex.lock_as(&mut owner).await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two owners");
+                    let token = outer.fencing_token();
+                    let mut inner = mutex.lock_as(outer.split().1).await.unwrap();
+                    tokio::task::yield_now().await;
+                    let innermost = mutex.lock_as(inner.split().1).await.unwrap();
+                    assert_eq!(innermost.fencing_token(), token);
+                    assert!(innermost.is_valid());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            })
+        })
+    });
+    for task in join_all(tasks.collect::<Vec<_>>()).await {
+        task.unwrap();
+    }
+    pair.all_released().await;
+}
+
+/// Drops the future after its k-th poll, for every k, while others come and go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_after_any_poll() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let (mut stranger, mut copy) = (Owner::new().unwrap(), sent(&owner));
+    for round in 0..1_000_u32 {
+        let mut held = match round % 3 {
+            0 => None,
+            1 => Some(there.lock_as(&mut stranger).await.unwrap()),
+            _ => Some(there.lock_as(&mut copy).await.unwrap()),
+        };
+        let mut waiting = Box::pin(here.lock_as(&mut owner));
+        for poll in 0..=round % 5 {
+            if poll == 1 {
+                drop(held.take());
+            }
+            if poll_once(waiting.as_mut()).await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        drop(held);
+    }
+    pair.all_released().await;
+    drop(in_time(there.lock_as(&mut stranger)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_dropped_future_does_not_touch_the_owners_other_guards() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let (mut copy, mut stranger) = (sent(&owner), Owner::new().unwrap());
+    let guard = here.lock_as(&mut owner).await.unwrap();
+    let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
+    let mut again = Box::pin(here.lock_as(&mut copy));
+    let entered = poll_once(again.as_mut()).await;
+    assert!(entered.is_ready(), "nobody is asked");
+    drop(entered);
+    drop(again);
+    pair.ours.faults().heal();
+    assert!(guard.is_valid() && there.try_lock_as(&mut stranger).await.is_err());
+    eventually("nothing was released", || pair.ours.stats().releases == 0).await;
+}
+
+#[tokio::test]
+async fn the_value_can_be_reached_in_every_shape() {
+    let pair = Pair::threaded();
+    let mut mutex = pair.here.reentrant_mutex("it", [1, 2]).unwrap();
+    mutex.get_mut()[0] = 5;
+    assert_eq!(mutex.into_inner(), [5, 2]);
+    let shared: Arc<ReentrantMutex<[u32]>> =
+        Arc::new(pair.here.reentrant_mutex("it", [1, 2]).unwrap());
+    let mut owner = Owner::new().unwrap();
+    assert_eq!(shared.lock_as(&mut owner).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn debug_asks_nobody_and_tells_no_secret() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let secret = owner.expose();
+    assert_eq!(format!("{here:?}"), r#"ReentrantMutex { key: Key("again"), data: 0 }"#);
+    let future = here.lock_as(&mut owner);
+    assert_eq!(format!("{future:?}"), r#"LockAs { key: Key("again"), .. }"#);
+    let guard = future.await.unwrap();
+    let asked = pair.ours.stats();
+    assert_eq!(format!("{here:?}"), r#"ReentrantMutex { key: Key("again"), data: <locked> }"#);
+    assert_eq!(format!("{guard:?} {guard}"), "0 0");
+    assert_eq!(guard.key().as_bytes(), b"again");
+    drop(guard);
+    assert!(!format!("{here:?} {owner:?} {:?}", pair.here).contains(&secret));
+    assert_eq!(pair.ours.stats().acquires, asked.acquires);
+}

@@ -1,0 +1,412 @@
+//! What tokio's semaphore does, counted over two clients.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_core::ErrorKind;
+use lock_sync::{AcquireError, PollSemaphore, Semaphore, TryAcquireError};
+
+use crate::support::{Pair, eventually, poll_once};
+
+impl Pair {
+    /// The same semaphore on both sides.
+    pub(crate) fn semaphores(&self, permits: usize) -> (Semaphore, Semaphore) {
+        let semaphore = |locks: &lock_sync::Locks<_>| locks.semaphore("permits", permits).unwrap();
+        (semaphore(&self.here), semaphore(&self.there))
+    }
+}
+
+/// How many permits the store says are free, once it says that many.
+pub(crate) async fn becomes_available(semaphore: &Semaphore, permits: usize) {
+    let free = async {
+        while semaphore.available_permits().await.unwrap() != permits {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let limit = Duration::from_secs(10);
+    let in_time = tokio::time::timeout(limit, free).await;
+    assert!(in_time.is_ok(), "{permits} permits never became free");
+}
+
+#[tokio::test]
+async fn permits_are_counted_over_both_clients() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(3);
+    let two = here.acquire_many(2).await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+    let one = there.acquire().await.unwrap();
+    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    assert_eq!(there.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    two.release().await.unwrap();
+    assert_eq!(there.try_acquire_many(3).await.err(), Some(TryAcquireError::NoPermits));
+    let more = there.try_acquire_many(2).await.unwrap();
+    assert_eq!((one.num_permits(), more.num_permits()), (1, 2));
+    drop((one, more));
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn a_permit_given_back_here_wakes_a_waiter_there() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(1);
+    let permit = here.acquire().await.unwrap();
+    let token = permit.fencing_token();
+    let mut waiting = Box::pin(there.acquire());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    drop(permit);
+    let permit = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert!(permit.fencing_token() > token);
+}
+
+#[tokio::test]
+async fn drop_then_try_acquire_succeeds() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(2);
+    for _ in 0..500 {
+        drop(here.try_acquire_many(2).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn the_first_user_says_how_many_there_are() {
+    let pair = Pair::threaded();
+    let here = pair.here.semaphore("permits", 31).unwrap();
+    let there = pair.there.semaphore("permits", 57).unwrap();
+    here.acquire().await.unwrap().release().await.unwrap();
+    let refusal = |error: lock_core::Error| {
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        let message = error.to_string();
+        assert!(message.contains("31") && message.contains("57"), "{message}");
+    };
+    match there.acquire().await {
+        Err(AcquireError::Backend(error)) => refusal(error),
+        other => panic!("{other:?}"),
+    }
+    match there.try_acquire().await {
+        Err(TryAcquireError::Backend(error)) => refusal(error),
+        other => panic!("{other:?}"),
+    }
+    refusal(there.available_permits().await.unwrap_err());
+    refusal(there.add_permits(1).await.unwrap_err());
+    refusal(there.forget_permits(1).await.unwrap_err());
+    refusal(there.close_for_all().await.unwrap_err());
+    assert!(!there.is_closed());
+    assert_eq!(here.available_permits().await.unwrap(), 31);
+}
+
+#[tokio::test]
+async fn two_handles_of_one_name_are_one_semaphore() {
+    let pair = Pair::threaded();
+    let (one, other) = (pair.semaphores(2).0, pair.semaphores(2).0);
+    let mut permit = one.acquire().await.unwrap();
+    permit.merge(other.acquire().await.unwrap());
+    assert_eq!(permit.num_permits(), 2);
+    assert_eq!(other.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+}
+
+#[tokio::test]
+async fn none_are_granted_at_once_unless_it_is_closed() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(1);
+    let _all = there.acquire().await.unwrap();
+    let before = pair.ours.stats();
+    let mut none = here.acquire_many(0).await.unwrap();
+    assert_eq!(pair.ours.stats(), before, "nobody is asked");
+    assert_eq!((none.num_permits(), none.fencing_token().get()), (0, 0));
+    assert!(none.is_valid() && none.remaining() > Duration::from_secs(3600));
+    assert!(none.split(1).is_none());
+    assert_eq!(none.split(0).unwrap().num_permits(), 0);
+    none.merge(here.try_acquire_many(0).await.unwrap());
+    none.release().await.unwrap();
+    here.close();
+    assert_eq!(here.acquire_many(0).await.err(), Some(AcquireError::Closed));
+    assert_eq!(here.try_acquire_many(0).await.err(), Some(TryAcquireError::Closed));
+}
+
+#[tokio::test]
+async fn more_than_there_are_is_refused() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(3);
+    let result = here.acquire_many(4).await;
+    assert!(
+        matches!(&result, Err(AcquireError::Backend(e)) if e.kind() == ErrorKind::InvalidConfig),
+        "{result:?}"
+    );
+    drop(here.acquire_many(3).await.unwrap());
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn more_than_the_greatest_number_is_refused_before_anything_is_sent() {
+    let pair = Pair::threaded();
+    assert_eq!(Semaphore::MAX_PERMITS, u32::MAX as usize);
+    let error = pair.here.semaphore("permits", Semaphore::MAX_PERMITS + 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.to_string(), "4294967296 permits are too many: 4294967295 at most");
+    let error = pair.here.semaphore("x".repeat(600), 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidKey);
+    assert_eq!(pair.ours.stats().total(), 0);
+}
+
+#[tokio::test]
+async fn counts_are_exact_up_to_the_greatest() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(Semaphore::MAX_PERMITS);
+    let most = here.acquire_many(u32::MAX - 1).await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+    let mut last = there.acquire().await.unwrap();
+    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    assert_eq!(there.add_permits(1).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    most.release().await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), u32::MAX as usize - 1);
+    last.merge(there.acquire_many(u32::MAX - 1).await.unwrap());
+    assert_eq!(last.num_permits(), u32::MAX as usize);
+}
+
+#[tokio::test]
+async fn added_permits_are_for_everybody() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(1);
+    let held = here.acquire().await.unwrap();
+    let mut waiting = Box::pin(there.acquire());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    here.add_permits(2).await.unwrap();
+    let _granted = waiting.await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+    drop(held);
+    becomes_available(&there, 2).await;
+    assert_eq!(there.add_permits(u32::MAX as usize).await.unwrap_err().kind(), {
+        ErrorKind::InvalidConfig
+    });
+    assert_eq!(here.available_permits().await.unwrap(), 2, "nothing was added");
+}
+
+#[tokio::test]
+async fn a_semaphore_may_begin_without_permits() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(0);
+    assert_eq!(here.available_permits().await.unwrap(), 0);
+    assert!(here.try_acquire().await.is_err());
+    here.add_permits(1).await.unwrap();
+    let permit = there.try_acquire().await.unwrap();
+    assert!(here.try_acquire().await.is_err());
+    permit.release().await.unwrap();
+    assert!(here.try_acquire().await.is_ok());
+}
+
+#[tokio::test]
+async fn only_free_permits_can_be_taken_out() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(5);
+    let held = here.acquire_many(2).await.unwrap();
+    assert_eq!(there.forget_permits(2).await.unwrap(), 2);
+    assert_eq!(there.forget_permits(usize::MAX).await.unwrap(), 1);
+    assert_eq!(there.forget_permits(1).await.unwrap(), 0);
+    held.release().await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), 2, "those that were held are left");
+}
+
+#[tokio::test]
+async fn a_permit_can_be_divided_and_put_together() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(6);
+    let mut permit = here.acquire_many(5).await.unwrap();
+    assert!(permit.split(6).is_none());
+    let mut two = permit.split(2).unwrap();
+    assert_eq!((permit.num_permits(), two.num_permits()), (3, 2));
+    assert_eq!(two.fencing_token(), permit.fencing_token());
+    assert!(two.is_valid() && permit.is_valid());
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+
+    // Part of it goes back at once, while the rest is held.
+    two.release().await.unwrap();
+    becomes_available(&there, 3).await;
+    let theirs = there.acquire_many(3).await.unwrap();
+    assert!(permit.is_valid());
+    drop(theirs);
+    becomes_available(&here, 3).await;
+
+    let other = here.acquire_many(2).await.unwrap();
+    let (early, late) = (permit.fencing_token(), other.fencing_token());
+    assert!(early < late);
+    permit.merge(other);
+    assert_eq!(permit.num_permits(), 5);
+    assert_eq!(permit.fencing_token(), early, "the lowest");
+    two = permit.split(4).unwrap();
+    assert_eq!((permit.num_permits(), two.num_permits()), (1, 4));
+    let none = permit.split(0).unwrap();
+    drop((none, permit));
+    becomes_available(&there, 2).await;
+    drop(two);
+    becomes_available(&there, 6).await;
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn splitting_and_merging_asks_nobody() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(8);
+    let mut permit = here.acquire_many(8).await.unwrap();
+    let before = pair.ours.stats().acquires;
+    let parts: Vec<_> = (0..8).map(|_| permit.split(1).unwrap()).collect();
+    assert_eq!(permit.num_permits(), 0);
+    for part in parts {
+        permit.merge(part);
+    }
+    assert_eq!(permit.num_permits(), 8);
+    assert_eq!(pair.ours.stats().acquires, before);
+    assert!(permit.is_valid());
+    permit.release().await.unwrap();
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn a_permit_that_is_forgotten_never_comes_back() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(4);
+    let mut permit = here.acquire_many(3).await.unwrap();
+    permit.split(2).unwrap().forget();
+    drop(permit);
+    becomes_available(&there, 2).await;
+    Arc::new(pair.here.semaphore("permits", 4).unwrap()).acquire_owned().await.unwrap().forget();
+    becomes_available(&there, 1).await;
+    pair.all_released().await;
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+    assert!(there.try_acquire().await.is_ok());
+}
+
+#[tokio::test]
+async fn owned_permits_move_into_tasks() {
+    let pair = Pair::threaded();
+    let semaphore = Arc::new(pair.semaphores(3).0);
+    let mut permit = Arc::clone(&semaphore).acquire_many_owned(2).await.unwrap();
+    assert!(Arc::ptr_eq(permit.semaphore(), &semaphore));
+    permit.merge(Arc::clone(&semaphore).try_acquire_owned().await.unwrap());
+    let two = permit.split(2).unwrap();
+    let holding = tokio::spawn(async move { permit.num_permits() });
+    assert_eq!(holding.await.unwrap(), 1);
+    becomes_available(&semaphore, 1).await;
+    let refused = Arc::clone(&semaphore).try_acquire_many_owned(2).await;
+    assert_eq!(refused.err(), Some(TryAcquireError::NoPermits));
+    drop(two);
+    let limit = Duration::from_secs(10);
+    assert!(Arc::clone(&semaphore).acquire_many_owned_timeout(3, limit).await.is_ok());
+    assert!(Arc::clone(&semaphore).acquire_owned_timeout(limit).await.is_ok());
+    assert!(std::ptr::eq(semaphore.acquire().await.unwrap().semaphore(), &*semaphore));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn there_are_never_more_inside_than_permits() {
+    const PERMITS: usize = 5;
+    let pair = Pair::threaded();
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
+        let semaphore = Arc::new(locks.semaphore("permits", PERMITS).unwrap());
+        let inside = &inside;
+        (0..8_usize).map(move |task| {
+            let (semaphore, inside) = (Arc::clone(&semaphore), Arc::clone(inside));
+            tokio::spawn(async move {
+                for round in 0..40 {
+                    let take = 1 + (task + round) % 3;
+                    let mut permit = semaphore.acquire_many(take as u32).await.unwrap();
+                    let before = inside.fetch_add(take, Ordering::SeqCst);
+                    assert!(before + take <= PERMITS, "{before} and {take} more");
+                    tokio::task::yield_now().await;
+                    assert!(permit.is_valid());
+                    let mut left = take;
+                    if let Some(part) = permit.split(1) {
+                        left -= 1;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(part);
+                        tokio::task::yield_now().await;
+                    }
+                    inside.fetch_sub(left, Ordering::SeqCst);
+                    drop(permit);
+                }
+            })
+        })
+    });
+    for task in join_all(tasks.collect::<Vec<_>>()).await {
+        task.unwrap();
+    }
+    pair.all_released().await;
+    let semaphore = pair.semaphores(PERMITS).0;
+    assert_eq!(semaphore.available_permits().await.unwrap(), PERMITS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_has_a_limit() {
+    let limit = Duration::from_secs(2);
+    let pair = Pair::local_with(|builder| builder.wait_limit(limit));
+    let (here, there) = pair.semaphores(2);
+    let _held = there.acquire_many(2).await.unwrap();
+    let begin = tokio::time::Instant::now();
+    let late = AcquireError::Timeout { source: None };
+    assert_eq!(here.acquire().await.err(), Some(late.clone()));
+    assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
+    let begin = tokio::time::Instant::now();
+    assert_eq!(here.acquire_many_timeout(2, limit * 2).await.err(), Some(late.clone()));
+    assert_eq!(here.acquire_timeout(limit * 2).await.err(), Some(late));
+    assert!(begin.elapsed() >= limit * 4);
+}
+
+#[test]
+fn a_plain_thread_can_acquire() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(2);
+    let here = Arc::new(here);
+    let one = Arc::clone(&here).blocking_acquire_owned().unwrap();
+    let other = here.blocking_acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| there.blocking_acquire_many(2).map(|p| p.num_permits()));
+        drop((one, other));
+        assert_eq!(waiting.join().unwrap(), Ok(2));
+    });
+    assert_eq!(here.blocking_acquire_many_owned(2).unwrap().num_permits(), 2);
+}
+
+#[tokio::test]
+async fn a_permit_can_be_polled_for() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(2);
+    let mut polled = PollSemaphore::new(Arc::new(here));
+    let permit = std::future::poll_fn(|context| polled.poll_acquire(context)).await.unwrap();
+    let held = there.acquire().await.unwrap();
+    assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 1))).await.is_pending());
+    // Another number begins anew; the place is kept from poll to poll.
+    assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 2))).await.is_pending());
+    drop(permit);
+    assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 2))).await.is_pending());
+    eventually("it stands in line", || pair.ours.stats().acquires >= 2).await;
+    drop(held);
+    assert_eq!(polled_permit(&mut polled, 2).await.unwrap().num_permits(), 2);
+    let mut another = polled.clone();
+    assert!(Arc::ptr_eq(another.semaphore(), polled.semaphore()));
+    polled.close();
+    assert_eq!(polled_permit(&mut another, 1).await.err(), Some(AcquireError::Closed));
+    assert!(polled.into_inner().is_closed());
+    pair.all_released().await;
+}
+
+async fn polled_permit(
+    polled: &mut PollSemaphore,
+    count: u32,
+) -> Result<lock_sync::OwnedSemaphorePermit, AcquireError> {
+    std::future::poll_fn(|context| polled.poll_acquire_many(context, count)).await
+}
+
+#[tokio::test]
+async fn debug_asks_nobody() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(3);
+    let permit = here.acquire_many(2).await.unwrap();
+    let asked = pair.ours.stats();
+    let shown = format!("{permit:?}");
+    assert!(shown.starts_with(r#"SemaphorePermit { key: Key("permits"), permits: 2, "#), "{shown}");
+    let expected = r#"Semaphore { key: Key("permits"), declared: 3, closed: false }"#;
+    assert_eq!(format!("{here:?}"), expected);
+    assert_eq!(format!("{:?}", here.acquire()), r#"Acquire { key: Key("permits"), .. }"#);
+    assert_eq!(pair.ours.stats(), asked);
+}

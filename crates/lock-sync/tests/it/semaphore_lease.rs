@@ -1,0 +1,163 @@
+//! The leases behind permits.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::memory::Verb;
+use lock_sync::{AcquireError, LossReason, ReleaseError};
+use tokio::time::{Instant, sleep};
+
+use crate::semaphore::becomes_available;
+use crate::support::{Pair, poll_once};
+
+const TTL: Duration = Duration::from_secs(3);
+
+fn short() -> Pair {
+    Pair::local_with(|builder| builder.ttl(TTL))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_outlives_its_ttl() {
+    let pair = short();
+    let (here, there) = pair.semaphores(2);
+    let mut permit = here.acquire().await.unwrap();
+    permit.merge(here.acquire().await.unwrap());
+    for _ in 0..5 {
+        sleep(TTL).await;
+        assert!(permit.is_valid() && permit.remaining() > Duration::ZERO);
+        assert!(there.try_acquire().await.is_err());
+    }
+    permit.release().await.unwrap();
+    assert_eq!(there.available_permits().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_permits_of_a_crashed_holder_come_back() {
+    let pair = short();
+    let (here, there) = pair.semaphores(3);
+    let dead = here.acquire_many(2).await.unwrap();
+    let _live = there.acquire().await.unwrap();
+    let begin = Instant::now();
+    pair.ours.faults().cut();
+    let mut waiting = Box::pin(there.acquire_many(2));
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    let lost = tokio::select! {
+        lost = dead.lost() => lost,
+        _ = waiting.as_mut() => panic!("granted before the holder knew of its loss"),
+    };
+    assert_eq!(lost.reason(), LossReason::Expired);
+    assert!(waiting.await.unwrap().fencing_token() > dead.fencing_token());
+    assert!(begin.elapsed() >= TTL * 9 / 10 && begin.elapsed() < TTL * 2);
+    assert!(!dead.is_valid() && dead.remaining().is_zero());
+    assert_eq!(dead.check(), Err(lost));
+    pair.ours.faults().heal();
+    assert!(matches!(dead.release().await, Err(ReleaseError::Lost(_))));
+    becomes_available(&there, 2).await;
+    sleep(TTL).await;
+    assert_eq!(there.available_permits().await.unwrap(), 2, "the late release gave nothing back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_renewal_a_permit_ends_with_its_ttl() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
+    let (here, there) = pair.semaphores(1);
+    let permit = here.acquire().await.unwrap();
+    assert_eq!(permit.lost().await.reason(), LossReason::Expired);
+    assert!(there.acquire_timeout(TTL).await.is_ok());
+    assert_eq!(permit.while_held(std::future::ready(())).await.unwrap_err().reason(), {
+        LossReason::Expired
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_permit_keeps_nobody_from_the_others() {
+    let pair = short();
+    let (here, _) = pair.semaphores(2);
+    let lost = here.acquire_many(2).await.unwrap();
+    pair.store.forget();
+    assert_eq!(lost.lost().await.reason(), LossReason::Revoked);
+    // There is no data that two could reach at once: the guard of the lost one is in nobody's way.
+    let next = here.acquire_many_timeout(2, TTL).await.unwrap();
+    assert!(next.is_valid() && !lost.is_valid());
+    drop(lost);
+    sleep(TTL).await;
+    assert!(next.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_put_together_are_valid_together() {
+    let pair = short();
+    let (here, _) = pair.semaphores(3);
+    let mut permit = here.acquire().await.unwrap();
+    pair.store.forget();
+    permit.lost().await;
+    let later = here.acquire_many(2).await.unwrap();
+    let token = permit.fencing_token();
+    permit.merge(later);
+    assert!(!permit.is_valid() && permit.remaining().is_zero());
+    assert_eq!(permit.fencing_token(), token, "the lowest: that of the lost one");
+    assert_eq!(permit.lost().await.reason(), LossReason::Revoked);
+    assert!(permit.while_held(std::future::pending::<()>()).await.is_err());
+    // What was acquired last is split off first.
+    let valid = permit.split(2).unwrap();
+    assert!(valid.is_valid() && !permit.is_valid());
+    assert!(valid.while_held(std::future::ready(7)).await.is_ok());
+    permit.merge(valid);
+    assert!(matches!(permit.release().await, Err(ReleaseError::Lost(_))));
+    assert_eq!(pair.store.live_leases(), 0, "the others were given back all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_has_a_cap() {
+    let cap = Duration::from_secs(10);
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).max_hold(cap));
+    let (here, there) = pair.semaphores(1);
+    let permit = here.acquire().await.unwrap();
+    let begin = Instant::now();
+    let mut waiting = Box::pin(there.acquire());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    assert_eq!(permit.lost().await.reason(), LossReason::HeldTooLong);
+    waiting.await.unwrap();
+    assert!(begin.elapsed() >= cap && begin.elapsed() < cap + TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_forgotten_stays_forgotten_when_its_lease_would_have_ended() {
+    let pair = short();
+    let (here, there) = pair.semaphores(2);
+    here.acquire().await.unwrap().forget();
+    sleep(TTL * 3).await;
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+    assert_eq!(pair.store.live_leases(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_survives_a_short_outage() {
+    let pair = short();
+    let (here, there) = pair.semaphores(2);
+    let permit = here.acquire().await.unwrap();
+    pair.ours.faults().on(Verb::Count).fail_next(2, ErrorKind::Unreachable);
+    permit.forget();
+    sleep(TTL * 3).await;
+    assert_eq!(there.available_permits().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_reach_is_an_error() {
+    let pair = short();
+    let (here, _) = pair.semaphores(2);
+    pair.ours.faults().cut();
+    for error in [
+        here.available_permits().await.unwrap_err(),
+        here.add_permits(1).await.unwrap_err(),
+        here.forget_permits(1).await.unwrap_err(),
+        here.close_for_all().await.unwrap_err(),
+        here.is_closed_for_all().await.unwrap_err(),
+    ] {
+        assert!(error.is_retryable(), "{error:?}");
+    }
+    assert!(!here.is_closed());
+    assert!(matches!(here.acquire().await, Err(AcquireError::Backend(_))));
+    pair.ours.faults().heal();
+    assert!(here.acquire().await.is_ok());
+}

@@ -1,0 +1,293 @@
+//! Redis does what the reference does: the same requests in the same order get the same answers.
+
+use std::collections::HashSet;
+
+use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Holder,
+    InspectBackend, Key, Kind, Mode, OwnerToken, PermitBackend, Permits, Released, Renew, Renewal,
+    Resize,
+};
+use lock_redis::RedisBackend;
+
+use crate::support::{Server, long};
+
+const HISTORIES: u64 = 60;
+const STEPS: usize = 120;
+const CLIENTS: usize = 3;
+const OWNERS: u8 = 4;
+/// How many permits are declared, by all who make no mistake.
+const OF: u32 = 4;
+
+trait Able: Backend + PermitBackend + InspectBackend {}
+impl<B: PermitBackend + InspectBackend> Able for B {}
+
+/// A request by one of the clients.
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire(Acquire),
+    Together([Acquire; 2]),
+    Renew(Claim),
+    Release(Claim),
+    Forget(Claim),
+    Resize(u32, Resize),
+    Look(u32),
+    Close,
+    Inspect,
+    Force,
+}
+
+/// An answer, as far as two stores can agree. Tokens are numbered as they are first seen.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Granted { tokens: usize, wanted: bool },
+    Busy,
+    Queued,
+    Together(Vec<Answer>),
+    Renewed,
+    Lost,
+    Released(Released),
+    Permits(u32, Permits),
+    Closed,
+    Seen { holders: Vec<(Kind, usize)>, waiters: Vec<Kind> },
+    Ended(u64),
+    Failed(ErrorKind),
+}
+
+#[derive(Debug, Default)]
+struct Tokens(Vec<FencingToken>);
+
+impl Tokens {
+    fn first(&mut self, first: FencingToken) -> usize {
+        let known = self.0.iter().position(|known| *known == first);
+        known.unwrap_or_else(|| {
+            self.0.push(first);
+            self.0.len() - 1
+        })
+    }
+
+    fn attempt(&mut self, attempt: Attempt) -> Answer {
+        match attempt {
+            Attempt::Granted(grant) => Answer::Granted {
+                tokens: self.first(grant.tokens.first()),
+                wanted: grant.demand == Demand::Wanted,
+            },
+            Attempt::Busy { .. } => Answer::Busy,
+            Attempt::Queued { .. } => Answer::Queued,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) -> Answer {
+    let outcome: Result<Answer, Error> = async {
+        Ok(match step {
+            Step::Acquire(request) => tokens.attempt(store.try_acquire(request).await?),
+            Step::Together(requests) => {
+                let attempts = store.acquire_together(requests).await?.unwrap();
+                // Tokens of different keys are not comparable.
+                let mut beside = Tokens::default();
+                let answers = attempts.into_iter().zip([tokens, &mut beside]);
+                let answers = answers.map(|(attempt, tokens)| tokens.attempt(attempt));
+                Answer::Together(answers.collect())
+            }
+            Step::Renew(claim) => match store.renew(&Renew::new(claim.clone(), long())).await {
+                Renewal::Renewed { .. } => Answer::Renewed,
+                Renewal::Lost => Answer::Lost,
+                other => panic!("{other:?}"),
+            },
+            Step::Release(claim) => Answer::Released(undisputed(store.release(claim).await?)),
+            Step::Forget(claim) => Answer::Released(undisputed(store.forget(claim).await?)),
+            Step::Resize(of, change) => {
+                let resized = store.resize(key, *of, *change).await?;
+                Answer::Permits(resized.changed, resized.permits)
+            }
+            Step::Look(of) => Answer::Permits(0, store.permits(key, *of).await?),
+            Step::Close => {
+                store.close(key, OF).await?;
+                Answer::Closed
+            }
+            Step::Inspect => {
+                let seen = store.inspect(key).await?;
+                // In the order of their grants, but for those who have the tokens of their group.
+                let mut holders = seen.holders.clone();
+                holders.sort_by_key(|holder| (holder.token, format!("{:?}", holder.kind)));
+                let number = |holder: &Holder| (holder.kind, tokens.first(holder.token.unwrap()));
+                let holders = holders.iter().map(number).collect::<Vec<_>>();
+                assert_eq!(
+                    (holders.len(), seen.waiters.len()),
+                    (seen.holding as usize, seen.waiting as usize)
+                );
+                // A place of an upgrade whose lease is over counts for nothing, and may be shown or not.
+                let waiters = seen.waiters.iter().map(|waiter| waiter.kind);
+                let waiters = waiters.filter(|kind| *kind != Kind::Exclusive).collect();
+                Answer::Seen { holders, waiters }
+            }
+            Step::Force => Answer::Ended(store.force_release(key).await?),
+        })
+    }
+    .await;
+    outcome.unwrap_or_else(|error| Answer::Failed(error.kind()))
+}
+
+fn brief(step: &Step) -> String {
+    let name = |claim: &Claim| {
+        let (owner, mode) = (claim.owner.expose()[1], claim.mode);
+        let group = if let Mode::Joint { group } = mode { group.expose()[0] } else { b' ' };
+        format!("{} {mode:?} {}", char::from(owner), char::from(group))
+    };
+    match step {
+        Step::Acquire(it) => format!("acquire {} {} {:?}", name(&it.claim), it.queue, it.from),
+        Step::Together([it, _]) => format!("together {}", name(&it.claim)),
+        Step::Renew(claim) => format!("renew {}", name(claim)),
+        Step::Release(claim) => format!("release {}", name(claim)),
+        Step::Forget(claim) => format!("forget {}", name(claim)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Who else was told is a hint.
+fn undisputed(released: Released) -> Released {
+    match released {
+        Released::Freed { .. } => Released::Freed { contended: false },
+        other => other,
+    }
+}
+
+/// Numbers that are always the same.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
+    }
+
+    fn count(&mut self, limit: u32) -> u32 {
+        self.below(limit.into()) as u32
+    }
+
+    fn claim(&mut self, key: &Key, modes: &[Mode]) -> Claim {
+        let owner = OwnerToken::from_bytes([1 + self.below(OWNERS.into()) as u8; 16]);
+        Claim::exclusive(key.clone(), owner).in_mode(self.one_of(modes))
+    }
+
+    fn request(&mut self, key: &Key, modes: &[Mode]) -> Acquire {
+        let request = Acquire::new(self.claim(key, modes), long());
+        if self.below(3) > 0 { request.queued() } else { request }
+    }
+
+    fn conversion(&mut self, key: &Key, modes: &[Mode]) -> Acquire {
+        let request = self.request(key, modes);
+        request.converting(self.one_of(modes))
+    }
+}
+
+/// What happens to locks that are held alone, shared, or by groups.
+fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
+    let group = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
+    let modes =
+        [Mode::Exclusive, Mode::Shared, Mode::Upgradable, group(0xA1), group(0xA1), group(0xB2)];
+    match dice.below(20) {
+        0..9 => Step::Acquire(dice.request(key, &modes)),
+        9..11 => Step::Acquire(dice.conversion(key, &modes[..3])),
+        11 => Step::Renew(dice.claim(key, &modes)),
+        12..17 => Step::Release(dice.claim(key, &modes)),
+        17 => Step::Inspect,
+        18 => Step::Together(
+            [key, beside].map(|key| Acquire::new(dice.claim(key, &modes[..1]), long())),
+        ),
+        _ if dice.below(4) == 0 => Step::Force,
+        _ => Step::Release(Claim::exclusive(beside.clone(), dice.claim(key, &modes).owner)),
+    }
+}
+
+/// What happens to a semaphore.
+fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
+    let modes = [0, 1, 1, 2, 3, 4, 5].map(|take| Mode::Permits { take, of: OF });
+    let of = if dice.below(10) == 0 { OF + 1 } else { OF };
+    match dice.below(24) {
+        0..10 => Step::Acquire(dice.request(key, &modes)),
+        10..12 => Step::Acquire(dice.conversion(key, &modes)),
+        12 => Step::Renew(dice.claim(key, &modes)),
+        13..18 => Step::Release(dice.claim(key, &modes)),
+        18 => Step::Forget(dice.claim(key, &modes)),
+        19 => Step::Resize(of, Resize::Add(dice.count(3))),
+        20 => Step::Resize(of, Resize::Remove(dice.count(3))),
+        21 => Step::Look(of),
+        22 => Step::Inspect,
+        _ => match dice.below(30) {
+            0 => Step::Close,
+            1 => Step::Resize(OF, Resize::Add(u32::MAX)),
+            2..5 => Step::Force,
+            _ => Step::Acquire(dice.request(key, &[Mode::Permits { take: 1, of }])),
+        },
+    }
+}
+
+async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
+    let server = Server::start();
+    let memory = MemoryBackend::new();
+    for history in 0..HISTORIES {
+        let (key, beside) = (format!("{kind} {history}"), format!("{kind} {history} beside"));
+        let (key, beside) = (Key::new(key).unwrap(), Key::new(beside).unwrap());
+        let (mut ours, mut theirs, mut watches) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..CLIENTS {
+            let (one, other) = (RedisBackend::open(server.url()).unwrap(), memory.client());
+            // Who does not watch is not queued.
+            for key in [&key, &beside] {
+                watches.push(one.watch(key).await.unwrap());
+                watches.push(other.watch(key).await.unwrap());
+            }
+            ours.push(one);
+            theirs.push(other);
+        }
+        let (mut dice, mut before) = (Dice(history), Vec::new());
+        let mut waiting = HashSet::new();
+        let mut tokens = (Tokens::default(), Tokens::default());
+        for number in 0..STEPS {
+            let client = dice.below(CLIENTS as u64) as usize;
+            // Were the first a conversion of what is not held, only one would take it for a use.
+            let first = number == 0 && kind == "permits";
+            let step = if first { Step::Look(OF) } else { step(&mut dice, &key, &beside) };
+            if let Step::Acquire(request) = &step
+                && request.from.is_some()
+                && waiting.contains(&request.claim)
+            {
+                // No claim is asked for twice at once, in two ways.
+                continue;
+            }
+            before.push(format!("{client}: {}", brief(&step)));
+            let answer = take(&ours[client], &key, &step, &mut tokens.0).await;
+            let reference = take(&theirs[client], &key, &step, &mut tokens.1).await;
+            assert_eq!(answer, reference, "{history}: after {before:#?}");
+            match step {
+                Step::Acquire(request) if answer == Answer::Queued => {
+                    waiting.insert(request.claim);
+                }
+                Step::Release(claim) => {
+                    waiting.remove(&claim);
+                }
+                _ => {}
+            }
+            let seen = take(&ours[client], &key, &Step::Inspect, &mut tokens.0).await;
+            let reference = take(&theirs[client], &key, &Step::Inspect, &mut tokens.1).await;
+            assert_eq!(seen, reference, "{history}: after {before:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn about_locks_that_are_held_alone_shared_or_by_groups() {
+    agree("locks", step_of_locks).await;
+}
+
+#[tokio::test]
+async fn about_permits() {
+    agree("permits", step_of_permits).await;
+}
