@@ -81,17 +81,22 @@ impl Entry {
 
     /// Writes the lease of a waiter, which lives only until its owner has had time to renew it.
     fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
+        let ttl = slot.ttl.claim();
+        let mut ends = now + ttl.duration();
         if let Some(from) = slot.from {
+            // Its holder counts on what it has.
+            if let Some(lease) = self.leases.find(slot.owner, from) {
+                ends = ends.max(lease.ends);
+            }
             self.leases.remove(slot.owner, from);
         }
-        let ttl = slot.ttl.claim();
         let tokens = self.next_tokens(slot.mode, slot.tokens);
         self.leases.add(Lease {
             owner: slot.owner,
             mode: slot.mode,
             tokens,
             ttl,
-            ends: now + ttl.duration(),
+            ends,
             client: Arc::clone(&slot.client),
         });
         // The store's clock is the clients' as well, so there is nothing to convert.

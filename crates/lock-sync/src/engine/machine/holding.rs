@@ -44,6 +44,7 @@ impl<W> Machine<W> {
                     holding.state == State::Live && held.lease.is_valid(now) && now < holding.until;
                 held.manner = manner;
                 if held.holds.is_empty() {
+                    self.freshen(seat);
                     let fate = self.fate(seat, now, manner);
                     if valid && fate == Fate::HandOver && self.hand_over(seat, now, effects) {
                         return true;
@@ -202,6 +203,7 @@ impl<W> Machine<W> {
             return self.give_up(seat, held, effects);
         }
         self.seats[seat] = Phase::Held(held);
+        self.freshen(seat);
         let fate = self.fate(seat, now, manner);
         let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) else {
             return;
@@ -219,6 +221,17 @@ impl<W> Machine<W> {
                 self.keep(seat, now, held, manner, now, effects);
             }
             _ => self.give_up(seat, held, effects),
+        }
+    }
+
+    /// Gives up the tokens of a lease of permits that are below one given to another holder.
+    fn freshen(&mut self, seat: usize) {
+        if let Some(last) = self.last_token
+            && let Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } =
+                &mut self.seats[seat]
+            && matches!(held.claim.mode, Mode::Permits { .. })
+        {
+            held.skip_to(last);
         }
     }
 
@@ -319,6 +332,7 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> Option<Ticket> {
+        self.freshen(seat);
         let (fate, kept) = match &self.seats[seat] {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } if !held.has_room(want) => {
                 return None;
@@ -363,12 +377,9 @@ impl<W> Machine<W> {
         want: Mode,
         manner: Manner,
     ) -> Option<Ticket> {
-        let last = self.last_token;
+        self.freshen(seat);
         let Phase::Held(held) = &mut self.seats[seat] else { return None };
         let counts = matches!(want, Mode::Permits { .. });
-        if let Some(last) = last.filter(|_| counts) {
-            held.skip_to(last);
-        }
         let limit = self.policy.max_hold;
         let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
         let ticket = held.ticket((seat, self.holds + 1), want, until, now)?;
