@@ -108,9 +108,9 @@
 //! ```
 //!
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
-//! waiters rely on time, and nobody hears of new values. [`RedisBackend::check`] says what is missing. `+config|get` and
-//! `+config|set` serve [`Notifications`] alone, `+client|tracking` and `+client|caching`
-//! [`Builder::tracking`], and `+info` the check. On Redis 7.2 and later
+//! waiters rely on time, and nobody hears of new values. [`RedisBackend::check`] says what is missing.
+//! `+config|get` and `+config|set` serve [`Notifications`] alone, `+client|tracking` and
+//! `+client|caching` [`Builder::tracking`], and `+info` the check. On Redis 7.2 and later
 //! `+client|setinfo` lets the connection say its name. A key that is taken as it is
 //! ([`Key::as_is`](lock_core::Key::as_is)) and lies outside the prefix takes its own `~key` and
 //! `&__keyspace@*__:key`; what belongs to it is still under the prefix.

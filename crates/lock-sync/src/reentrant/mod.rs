@@ -101,7 +101,7 @@ pub struct ReentrantMutex<T: ?Sized> {
     data: T,
 }
 
-impl<B: JointBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The reentrant mutex with this name, around a value of this process.
     ///
     /// The value is local, as that of a [`mutex`](Self::mutex) is. Nothing is sent until somebody locks
@@ -113,6 +113,8 @@ impl<B: JointBackend + ?Sized> Locks<B> {
     /// [prefix](crate::Builder::prefix), is too long.
     pub fn reentrant_mutex<T, K>(&self, name: K, value: T) -> Result<ReentrantMutex<T>, Error>
     where
+        // Here, and not on the block, so that a backend that lacks it is told how to get it.
+        B: JointBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

@@ -107,7 +107,7 @@ pub struct Semaphore {
     bell: Arc<Notify>,
 }
 
-impl<B: PermitBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The semaphore with this name, which has so many permits.
     ///
     /// Every user of a name has to give the same number: it is stored by whoever comes first, and later
@@ -120,6 +120,8 @@ impl<B: PermitBackend + ?Sized> Locks<B> {
     /// - [`ErrorKind::InvalidConfig`] for more than [`Semaphore::MAX_PERMITS`].
     pub fn semaphore<K>(&self, name: K, permits: usize) -> Result<Semaphore, Error>
     where
+        // Here, and not on the block, so that a backend that lacks it is told how to get it.
+        B: PermitBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

@@ -1,15 +1,14 @@
 //! What the compiler and the panic handler can see.
 
 use std::error::Error;
-use std::panic::Location;
-use std::sync::{Arc, Mutex as StdMutex};
+use std::sync::Arc;
 
 use lock_sync::{
     LeaseLost, Lock, LockError, LockOwned, Locks, Lost, MappedMutexGuard, Mutex, MutexGuard,
     OwnedMappedMutexGuard, OwnedMutexGuard, ReleaseError, TryLockError,
 };
 
-use crate::support::Pair;
+use crate::support::{Pair, assert_refuses_to_block};
 
 /// `Send` and `Sync`.
 #[allow(dead_code)]
@@ -42,6 +41,8 @@ macro_rules! assert_traits {
         };
     };
 }
+
+pub(crate) use assert_traits;
 
 // The table of tokio's own `async_send_sync` test, for the same types.
 assert_traits! {
@@ -98,40 +99,13 @@ fn words_are_tokios_where_tokio_has_words() {
 fn blocking_in_a_runtime_panics_at_the_caller() {
     let pair = Pair::threaded();
     let mutex = Arc::new(pair.here.mutex("it", 0).unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     type Blocking = fn(&Arc<Mutex<i32>>);
     let panics: [(&str, Blocking); 2] = [
         ("blocking_lock", |mutex| drop(mutex.blocking_lock())),
         ("blocking_lock_owned", |mutex| drop(Arc::clone(mutex).blocking_lock_owned())),
     ];
     for (name, blocking) in panics {
-        let seen = Arc::new(StdMutex::new(None));
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new({
-            let seen = Arc::clone(&seen);
-            let here = std::thread::current().id();
-            move |info| {
-                if std::thread::current().id() == here {
-                    let message = info.payload().downcast_ref::<String>().cloned();
-                    let message = message.or_else(|| {
-                        info.payload().downcast_ref::<&str>().map(|text| (*text).to_owned())
-                    });
-                    let file = info.location().map(Location::file).map(str::to_owned);
-                    *seen.lock().unwrap() = Some((message.unwrap_or_default(), file));
-                }
-            }
-        }));
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            runtime.block_on(async { blocking(&mutex) });
-        }));
-        std::panic::set_hook(hook);
-        assert!(result.is_err(), "{name} must panic");
-        let (message, file) = seen.lock().unwrap().take().unwrap();
-        assert!(
-            message.contains("Cannot block the current thread from within a runtime"),
-            "{message}"
-        );
-        assert_eq!(file.as_deref(), Some(file!()), "{name} must name its caller");
+        assert_refuses_to_block(name, file!(), || blocking(&mutex));
     }
 }
 

@@ -189,7 +189,7 @@ async fn the_owner_is_that_of_the_first_poll() {
     let future = here.lock();
     drop(owner_scope(future).await.unwrap());
     // Made inside, polled outside.
-    let future = owner_scope(async { here.lock() }).await;
+    let future = owner_scope_sync(|| here.lock());
     assert!(matches!(future.await, Err(ReentrantLockError::NoOwnerScope)));
     // Polled inside, and then outside: it stays with the owner that it began with.
     let mut stranger = Owner::new().unwrap();

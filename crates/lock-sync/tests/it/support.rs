@@ -1,11 +1,13 @@
 //! What the tests share.
 
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_sync::{Builder, Locks, Mutex};
+use lock_sync::{Builder, Locks};
 use tokio::runtime::Handle;
 
 /// Two processes, as far as the store can tell, and the store.
@@ -47,7 +49,7 @@ impl Pair {
     }
 
     /// The same lock on both sides.
-    pub(crate) fn mutexes(&self) -> (Mutex<u32>, Mutex<u32>) {
+    pub(crate) fn mutexes(&self) -> (lock_sync::Mutex<u32>, lock_sync::Mutex<u32>) {
         (self.here.mutex("it", 0).unwrap(), self.there.mutex("it", 0).unwrap())
     }
 
@@ -67,6 +69,42 @@ pub(crate) async fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<
         })
     })
     .await
+}
+
+/// The message of a panic of this thread, and the file in which it is said to have happened.
+pub(crate) fn panic_of(name: &str, work: impl FnOnce()) -> (String, String) {
+    /// There is one hook for the whole process.
+    static HOOK: Mutex<()> = Mutex::new(());
+    let _alone = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = Arc::new(Mutex::new(None));
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new({
+        let seen = Arc::clone(&seen);
+        let here = std::thread::current().id();
+        move |info| {
+            if std::thread::current().id() == here {
+                let message = info.payload().downcast_ref::<String>().cloned();
+                let message = message.or_else(|| {
+                    info.payload().downcast_ref::<&str>().map(|text| (*text).to_owned())
+                });
+                let file = info.location().map(Location::file).map(str::to_owned);
+                *seen.lock().unwrap() = message.zip(file);
+            }
+        }
+    }));
+    let result = catch_unwind(AssertUnwindSafe(work));
+    std::panic::set_hook(hook);
+    assert!(result.is_err(), "{name} must panic");
+    let seen = seen.lock().unwrap().take();
+    seen.unwrap()
+}
+
+/// Asserts that this panics with tokio's words in an asynchronous context, and names this file.
+pub(crate) fn assert_refuses_to_block(name: &str, file: &str, work: impl FnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (message, named) = panic_of(name, || runtime.block_on(async { work() }));
+    assert!(message.contains("Cannot block the current thread from within a runtime"), "{message}");
+    assert_eq!(named, file, "{name} must name its caller");
 }
 
 /// Lets everything that is ready run, on this runtime and on the drivers' threads, until the

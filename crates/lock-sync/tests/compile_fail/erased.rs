@@ -1,0 +1,11 @@
+//! Over any backend there is only the mutex.
+
+use lock_core::memory::MemoryBackend;
+use lock_sync::Locks;
+
+fn main() {
+    let locks: Locks = Locks::new(MemoryBackend::new()).erase();
+    let _ = locks.mutex("a", ());
+    let _ = locks.semaphore("c", 1);
+    let _ = locks.reentrant_mutex("d", ());
+}
