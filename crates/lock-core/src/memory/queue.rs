@@ -99,6 +99,13 @@ impl Queue {
         }
     }
 
+    /// Gives up the place of a conversion, if there is one.
+    pub(super) fn leave_conversion(&mut self, claim: &Claim, from: Mode) -> bool {
+        let is_it = |slot: &Slot| slot.is_of(claim) && slot.from == Some(from);
+        let place = self.0.iter().position(is_it);
+        place.and_then(|index| self.0.remove(index)).is_some()
+    }
+
     /// Drops the dead from the head of the queue: a place that was not kept, a conversion of a lease
     /// that is over.
     ///

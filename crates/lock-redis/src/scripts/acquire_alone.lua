@@ -57,6 +57,9 @@ if from then
     unshare(source)
     put(owner, left)
     return granted(range, left)
+  elseif ARGV[6] == '' and select(2, place_of(name)) == source then
+    leave(name)
+    serve()
   end
 end
 

@@ -57,6 +57,11 @@ impl Acquiring {
                 State::New(wait) => {
                     let wait = *wait;
                     self.state = State::Done;
+                    if self.mode == Mode::Shared
+                        && let Some(ticket) = self.entry.share(self.manner)
+                    {
+                        return Poll::Ready(Ok(self.hold(ticket)));
+                    }
                     if let Err(error) = self.entry.shared.start() {
                         return Poll::Ready(Err(Denial::Failed(error)));
                     }
@@ -116,12 +121,16 @@ impl Acquiring {
         }
     }
 
+    fn hold(&self, ticket: Ticket) -> Hold {
+        Hold::new(Arc::clone(&self.entry), ticket, self.mode, self.manner)
+    }
+
     /// Turns the outcome into a result, unless the turn is over before it was used: then the way
     /// begins anew.
     fn finish(&mut self, outcome: Result<Ticket, Denial>) -> Option<Result<Hold, Denial>> {
         self.state = State::Done;
         let hold = match outcome {
-            Ok(ticket) => Hold::new(Arc::clone(&self.entry), ticket, self.mode, self.manner),
+            Ok(ticket) => self.hold(ticket),
             Err(denial) => return Some(Err(denial)),
         };
         if hold.check().is_ok() {

@@ -161,7 +161,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.live {
+        let shared = self.mode == Mode::Shared;
+        if self.live && !(shared && self.entry.unshare(self.ticket.hold)) {
             self.entry.release(self.ticket.hold, self.manner);
         }
     }

@@ -56,7 +56,7 @@ struct State {
     release_queued: bool,
     /// Releases that were sent by the tasks that let go.
     parked: Vec<Weak<Parked>>,
-    /// Those who wait for the answer to a conversion.
+    /// Those who wait until it is known what a lease has become. They look after every event.
     settling: Vec<Waker>,
     /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
     retrying: Option<(Arc<Entry>, Flight)>,
@@ -109,6 +109,19 @@ impl Entry {
     }
 
     // ---- What tasks do ----
+
+    /// The short way to those who read already, if there is one: see [`Machine::share`].
+    fn share(&self, manner: Manner) -> Option<Ticket> {
+        if self.wanted.load(Ordering::Acquire) {
+            return None;
+        }
+        self.lock().machine.share(|| self.shared.clock.now(), manner)
+    }
+
+    /// The short way out, if there is one: see [`Machine::unshare`].
+    fn unshare(&self, hold: HoldId) -> bool {
+        self.lock().machine.unshare(hold)
+    }
 
     /// The short way into the line, if there is one: see [`Machine::join`].
     fn join(&self, want: Mode, context: &Context<'_>) -> Option<WaiterId> {
@@ -213,7 +226,7 @@ impl Entry {
     }
 
     fn abandon_upgrade(self: &Arc<Self>, hold: HoldId) {
-        self.event(|machine, _, effects| machine.abandon_upgrade(hold, effects));
+        self.event(|machine, now, effects| machine.abandon_upgrade(now, hold, effects));
     }
 
     /// Something has changed that the store may not say: whoever waits asks again.
@@ -276,8 +289,6 @@ impl Entry {
             tracing::debug!(key = %self.key, %error, "a lease could not be made weaker");
         }
         self.event(|machine, now, effects| machine.convert_done(now, claim, result, effects));
-        let settling = std::mem::take(&mut self.lock().settling);
-        settling.into_iter().for_each(Waker::wake);
     }
 
     fn release_done(
@@ -357,6 +368,7 @@ impl Entry {
             (false, Some(_)) => state.retrying.take(),
             _ => None,
         };
+        let settling = std::mem::take(&mut state.settling);
         drop(state);
         // Not before: a waker may run anything, and a driver that is gone answers at once.
         for command in commands {
@@ -365,6 +377,7 @@ impl Entry {
         effects.wake_all(Waker::wake, |loss| {
             tracing::warn!(key = %self.key, reason = %loss, "a lease was lost");
         });
+        settling.into_iter().for_each(Waker::wake);
         drop(done);
         result
     }

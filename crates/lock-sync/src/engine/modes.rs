@@ -217,7 +217,7 @@ impl World {
             }
             Event::AbandonUpgrade => {
                 if let Some((ticket, _)) = self.upgrading.take() {
-                    self.machine.abandon_upgrade(ticket.hold, &mut effects);
+                    self.machine.abandon_upgrade(now, ticket.hold, &mut effects);
                     self.machine.release(now, ticket.hold, self.manner, &mut effects);
                 }
             }
@@ -733,7 +733,7 @@ fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, events: Vec<Event>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 15_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Who holds may hold together, first come first served, an outcome for everybody, and nothing left
     /// behind.

@@ -140,6 +140,54 @@ pub(in super::super) async fn a_waiting_upgrade_keeps_its_lease<H: Harness>(
     one.freed(&upgradable).await
 }
 
+pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let reader = in_mode(&key, Mode::Shared)?;
+    one.obtains(&upgradable, ttl).await?;
+    other.obtains(&reader, ttl).await?;
+    // What is handed over lives for a moment only, but this holder had more than that.
+    let upgrade = conversion(&upgradable, Mode::Exclusive, scene.ttl()).queued();
+    let mut upgrade = one.waits(upgrade).await?;
+    other.freed(&reader).await?;
+    upgrade.hears_grant().await?;
+    scene.elapse(scene.ttl().claim().duration()).await;
+    other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
+    one.renewed(upgrade.claim(), ttl).await?;
+    Ok(())
+}
+
+pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let reader = in_mode(&key, Mode::Shared)?;
+    one.obtains(&upgradable, ttl).await?;
+    other.obtains(&reader, ttl).await?;
+    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    let waiting = one.waits(upgrade.clone().queued()).await?;
+    let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
+    later.still_waits().await?;
+    // It waits no more, and nobody waits for it; what it holds it holds on.
+    refused(one.ask(&upgrade).await?)?;
+    later.hears_grant().await?;
+    later.claims().await?;
+    one.renewed(&upgradable, ttl).await?;
+    other.freed(&reader).await?;
+    ensure!(later.leaves().await?, "the lease was lost");
+    one.renewed(&upgradable, ttl).await?;
+    one.lost(waiting.claim(), ttl).await?;
+    // Alone, it is granted.
+    granted(one.ask(&upgrade).await?)?;
+    one.freed(&upgrade.claim).await?;
+    Ok(())
+}
+
 pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {

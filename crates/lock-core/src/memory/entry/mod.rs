@@ -226,6 +226,9 @@ impl Entry {
         self.leases.find(owner, from).ok_or_else(not_held)?;
         let alone = when_alone(self.leases.as_slice(), owner, from);
         if alone.is_some() {
+            if !request.queue && self.queue.leave_conversion(&request.claim, from) {
+                self.serve(None, visit.now, post);
+            }
             return self.refuse(alone, request, visit, limit, post);
         }
         self.queue.leave(&request.claim);

@@ -33,7 +33,8 @@ impl<W> Machine<W> {
     /// Whether it is unknown for the moment as what the store has the lease of this hold.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
         matches!(self.seats.get(hold.seat), Some(Phase::Held(held))
-            if held.converting.is_some() && held.holds.get(hold).is_some())
+            if (held.converting.is_some() || held.leaving.is_some())
+                && held.holds.get(hold).is_some())
     }
 
     /// Converts a lease that is stronger than those who hold it need, if it is time.
@@ -46,7 +47,7 @@ impl<W> Machine<W> {
         // What is about to be exclusive need not be weakened.
         let upgrading = self.is_upgrading(seat);
         let Phase::Held(held) = &mut self.seats[seat] else { return };
-        if held.renewing || held.spent {
+        if held.renewing || held.spent || held.leaving.is_some() {
             return;
         }
         let counts = matches!(held.claim.mode, Mode::Permits { .. });

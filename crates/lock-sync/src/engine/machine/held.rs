@@ -45,6 +45,8 @@ pub(super) struct Held {
     pub(super) manner: Manner,
     /// The mode to which the lease is being converted, or may have been.
     pub(super) converting: Option<Mode>,
+    /// An upgrade was given up, of which it is not known whether it was granted.
+    pub(super) leaving: Option<Leaving>,
     /// A weaker mode would do: from then on it is asked for.
     pub(super) weaken_at: Instant,
     pub(super) renew_at: Instant,
@@ -59,6 +61,16 @@ pub(super) struct Held {
     pub(super) watch_at: Instant,
     /// There is nothing here to hand over.
     pub(super) spent: bool,
+}
+
+/// How an upgrade that nobody waits for any more leaves the store's queue: by being asked for once more,
+/// without a place. Then it is granted or it is not, and nothing is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// A request is under way.
+    Sent,
+    /// It has to be asked for at this instant.
+    Due(Instant),
 }
 
 /// What may be done with a lease that its holder has given up and for which somebody waits here.
@@ -87,6 +99,7 @@ impl Held {
             group: None,
             manner: Manner { handoff: Handoff::Fair, cache: None },
             converting: None,
+            leaving: None,
             weaken_at: Instant::FAR_FUTURE,
             // What was handed over is short: whoever keeps it for longer than a moment claims it.
             renew_at: now + if short { left / 10 } else { left.min(ttl.duration()) / 3 },
@@ -130,6 +143,18 @@ impl Held {
         Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
     }
 
+    /// Gives the lease to one more of those who read. `None` if they have no token yet.
+    #[inline]
+    pub(super) fn share(&mut self, (seat, serial): (usize, u64), manner: Manner) -> Option<Ticket> {
+        let token = self.group?;
+        self.used = self.used.saturating_add(1);
+        self.turn.1 = self.turn.1.saturating_add(1);
+        self.manner = manner;
+        let until = Instant::FAR_FUTURE;
+        let hold = self.holds.add(seat, serial, Mode::Shared, token, until);
+        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
+    }
+
     /// A further token, for a holder that has become another.
     pub(super) fn next_token(&mut self) -> Option<FencingToken> {
         self.group = None;
@@ -151,6 +176,11 @@ impl Held {
             self.group = Some(holding.token);
             self.weaken_at = now;
         }
+    }
+
+    /// Whether several read under the lease, and nobody elsewhere is known to want it.
+    pub(super) fn is_shared_quietly(&self) -> bool {
+        self.demand == Demand::Quiet && self.holds.live() > 0 && self.has_room(Mode::Shared)
     }
 
     /// Whether there is room for this mode beside those who hold the lease.
@@ -230,7 +260,9 @@ impl Held {
 
     /// Whether it is time to let in those who do not stand in the queue, should there be any.
     pub(super) fn has_stayed(&self, now: Instant) -> bool {
-        self.demand == Demand::Quiet && now >= self.granted + STAY
+        // Whoever reads stands in nobody's way who does.
+        let alone = matches!(self.claim.mode, Mode::Exclusive | Mode::Permits { .. });
+        alone && self.demand == Demand::Quiet && now >= self.granted + STAY
     }
 
     /// Whether a lease that nobody uses has been here for so long that others should have a chance.

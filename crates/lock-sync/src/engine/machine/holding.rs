@@ -34,7 +34,7 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> bool {
-        self.abandon_upgrade(hold, effects);
+        self.abandon_upgrade(now, hold, effects);
         let seat = hold.seat;
         match self.seats.get_mut(seat) {
             Some(Phase::Held(held)) => {
@@ -53,6 +53,7 @@ impl<W> Machine<W> {
                     {
                         self.pass_on(seat, now, held, manner, effects);
                     }
+                    self.advance_upgrade(now, effects);
                 } else {
                     self.thin_out(seat, now, effects);
                 }
@@ -64,6 +65,7 @@ impl<W> Machine<W> {
                     self.seats[seat] = Phase::Idle;
                     self.next_attempt(now, effects);
                 }
+                self.advance_upgrade(now, effects);
                 false
             }
             _ => false,
@@ -147,9 +149,12 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether no guard lives that has lost its lease and is in the way of one more.
-    pub(super) fn is_tolerated(&self, want: Mode) -> bool {
-        self.seats.iter().all(|phase| match phase {
+    /// Whether no guard of another lease is in the way of one more on this seat. One may be whose lease is
+    /// over, be it known already or not.
+    pub(super) fn is_tolerated(&self, seat: usize, want: Mode) -> bool {
+        self.seats.iter().enumerate().all(|(other, phase)| match phase {
+            _ if other == seat => true,
+            Phase::Held(held) => held.holds.tolerate(held.claim.mode, want),
             Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
             _ => true,
         })
@@ -184,7 +189,7 @@ impl<W> Machine<W> {
             _ => self
                 .queue
                 .first_want()
-                .is_some_and(|want| held.has_room(want) && self.is_tolerated(want)),
+                .is_some_and(|want| held.has_room(want) && self.is_tolerated(seat, want)),
         };
         if self.queue.is_empty() {
             self.rest_watch(now);
@@ -217,7 +222,7 @@ impl<W> Machine<W> {
                     self.give_up(seat, held, effects);
                 }
             }
-            Fate::AwaitTokens if held.converting.is_none() => {
+            Fate::AwaitTokens if held.converting.is_none() && held.leaving.is_none() => {
                 self.keep(seat, now, held, manner, now, effects);
             }
             _ => self.give_up(seat, held, effects),
@@ -311,13 +316,21 @@ impl<W> Machine<W> {
             && !self.closed
             && !held.spent
             && held.converting.is_none()
+            && held.leaving.is_none()
             && held.lease.is_valid(now)
             && held.demand() != Demand::Wanted
             && !held.was_kept(now, self.policy.ttl)
             && !matches!(self.watch, Watching::Failed { .. })
     }
 
-    pub(super) fn give_up(&mut self, seat: usize, held: Held, effects: &mut Effects<W>) {
+    pub(super) fn give_up(&mut self, seat: usize, mut held: Held, effects: &mut Effects<W>) {
+        // If an answer is to come, it says what there is to be released. If it was lost, it is either.
+        if let Some(other) = held.converting.take_if(|_| !held.renewing) {
+            effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
+        }
+        if held.leaving.is_some() {
+            effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
+        }
         effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
         self.seats[seat] =
             Phase::Releasing { held, stage: Stage::Queued, next: None, outage: None };

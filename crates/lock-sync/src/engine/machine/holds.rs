@@ -113,6 +113,13 @@ impl Holds {
         Some(holding)
     }
 
+    /// Removes a reader if others hold beside it, so that nothing else changes.
+    pub(super) fn remove_beside_others(&mut self, id: HoldId) -> bool {
+        let reads =
+            |holding: &Holding| holding.mode == Mode::Shared && holding.state == State::Live;
+        self.live > 1 && self.get(id).is_some_and(reads) && self.remove(id).is_some()
+    }
+
     /// Changes what is known of a holder.
     pub(super) fn change(&mut self, id: HoldId, change: impl FnOnce(&mut Holding)) {
         let Some(mut holding) = self.get(id).copied() else { return };
@@ -175,14 +182,17 @@ impl Holds {
         self.dead > 0
     }
 
-    /// Whether the data may be reached for this beside the guards that live, which have lost a lease in
-    /// that mode.
-    pub(super) fn tolerate(&self, lost: Mode, want: Mode) -> bool {
-        match (lost, want) {
-            // Who comes back asks for what it has lost: see `enter_again`.
-            (Mode::Joint { .. }, _) => lost != want,
+    /// Whether the data may be reached for this beside these guards, which have a lease in that mode or
+    /// have lost it.
+    pub(super) fn tolerate(&self, lease: Mode, want: Mode) -> bool {
+        match (lease, want) {
+            // Permits guard no data.
+            (Mode::Permits { .. }, _) | (_, Mode::Permits { .. }) => true,
+            // Nor can data be written through joint holds. Who comes back for one asks for what it has
+            // lost: see `enter_again`.
+            (Mode::Joint { .. }, _) | (_, Mode::Joint { .. }) => lease != want,
             (_, Mode::Shared | Mode::Upgradable) => self.exclusive == 0,
-            _ => false,
+            _ => self.is_empty(),
         }
     }
 

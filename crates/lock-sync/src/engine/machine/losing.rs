@@ -24,7 +24,7 @@ impl<W> Machine<W> {
         };
         let loss = LeaseLost::new(reason);
         if self.is_upgrading(seat) {
-            self.deny_upgrade(Denial::Lost(loss), effects);
+            self.deny_upgrade(now, Denial::Lost(loss), effects);
         }
         held.lease.end(held.holds.end_all(), reason);
         effects.lose(held.lease, loss);
@@ -34,6 +34,9 @@ impl<W> Machine<W> {
             // The store may still have it for a moment; there is no reason to make others wait.
             if let Some(other) = held.converting {
                 effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
+            }
+            if held.leaving.is_some() {
+                effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
             }
             effects.ops.push(Op::Forget(held.claim));
         }
@@ -61,7 +64,7 @@ impl<W> Machine<W> {
         if let Some(upgrade) = &self.upgrade
             && upgrade.hold() == hold
         {
-            self.deny_upgrade(Denial::Lost(LeaseLost::new(reason)), effects);
+            self.deny_upgrade(now, Denial::Lost(LeaseLost::new(reason)), effects);
         }
         let Phase::Held(held) = &mut self.seats[hold.seat] else { return };
         held.holds.change(hold, |holding| holding.state = super::holds::State::Dead);

@@ -333,6 +333,41 @@ impl<W> Machine<W> {
         Entered::Queued(self.queue.push(patience, want))
     }
 
+    /// The short way for one more reader to those who read already, if there is nothing else to decide.
+    pub(super) fn share(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        manner: Manner,
+    ) -> Option<Ticket> {
+        let plain = !self.closed
+            && self.queue.is_empty()
+            && self.upgrade.is_none()
+            && self.policy.max_hold.is_none();
+        if !plain {
+            return None;
+        }
+        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) if held.is_shared_quietly());
+        let seat = self.seats.iter().position(quiet)?;
+        if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
+            return None;
+        }
+        let Phase::Held(held) = &mut self.seats[seat] else { return None };
+        if !held.may_go_on(now(), manner, &self.policy) {
+            return None;
+        }
+        self.holds += 1;
+        held.share((seat, self.holds), manner)
+    }
+
+    /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
+    pub(super) fn unshare(&mut self, hold: HoldId) -> bool {
+        let plain = self.queue.is_empty() && self.upgrade.is_none();
+        match self.seats.get_mut(hold.seat) {
+            Some(Phase::Held(held)) if plain => held.holds.remove_beside_others(hold),
+            _ => false,
+        }
+    }
+
     /// Whether something is about to happen without anybody's letting go: the next token comes, or the
     /// answer to an attempt or a release that nobody here waits for any more.
     fn is_in_motion(&self) -> bool {
@@ -354,7 +389,7 @@ impl<W> Machine<W> {
                 Phase::Held(held)
                     if held.has_room(want)
                         && !self.is_upgrading(seat)
-                        && self.is_tolerated(want)
+                        && self.is_tolerated(seat, want)
                         && self.admits(seat, now, manner) =>
                 {
                     let ticket = self.ticket(seat, now, want, manner);
@@ -447,7 +482,7 @@ impl<W> Machine<W> {
     pub(super) fn close(&mut self, now: Instant, effects: &mut Effects<W>) {
         self.closed = true;
         self.deny_all(&Denial::Closed, effects);
-        self.deny_upgrade(Denial::Closed, effects);
+        self.deny_upgrade(now, Denial::Closed, effects);
         self.line_changed(now, effects);
         self.stop_watching(effects);
     }

@@ -90,6 +90,12 @@ impl<W> Machine<W> {
             // Once its deadline has passed a lease is lost for good: a guard that has reported so must
             // not become valid again.
             _ if !held.lease.is_valid(now) => Some(LossReason::Expired),
+            // It may have become another.
+            Renewal::Lost if held.leaving.is_some() => {
+                answered = false;
+                held.renew_at = now + SOON.max(ttl / 30);
+                None
+            }
             Renewal::Lost => Some(LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, demand } => {
                 held.lease.extend(valid_until);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Error, ErrorKind, Instant, Ttl};
 
+use super::held::Leaving;
 use super::watching::Watching;
 use super::{Deadline, Denial, Effects, Machine, Op, Phase, Stage};
 use crate::error::LossReason;
@@ -24,7 +25,10 @@ impl<W> Machine<W> {
                 Phase::Waiting { until, .. } => exact = exact.min(*until).min(self.watch_retry()),
                 Phase::Held(held) | Phase::Kept { held, .. } => {
                     exact = exact.min(held.lease.deadline()).min(held.holds.first_limit());
-                    if !held.renewing {
+                    if let Some(Leaving::Due(at)) = held.leaving {
+                        exact = exact.min(at);
+                    }
+                    if !held.renewing && held.leaving.is_none() {
                         exact = exact.min(held.weaken_due());
                     }
                     if self.policy.renew {
@@ -119,6 +123,7 @@ impl<W> Machine<W> {
 
     /// Looks after a lease that stays.
     fn tend(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        self.tick_leaving(seat, now, effects);
         if matches!(&self.seats[seat], Phase::Held(held) if now >= held.weaken_due()) {
             self.weaken(seat, now, effects);
         }

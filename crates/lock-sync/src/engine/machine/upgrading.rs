@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
 
+use super::held::Leaving;
 use super::holds::{HoldId, State};
 use super::timing::{backoff, jitter};
 use super::{Denial, Effects, Machine, Op, Outage, Outcome, Phase, Ticket};
@@ -104,17 +105,22 @@ impl<W> Machine<W> {
     }
 
     /// Nobody waits for the upgrade of this hold any more, which stays as it is.
-    pub(in super::super) fn abandon_upgrade(&mut self, hold: HoldId, effects: &mut Effects<W>) {
+    pub(in super::super) fn abandon_upgrade(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        effects: &mut Effects<W>,
+    ) {
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
-            self.leave_line(effects);
+            self.leave_line(now, effects);
             self.upgrade = None;
         }
     }
 
     /// The upgrade will not be.
-    pub(super) fn deny_upgrade(&mut self, denial: Denial, effects: &mut Effects<W>) {
+    pub(super) fn deny_upgrade(&mut self, now: Instant, denial: Denial, effects: &mut Effects<W>) {
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.outcome.is_none()) {
-            self.leave_line(effects);
+            self.leave_line(now, effects);
             self.settle_upgrade(Err(denial), effects);
         }
     }
@@ -128,12 +134,69 @@ impl<W> Machine<W> {
     }
 
     /// Gives up a place at the head of the store's queue, if there may be one.
-    fn leave_line(&mut self, effects: &mut Effects<W>) {
-        if let Some(upgrade) = &mut self.upgrade
-            && !matches!(std::mem::replace(&mut upgrade.stage, Asking::Not), Asking::Not)
-        {
-            effects.ops.push(Op::Forget(upgrade.claim.clone()));
+    ///
+    /// Not by releasing the claim: it may have been granted, and would then go from under a holder who
+    /// relies on it.
+    fn leave_line(&mut self, now: Instant, effects: &mut Effects<W>) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        let seat = upgrade.hold.seat;
+        let leaving = match std::mem::replace(&mut upgrade.stage, Asking::Not) {
+            Asking::Not => return,
+            Asking::Sent { .. } => Leaving::Sent,
+            Asking::Refused { .. } => Leaving::Due(now),
+        };
+        if let Some(Phase::Held(held)) = self.seats.get_mut(seat) {
+            held.leaving = Some(leaving);
+            self.tick_leaving(seat, now, effects);
         }
+    }
+
+    /// Asks once more for an upgrade that was given up, if it is time.
+    pub(super) fn tick_leaving(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let Some(Phase::Held(held)) = self.seats.get_mut(seat) else { return };
+        if matches!(held.leaving, Some(Leaving::Due(at)) if now >= at) {
+            held.leaving = Some(Leaving::Sent);
+            let claim = held.claim.clone().in_mode(Mode::Exclusive);
+            let request = Acquire::new(claim, self.policy.ttl).converting(held.claim.mode);
+            effects.ops.push(Op::Attempt(request));
+        }
+    }
+
+    /// The store answered about an upgrade that was given up. Returns the answer if it was not.
+    fn left_line(
+        &mut self,
+        now: Instant,
+        asked: &Claim,
+        result: Result<Attempt, Error>,
+        effects: &mut Effects<W>,
+    ) -> Option<Result<Attempt, Error>> {
+        let ours = |phase: &Phase| {
+            matches!(phase, Phase::Held(held)
+                if held.claim.owner == asked.owner && held.leaving == Some(Leaving::Sent))
+        };
+        let Some(seat) = self.seats.iter().position(ours) else { return Some(result) };
+        let Phase::Held(held) = &self.seats[seat] else { return Some(result) };
+        let retry_at = self.retry_at(held, now);
+        let Phase::Held(held) = &mut self.seats[seat] else { return Some(result) };
+        held.leaving = None;
+        match result {
+            Ok(Attempt::Granted(grant)) => {
+                held.become_exclusive(asked.clone(), grant.tokens);
+                held.lease.extend(grant.valid_until);
+                held.answered(grant.demand, now);
+                held.weaken_at = now;
+            }
+            Ok(Attempt::Queued { .. }) => held.leaving = Some(Leaving::Due(now)),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotHeld => {
+                self.lose(seat, now, LossReason::Revoked, effects);
+                return None;
+            }
+            Err(_) => held.leaving = Some(Leaving::Due(retry_at)),
+        }
+        self.tick_leaving(seat, now, effects);
+        self.after_answer(seat, now, effects);
+        None
     }
 
     /// Takes the next step towards an upgrade that is wanted: asks the store, or finds it done.
@@ -144,7 +207,7 @@ impl<W> Machine<W> {
         }
         let (hold, patience) = (upgrade.hold, upgrade.patience);
         let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
-        if held.converting.is_some() {
+        if held.converting.is_some() || held.leaving.is_some() {
             return;
         }
         let alone = held.holds.live() == 1 && !held.holds.has_dead();
@@ -155,7 +218,7 @@ impl<W> Machine<W> {
             }
             return;
         }
-        if !alone || self.seats.iter().any(|phase| matches!(phase, Phase::Lost { .. })) {
+        if !alone || !self.is_tolerated(hold.seat, Mode::Exclusive) {
             return;
         }
         let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
@@ -204,6 +267,7 @@ impl<W> Machine<W> {
         result: Result<Attempt, Error>,
         effects: &mut Effects<W>,
     ) {
+        let Some(result) = self.left_line(now, asked, result, effects) else { return };
         let sent = self.upgrade.as_mut().filter(|upgrade| upgrade.claim == *asked);
         let Some((upgrade, again)) = sent.and_then(|upgrade| match upgrade.stage {
             Asking::Sent { again } => Some((upgrade, again)),
@@ -230,7 +294,7 @@ impl<W> Machine<W> {
             }
             Ok(Attempt::Busy { .. }) if tries => {
                 upgrade.stage = Asking::Not;
-                self.deny_upgrade(Denial::WouldBlock, effects);
+                self.deny_upgrade(now, Denial::WouldBlock, effects);
             }
             Ok(Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) => {
                 let pause = retry_after.unwrap_or(self.policy.ttl.duration());
@@ -247,15 +311,20 @@ impl<W> Machine<W> {
             }
             Ok(_) => {
                 let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.deny_upgrade(Denial::Failed(error), effects);
+                self.deny_upgrade(now, Denial::Failed(error), effects);
             }
             Err(error) => {
-                if error.kind() == ErrorKind::NotHeld {
+                if error.is_retryable() {
+                    // What became of it is not known.
+                    upgrade.stage = Asking::Refused { until: now, outage: None };
+                } else {
                     upgrade.stage = Asking::Not;
+                }
+                if error.kind() == ErrorKind::NotHeld {
                     // Which the next renewal finds out, and says so to whoever holds it.
                     self.renew_seat(hold.seat, now, effects);
                 }
-                self.deny_upgrade(Denial::Failed(error), effects);
+                self.deny_upgrade(now, Denial::Failed(error), effects);
             }
         }
     }
@@ -297,7 +366,7 @@ impl<W> Machine<W> {
         };
         match (upgrade.patience, &upgrade.stage) {
             (Patience::Until(limit), _) if now >= limit => {
-                self.deny_upgrade(Denial::Timeout(error), effects);
+                self.deny_upgrade(now, Denial::Timeout(error), effects);
             }
             (_, Asking::Refused { until, .. }) if now >= *until => self.ask_to_upgrade(effects),
             _ => {}
