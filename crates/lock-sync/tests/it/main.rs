@@ -10,6 +10,7 @@ mod drops;
 mod lease;
 mod mutex;
 mod outage;
+mod rwlock;
 mod shutdown;
 mod support;
 mod turns;
