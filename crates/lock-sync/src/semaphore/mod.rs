@@ -25,6 +25,7 @@ pub use poll::PollSemaphore;
 use crate::Locks;
 use crate::blocking::assert_may_block;
 use crate::engine::{Entry, Manner, Wait};
+use crate::handoff::Handoff;
 use acquire::Waiting;
 use asking::ask;
 use holds::Holds;
@@ -146,6 +147,30 @@ impl Semaphore {
     /// The name of the semaphore.
     pub fn key(&self) -> &Key {
         self.entry.key()
+    }
+
+    /// Says how far permits are passed on inside this process while others wait elsewhere, in place of
+    /// what its [`Locks`](crate::Locks) say.
+    ///
+    /// It holds for permits of this handle: whoever lets go decides. Only while all permits that were
+    /// declared are here can they be passed on without the store; otherwise it gives them to whoever is
+    /// next, wherever that is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Handoff, Locks};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let turnstile = locks.semaphore("turnstile", 1)?.with_handoff(Handoff::Fair);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_handoff(mut self, handoff: Handoff) -> Self {
+        self.manner.handoff = handoff;
+        self
     }
 
     /// Acquires a permit, waiting until there is one.
