@@ -14,6 +14,7 @@ mod outage;
 mod reentrant;
 mod reentrant_contract;
 mod reentrant_scope;
+mod rwlock;
 mod semaphore;
 mod semaphore_contract;
 mod semaphore_lease;
