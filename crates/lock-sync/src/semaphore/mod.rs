@@ -24,7 +24,7 @@ pub use poll::PollSemaphore;
 
 use crate::Locks;
 use crate::blocking::assert_may_block;
-use crate::engine::{Entry, Manner, Wait};
+use crate::engine::{Denial, Entry, Manner, Wait};
 use crate::handoff::Handoff;
 use acquire::Waiting;
 use asking::ask;
@@ -649,8 +649,9 @@ impl Semaphore {
     }
 
     /// Whether this handle gives out no more permits, as far as it knows: because it was
-    /// [closed](Self::close), or because it has learned that the semaphore is
-    /// [closed for all](Self::close_for_all). Asks nobody.
+    /// [closed](Self::close), or because somebody was turned away since the semaphore was
+    /// [closed for all](Self::close_for_all) or its locks were
+    /// [shut down](crate::Locks::shutdown). Asks nobody.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -690,9 +691,9 @@ impl Semaphore {
         Ok(resized.await?.changed)
     }
 
-    /// Learns from an error that the semaphore is closed for all.
-    fn note(&self, error: &Error) {
-        if error.kind() == ErrorKind::Closed {
+    /// Learns that it gives out no more permits, if that is why somebody got none.
+    fn learn(&self, denial: &Denial) {
+        if AcquireError::from_denial(denial.clone()) == AcquireError::Closed {
             self.close();
         }
     }
