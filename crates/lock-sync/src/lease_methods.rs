@@ -21,13 +21,13 @@ macro_rules! lease_methods {
     };
 
     (shared) => {
-        /// The fencing token of this guard: higher than that of every writer before, and lower than that
-        /// of every writer after.
+        /// The fencing token of this guard: lower than that of every writer after it, and no lower than
+        /// that of any writer before.
         ///
-        /// Each reader has a token of its own, although those of one process share a lease. Among readers
-        /// who hold the lock together their order means nothing. A resource that is only read need not be
-        /// shown it; but what was read can be passed on with it, and whatever is written under a higher one
-        /// is newer. A guard that a writer has downgraded keeps the writer's.
+        /// Readers who share a lease have one token, and other processes have others: among readers who
+        /// hold the lock together their order means nothing. A guard that a writer has downgraded keeps the
+        /// writer's. A resource that is only read need not be shown it; but what was read can be passed on
+        /// with it, and whatever is written under a higher one is newer.
         pub fn fencing_token(&self) -> lock_core::FencingToken {
             self.hold.fencing_token()
         }

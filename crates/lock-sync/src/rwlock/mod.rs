@@ -1,5 +1,7 @@
 //! A reader-writer lock that holds across processes.
 
+#![allow(clippy::result_large_err, reason = "an error that gives a guard back is larger than that")]
+
 mod access;
 mod mapped_write_guard;
 mod owned_mapped_write_guard;
@@ -58,15 +60,16 @@ use seats::Seats;
 ///
 /// Within a process that order is the one in which the futures were first polled. Processes stand in
 /// the store's queue, in the order in which they came; there, too, a writer who waits holds back the
-/// readers who came later. A waiter that dies holds nobody up beyond its place in that queue, a reader or
-/// writer that dies nobody beyond its lease, and no reader's lease depends on another process's.
+/// readers who came later. How far a process whose turn it is may pass the lock on to its own waiters
+/// first is said by [`Handoff`]; with [`Handoff::Fair`] it is not at all. A waiter that dies holds nobody up
+/// beyond its place in that queue, a reader or writer that dies nobody beyond its lease, and no process's
+/// lease depends on another's.
 ///
 /// # Readers of one process
 ///
 /// share one lease of the store: a reader who comes while others of its process have the lock enters without
-/// a request, with a fencing token of its own. That ends when somebody elsewhere waits for the lock: then
-/// those who come later go to the end of the line, so that the writer's turn comes when the readers that are
-/// there have left.
+/// a request. That ends when somebody elsewhere waits for the lock: then those who come later wait, so that
+/// the writer's turn comes when the readers that are there have left.
 ///
 /// # Upgrading
 ///
@@ -273,8 +276,8 @@ impl<T: ?Sized> RwLock<T> {
     /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
     /// what its [`Locks`](crate::Locks) say.
     ///
-    /// It holds for guards of this lock: whoever lets go decides. Readers who share a lease do not pass
-    /// it on; to them it does not apply.
+    /// It holds for guards of this lock: whoever lets go decides. While readers have the lock nobody joins
+    /// them once others wait elsewhere, whatever it says.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self
     where

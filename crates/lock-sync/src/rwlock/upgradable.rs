@@ -31,18 +31,24 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
+    /// # use lock_sync::{LockError, Locks, RwLock};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let stock = locks.rwlock("stock", 1)?;
     ///
-    /// let apples = stock.upgradable_read().await?;
-    /// if *apples > 0 {
+    /// async fn take_one(stock: &RwLock<u32>) -> Result<bool, LockError> {
+    ///     let apples = stock.upgradable_read().await?;
+    ///     if *apples == 0 {
+    ///         return Ok(false);
+    ///     }
     ///     // Nobody else can have written since the check.
     ///     *apples.upgrade().await? -= 1;
+    ///     Ok(true)
     /// }
-    /// assert_eq!(*stock.read().await?, 0);
+    ///
+    /// assert!(take_one(&stock).await?);
+    /// assert!(!take_one(&stock).await?);
     /// # Ok(())
     /// # }
     /// ```
@@ -112,12 +118,12 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
+    /// # use lock_sync::{Locks, UpgradeError};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let lock = locks.rwlock("config", 1)?;
     /// let reading = lock.blocking_upgradable_read()?;
-    /// *reading.blocking_upgrade()? = 2;
+    /// *reading.blocking_upgrade().map_err(UpgradeError::into_error)? = 2;
     /// assert_eq!(*lock.blocking_read()?, 2);
     /// # Ok(())
     /// # }

@@ -48,8 +48,8 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
     ///
     /// # If the lease is lost
     ///
-    /// The error is a [`LockError::Backend`](crate::LockError::Backend), and the guard that it gives back
-    /// [tells why](Self::check).
+    /// The error is [`LockError::Lost`](crate::LockError::Lost), and the guard that it gives back
+    /// [is no longer valid](Self::is_valid).
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl<'a, T: ?Sized> RwLockUpgradableReadGuard<'a, T> {
     /// assert!(matches!(error.error(), LockError::Timeout { .. }));
     ///
     /// drop(another);
-    /// let mut orders = error.into_guard().upgrade().await?;
-    /// *orders += 1;
+    /// let reading = error.into_guard();
+    /// assert!(reading.is_valid() && reading.try_upgrade().await.is_ok());
     /// # Ok(())
     /// # }
     /// ```

@@ -23,8 +23,8 @@ use crate::locking::{lock_error, try_lock_error};
 
 /// Why an upgrade did not come to pass, with the guard that goes on reading.
 ///
-/// It turns into the error alone, which lets go of the guard: so `upgrade().await?` works in a function
-/// that returns a [`LockError`].
+/// It turns into the reason alone, which lets go of the guard: in a function that returns a [`LockError`]
+/// by `upgrade().await?`, in others by `upgrade().await.map_err(UpgradeError::into_error)?`.
 #[derive(Clone)]
 #[must_use = "it holds the guard that was to be upgraded"]
 pub struct UpgradeError<G, E = LockError> {
@@ -36,6 +36,11 @@ impl<G, E> UpgradeError<G, E> {
     /// Why.
     pub fn error(&self) -> &E {
         &self.error
+    }
+
+    /// Why. The guard is dropped.
+    pub fn into_error(self) -> E {
+        self.error
     }
 
     /// The guard, as it was before.
@@ -221,6 +226,9 @@ impl<T: ?Sized> fmt::Debug for UpgradeOwned<T> {
     }
 }
 
+/// The data and the right to write it; or to read it, as before, and why.
+type Climbed<R, W> = Result<(W, Seated), (R, Seated, Denial)>;
+
 /// First the engine's grant, then the data, of which `R` is held to read until then.
 #[pin_project]
 struct Climb<R> {
@@ -251,7 +259,7 @@ impl<R> Climb<R> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<W>,
-    ) -> Poll<Result<(W, Seated), (R, Seated, Denial)>> {
+    ) -> Poll<Climbed<R, W>> {
         let this = self.project();
         if this.hold.is_none() {
             match ready!(this.upgrading.poll(context)) {

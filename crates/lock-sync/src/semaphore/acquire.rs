@@ -137,8 +137,8 @@ impl Waiting {
                 return Poll::Ready(Ok(Holds::default()));
             };
             if let Poll::Ready(result) = locking.poll(context, || Some(())) {
-                if let Err(Denial::Failed(error)) = &result {
-                    semaphore.note(error);
+                if let Err(denial) = &result {
+                    semaphore.learn(denial);
                 }
                 return Poll::Ready(result.map(|(hold, ())| Holds::one(hold)));
             }

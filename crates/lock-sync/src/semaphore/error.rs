@@ -36,10 +36,9 @@ impl AcquireError {
     pub(super) fn from_denial(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only those who do not wait are turned away so.
-            Denial::WouldBlock => Self::Timeout { source: None },
-            // Permits are not shared, nor made stronger.
-            Denial::Lost(_) => Self::Timeout { source: None },
+            // Only those who do not wait are turned away so; and nobody enters with permits, or makes
+            // them stronger, that were lost.
+            Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,
             Denial::Failed(error) => Self::Backend(error),

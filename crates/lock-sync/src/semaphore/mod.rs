@@ -24,7 +24,8 @@ pub use poll::PollSemaphore;
 
 use crate::Locks;
 use crate::blocking::assert_may_block;
-use crate::engine::{Entry, Manner, Wait};
+use crate::engine::{Denial, Entry, Manner, Wait};
+use crate::handoff::Handoff;
 use acquire::Waiting;
 use asking::ask;
 use holds::Holds;
@@ -146,6 +147,30 @@ impl Semaphore {
     /// The name of the semaphore.
     pub fn key(&self) -> &Key {
         self.entry.key()
+    }
+
+    /// Says how far permits are passed on inside this process while others wait elsewhere, in place of
+    /// what its [`Locks`](crate::Locks) say.
+    ///
+    /// It holds for permits of this handle: whoever lets go decides. Only while all permits that were
+    /// declared are here can they be passed on without the store; otherwise it gives them to whoever is
+    /// next, wherever that is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Handoff, Locks};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let turnstile = locks.semaphore("turnstile", 1)?.with_handoff(Handoff::Fair);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_handoff(mut self, handoff: Handoff) -> Self {
+        self.manner.handoff = handoff;
+        self
     }
 
     /// Acquires a permit, waiting until there is one.
@@ -624,8 +649,9 @@ impl Semaphore {
     }
 
     /// Whether this handle gives out no more permits, as far as it knows: because it was
-    /// [closed](Self::close), or because it has learned that the semaphore is
-    /// [closed for all](Self::close_for_all). Asks nobody.
+    /// [closed](Self::close), or because somebody was turned away since the semaphore was
+    /// [closed for all](Self::close_for_all) or its locks were
+    /// [shut down](crate::Locks::shutdown). Asks nobody.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -665,9 +691,9 @@ impl Semaphore {
         Ok(resized.await?.changed)
     }
 
-    /// Learns from an error that the semaphore is closed for all.
-    fn note(&self, error: &Error) {
-        if error.kind() == ErrorKind::Closed {
+    /// Learns that it gives out no more permits, if that is why somebody got none.
+    fn learn(&self, denial: &Denial) {
+        if AcquireError::from_denial(denial.clone()) == AcquireError::Closed {
             self.close();
         }
     }

@@ -4,12 +4,22 @@
 
 mod cache;
 mod cancel;
+mod compile_fail;
 mod contract;
 mod driver_gone;
 mod drops;
 mod lease;
 mod mutex;
 mod outage;
+mod reentrant;
+mod reentrant_contract;
+mod reentrant_scope;
+mod rwlock;
+mod semaphore;
+mod semaphore_contract;
+mod semaphore_lease;
+mod semaphore_model;
+mod semaphore_order;
 mod shutdown;
 mod support;
 mod turns;

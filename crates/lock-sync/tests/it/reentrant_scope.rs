@@ -247,3 +247,35 @@ fn whoever_blocks_a_thread_for_it_has_no_owner() {
         assert!(matches!(refused, Err(ReentrantLockError::NoOwnerScope)));
     }));
 }
+
+/// Drops the future after its k-th poll, for every k, while another client comes and goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_after_any_poll() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.reentrant_mutexes();
+    let mut stranger = Owner::new().unwrap();
+    for round in 0..600_u32 {
+        let contended = round % 3 == 0;
+        let mut held =
+            if contended { Some(there.lock_as(&mut stranger).await.unwrap()) } else { None };
+        let mut waiting = Box::pin(owner_scope(async {
+            let outer = here.lock().await.unwrap();
+            let inner = here.lock().await.unwrap();
+            (outer, inner)
+        }));
+        for poll in 0..=round % 5 {
+            if poll == 1 {
+                drop(held.take());
+            }
+            if poll_once(waiting.as_mut()).await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        drop(held);
+    }
+    pair.all_released().await;
+    let limit = Duration::from_secs(10);
+    drop(there.lock_as_timeout(&mut stranger, limit).await.unwrap());
+}

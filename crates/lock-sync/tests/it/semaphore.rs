@@ -97,6 +97,28 @@ async fn the_first_user_says_how_many_there_are() {
 }
 
 #[tokio::test]
+async fn another_number_in_the_same_process_is_refused_too() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(2);
+    let wrong = pair.here.semaphore("permits", 3).unwrap();
+    let held = here.acquire_many(2).await.unwrap();
+    let mut waiting = Box::pin(here.acquire());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    let mut refused = Box::pin(wrong.acquire());
+    let early = poll_once(refused.as_mut()).await;
+    drop(held);
+    assert!(waiting.await.unwrap().is_valid(), "who says the right number is served");
+    let refused = match early {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => refused.await,
+    };
+    match refused {
+        Err(AcquireError::Backend(error)) => assert_eq!(error.kind(), ErrorKind::InvalidConfig),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn two_handles_of_one_name_are_one_semaphore() {
     let pair = Pair::threaded();
     let (one, other) = (pair.semaphores(2).0, pair.semaphores(2).0);

@@ -58,6 +58,23 @@ async fn the_permits_of_a_crashed_holder_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_that_crashes_holds_nobody_up_beyond_its_place() {
+    let pair = short();
+    let (here, there) = pair.semaphores(3);
+    let held = there.acquire().await.unwrap();
+    let mut dead = Box::pin(here.acquire_many(3));
+    assert!(poll_once(dead.as_mut()).await.is_pending());
+    becomes_available(&there, 0).await;
+    let begin = Instant::now();
+    pair.ours.faults().cut();
+    // It wants all of them, and nobody may overtake it until then.
+    let next = there.acquire_many_timeout(2, TTL * 3).await.unwrap();
+    assert!(begin.elapsed() < TTL * 3 / 2, "{:?}", begin.elapsed());
+    drop((held, next));
+    becomes_available(&there, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_renewal_a_permit_ends_with_its_ttl() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
     let (here, there) = pair.semaphores(1);

@@ -177,15 +177,18 @@ async fn closing_for_all_ends_it_everywhere() {
     assert!(poll_once(also_ours.as_mut()).await.is_pending());
     let mut theirs = Box::pin(there.acquire());
     assert!(poll_once(theirs.as_mut()).await.is_pending());
+    let (_, beside) = pair.semaphores(2);
+    let mut besides = Box::pin(beside.acquire());
+    assert!(poll_once(besides.as_mut()).await.is_pending());
 
     there.close_for_all().await.unwrap();
     assert!(there.is_closed());
     let limit = Duration::from_secs(10);
-    for waiting in [ours, also_ours, theirs] {
+    for waiting in [ours, also_ours, theirs, besides] {
         let ended = tokio::time::timeout(limit, waiting).await.unwrap();
         assert_eq!(ended.err(), Some(AcquireError::Closed));
     }
-    assert!(here.is_closed(), "it has heard of it");
+    assert!(here.is_closed() && beside.is_closed(), "they have heard of it");
     let stranger = pair.semaphores(2).0;
     assert!(!stranger.is_closed(), "nobody has told it");
     assert!(stranger.is_closed_for_all().await.unwrap() && stranger.is_closed());
@@ -209,6 +212,7 @@ async fn a_shutdown_closes_it() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     pair.here.shutdown().await;
     assert_eq!(waiting.await.err(), Some(AcquireError::Closed));
+    assert!(here.is_closed());
     assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::Closed));
 }
 
@@ -227,13 +231,14 @@ async fn a_shutdown_waits_until_what_is_forgotten_is_gone() {
 async fn dropped_after_any_poll() {
     let pair = Pair::threaded();
     let (here, there) = pair.semaphores(3);
+    let here = Arc::new(here);
     for round in 0..1_000_u32 {
         let mut held = match round % 3 {
             0 => None,
             take => Some(there.acquire_many(take).await.unwrap()),
         };
         let mut waiting = Box::pin(here.acquire_many(1 + round % 3));
-        let mut behind = Box::pin(here.acquire());
+        let mut behind = Box::pin(Arc::clone(&here).acquire_owned());
         for poll in 0..=round % 5 {
             if poll == 1 {
                 drop(held.take());
@@ -252,7 +257,7 @@ async fn dropped_after_any_poll() {
     }
     pair.all_released().await;
     let all = tokio::time::timeout(Duration::from_secs(10), there.acquire_many(3)).await;
-    assert!(all.unwrap().is_ok());
+    all.unwrap().unwrap().release().await.unwrap();
     assert_eq!(here.available_permits().await.unwrap(), 3);
 }
 

@@ -1,0 +1,191 @@
+//! From writing to reading, with nobody in between.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lock_core::memory::Verb;
+use lock_sync::{OwnedRwLockWriteGuard, RwLockWriteGuard, TryLockError};
+use tokio::task::yield_now;
+
+use super::{SOON, begin, rwlocks, soon, still_waits};
+use crate::support::{Pair, eventually};
+
+#[tokio::test]
+async fn readers_enter_here_and_there() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let writing = here.write().await.unwrap();
+    let token = writing.fencing_token();
+    let mut local = Box::pin(here.read());
+    let mut remote = Box::pin(there.read());
+    begin(local.as_mut()).await;
+    begin(remote.as_mut()).await;
+    let reading = writing.downgrade();
+    assert_eq!(reading.fencing_token(), token);
+    let (local, remote) = (soon(local).await.unwrap(), soon(remote).await.unwrap());
+    assert!(local.fencing_token() > token && remote.fencing_token() > token);
+    assert!(reading.is_valid() && local.is_valid() && remote.is_valid());
+    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
+}
+
+#[tokio::test]
+async fn no_writer_that_waits_here_gets_in_between() {
+    let pair = Pair::local();
+    let (here, _) = rwlocks(&pair);
+    let mut guard = here.write().await.unwrap();
+    let mut other = Box::pin(here.write());
+    begin(other.as_mut()).await;
+    let mut later = Box::pin(here.read());
+    begin(later.as_mut()).await;
+    *guard = 1;
+    let guard = guard.downgrade();
+    still_waits(other.as_mut()).await;
+    // As with tokio's: a writer is next in line.
+    still_waits(later.as_mut()).await;
+    assert_eq!(*guard, 1);
+    drop(guard);
+    *soon(other).await.unwrap() = 2;
+    assert_eq!(*soon(later).await.unwrap(), 2);
+}
+
+/// The row that both processes read and write; nobody may write it while somebody goes from writing to
+/// reading.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_writer_that_waits_elsewhere_gets_in_between() {
+    let pair = Pair::threaded();
+    let (here, there) = rwlocks(&pair);
+    let closed = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let closed = Arc::clone(&closed);
+        async move {
+            for _ in 0..100 {
+                let guard = there.write().await.unwrap();
+                assert!(!closed.load(Ordering::SeqCst), "it got in between");
+                guard.release().await.unwrap();
+            }
+        }
+    });
+    while !writer.is_finished() {
+        let guard = here.write().await.unwrap();
+        closed.store(true, Ordering::SeqCst);
+        yield_now().await;
+        let guard = guard.downgrade();
+        yield_now().await;
+        let guard = guard.is_valid().then_some(guard).unwrap();
+        closed.store(false, Ordering::SeqCst);
+        guard.release().await.unwrap();
+    }
+    writer.await.unwrap();
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn it_waits_for_no_answer_and_leaks_nothing() {
+    let pair = Pair::threaded();
+    let (here, there) = rwlocks(&pair);
+    let writing = here.write().await.unwrap();
+    let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let reading = writing.downgrade();
+    assert!(reading.is_valid());
+    // Given up before the store has heard of it.
+    drop(reading);
+    drop(gate);
+    pair.ours.faults().heal();
+    soon(there.write()).await.unwrap().release().await.unwrap();
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn while_the_closure_runs_everybody_is_kept_out() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let writing = here.write().await.unwrap();
+    let mut reading = Box::pin(here.read());
+    begin(reading.as_mut()).await;
+
+    let refused = RwLockWriteGuard::try_downgrade_map(writing, |_| {
+        assert!(futures::FutureExt::now_or_never(here.try_read()).unwrap().is_err());
+        None::<&u32>
+    });
+    let Err(writing) = refused else { panic!("there is nothing to map to") };
+    still_waits(reading.as_mut()).await;
+    assert!(there.try_read().await.is_err(), "it writes as before");
+
+    let ran = Cell::new(false);
+    let narrowed = RwLockWriteGuard::downgrade_map(writing, |value| {
+        ran.set(futures::FutureExt::now_or_never(here.try_read()).unwrap().is_err());
+        value
+    });
+    assert!(ran.get());
+    let reading = soon(reading).await.unwrap();
+    assert!(std::ptr::eq(&*narrowed, &*reading));
+    assert!(soon(there.read()).await.is_ok());
+}
+
+#[tokio::test]
+async fn owned_guards_do_the_same() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let here = Arc::new(here);
+    let write = || Arc::clone(&here).write_owned();
+
+    let reading = soon(write()).await.unwrap().downgrade();
+    assert!(soon(there.read()).await.is_ok() && there.try_write().await.is_err());
+    reading.release().await.unwrap();
+
+    let refused =
+        OwnedRwLockWriteGuard::try_downgrade_map(soon(write()).await.unwrap(), |_| None::<&u32>);
+    let Err(writing) = refused else { panic!("there is nothing to map to") };
+    assert!(there.try_read().await.is_err());
+    let Ok(reading) = OwnedRwLockWriteGuard::try_downgrade_map(writing, |value| Some(value)) else {
+        panic!("there is something to map to")
+    };
+    assert!(soon(there.read()).await.is_ok());
+    reading.release().await.unwrap();
+
+    let reading = OwnedRwLockWriteGuard::downgrade_map(soon(write()).await.unwrap(), |value| value);
+    assert!(soon(there.read()).await.is_ok());
+    reading.release().await.unwrap();
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn a_closure_that_panics_leaks_nothing() {
+    let pair = Pair::threaded();
+    let (here, there) = rwlocks(&pair);
+    type Narrowing = fn(RwLockWriteGuard<'_, u32>);
+    let panics: [Narrowing; 4] = [
+        |guard| drop(RwLockWriteGuard::map(guard, |_| -> &mut u32 { panic!("as planned") })),
+        |guard| drop(RwLockWriteGuard::try_map(guard, |_| -> Option<&mut u32> { panic!("too") })),
+        |guard| drop(RwLockWriteGuard::downgrade_map(guard, |_| -> &u32 { panic!("and") })),
+        |guard| {
+            drop(RwLockWriteGuard::try_downgrade_map(guard, |_| -> Option<&u32> { panic!("this") }))
+        },
+    ];
+    for narrow in panics {
+        let guard = soon(here.write()).await.unwrap();
+        assert!(catch_unwind(AssertUnwindSafe(|| narrow(guard))).is_err());
+        soon(there.write()).await.unwrap().release().await.unwrap();
+    }
+    let guard = soon(here.read()).await.unwrap();
+    let narrowing = || lock_sync::RwLockReadGuard::map(guard, |_| -> &u32 { panic!("at last") });
+    assert!(catch_unwind(AssertUnwindSafe(narrowing)).is_err());
+    pair.all_released().await;
+    drop(soon(here.write()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_stays_lost() {
+    let pair = Pair::local_with(|builder| builder.ttl(SOON));
+    let (here, there) = rwlocks(&pair);
+    let writing = here.write().await.unwrap();
+    pair.store.forget();
+    writing.lost().await;
+    let reading = writing.downgrade();
+    assert!(!reading.is_valid());
+    assert!(there.try_write().await.is_ok(), "and nothing was asked of the store");
+    drop(reading);
+    eventually("all is quiet", || pair.store.live_leases() == 0).await;
+}

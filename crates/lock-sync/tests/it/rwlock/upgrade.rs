@@ -1,0 +1,264 @@
+//! From reading to writing, with nobody in between.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_sync::{LockError, LossReason, TryLockError};
+
+use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
+use crate::support::{Pair, poll_once};
+
+#[tokio::test]
+async fn there_is_one_that_can_beside_readers_that_cannot() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let others = [here.read().await.unwrap(), there.read().await.unwrap()];
+    assert!(matches!(here.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
+    assert!(matches!(there.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
+    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
+    drop(others);
+
+    let mut local = Box::pin(here.upgradable_read());
+    begin(local.as_mut()).await;
+    still_waits(local.as_mut()).await;
+    let reading = upgradable.downgrade();
+    let local = soon(local).await.unwrap();
+    assert!(reading.is_valid() && local.fencing_token() >= reading.fencing_token());
+
+    let mut remote = Box::pin(there.upgradable_read());
+    begin(remote.as_mut()).await;
+    still_waits(remote.as_mut()).await;
+    drop(local);
+    let remote = soon(remote).await.unwrap();
+    assert!(reading.is_valid() && remote.is_valid());
+}
+
+#[tokio::test]
+async fn alone_it_writes_at_once() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let reading = here.upgradable_read().await.unwrap();
+    let token = reading.fencing_token();
+    let mut writing = soon(reading.upgrade()).await.unwrap();
+    assert!(writing.fencing_token() > token && writing.is_valid());
+    assert!(there.try_read().await.is_err() && here.try_read().await.is_err());
+    *writing += 1;
+    writing.release().await.unwrap();
+    assert_eq!(*here.read().await.unwrap(), 1);
+    let reading = here.try_upgradable_read().await.unwrap();
+    assert!(reading.try_upgrade().await.is_ok());
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn it_waits_for_readers_here_and_there() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let (local, remote) = (here.read().await.unwrap(), there.read().await.unwrap());
+    let highest = local.fencing_token().max(remote.fencing_token());
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    still_waits(upgrade.as_mut()).await;
+    drop(local);
+    still_waits(upgrade.as_mut()).await;
+    drop(remote);
+    let writing = soon(upgrade).await.unwrap();
+    assert!(writing.fencing_token() > highest);
+}
+
+#[tokio::test]
+async fn readers_who_come_later_wait_behind_it() {
+    let pair = fair();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    let mut local = Box::pin(here.read());
+    begin(local.as_mut()).await;
+    still_waits(local.as_mut()).await;
+    refuses_readers(&there).await;
+    let mut remote = Box::pin(there.read());
+    begin(remote.as_mut()).await;
+    still_waits(remote.as_mut()).await;
+
+    drop(reading);
+    let writing = soon(upgrade).await.unwrap();
+    still_waits(local.as_mut()).await;
+    still_waits(remote.as_mut()).await;
+    drop(writing);
+    assert!(soon(local).await.is_ok() && soon(remote).await.is_ok());
+}
+
+#[tokio::test]
+async fn it_goes_before_writers_who_wait() {
+    let pair = fair();
+    let (here, there) = rwlocks(&pair);
+    let elsewhere = third(&pair).rwlock("it", 0).unwrap();
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = elsewhere.read().await.unwrap();
+    let mut remote = Box::pin(there.write());
+    begin(remote.as_mut()).await;
+    refuses_readers(&elsewhere).await;
+    let mut local = Box::pin(here.write());
+    begin(local.as_mut()).await;
+
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    still_waits(upgrade.as_mut()).await;
+    drop(reading);
+    let writing = soon(upgrade).await.unwrap();
+    still_waits(remote.as_mut()).await;
+    still_waits(local.as_mut()).await;
+    drop(writing);
+    soon(remote).await.unwrap().release().await.unwrap();
+    drop(soon(local).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_it_takes_too_long_the_guard_is_given_back() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let token = upgradable.fencing_token();
+    let reading = there.read().await.unwrap();
+    let limit = Duration::from_secs(2);
+    let begin = tokio::time::Instant::now();
+    let error = upgradable.upgrade_timeout(limit).await.unwrap_err();
+    assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
+    assert!(matches!(error.error(), LockError::Timeout { .. }));
+    assert_eq!(error.to_string(), "the lock is still held to read alone");
+    assert!(error.source().is_some());
+
+    let upgradable = error.into_guard();
+    assert!(upgradable.is_valid());
+    assert_eq!((*upgradable, upgradable.fencing_token()), (0, token));
+    assert!(there.try_write().await.is_err());
+    // Whoever waited behind the upgrade enters.
+    assert!(soon(here.read()).await.is_ok() && soon(there.read()).await.is_ok());
+    drop(reading);
+    assert!(soon(upgradable.upgrade()).await.is_ok());
+}
+
+#[tokio::test]
+async fn it_need_not_wait() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let here = Arc::new(here);
+    for reader in [&*here, &there] {
+        let upgradable = soon(here.upgradable_read()).await.unwrap();
+        let reading = reader.read().await.unwrap();
+        let (upgradable, error) = upgradable.try_upgrade().await.unwrap_err().into_parts();
+        assert!(matches!(error, TryLockError::WouldBlock), "{error:?}");
+        assert!(upgradable.is_valid());
+        assert!(soon(reader.read()).await.is_ok(), "it holds back nobody");
+        reading.release().await.unwrap();
+        assert!(upgradable.try_upgrade().await.is_ok());
+
+        let upgradable = soon(Arc::clone(&here).upgradable_read_owned()).await.unwrap();
+        let reading = reader.read().await.unwrap();
+        let error = upgradable.try_upgrade().await.unwrap_err();
+        assert!(matches!(error.error(), TryLockError::WouldBlock));
+        reading.release().await.unwrap();
+        assert!(error.into_guard().try_upgrade().await.is_ok());
+    }
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn dropping_it_lets_go_of_the_lock() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    still_waits(upgrade.as_mut()).await;
+    drop(upgrade);
+    assert!(soon(there.upgradable_read()).await.is_ok(), "others may");
+    reading.release().await.unwrap();
+    drop(soon(there.write()).await.unwrap());
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn a_writer_can_go_back_and_forth() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let here = Arc::new(here);
+    let mut writing = here.write().await.unwrap();
+    let mut remote = Box::pin(there.write());
+    begin(remote.as_mut()).await;
+    for round in 0..10 {
+        *writing += 1;
+        let reading = writing.downgrade_to_upgradable();
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(poll_once(remote.as_mut()).await.is_pending());
+        writing = soon(reading.upgrade()).await.unwrap();
+        assert_eq!(*writing, round + 1);
+    }
+    drop(writing);
+    soon(remote).await.unwrap().release().await.unwrap();
+
+    let writing = soon(Arc::clone(&here).write_owned()).await.unwrap();
+    let writing = soon(writing.downgrade_to_upgradable().upgrade()).await.unwrap();
+    drop(writing.downgrade_to_upgradable().downgrade());
+    pair.all_released().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_cannot_be_upgraded() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    pair.store.forget();
+    upgradable.lost().await;
+    let error = soon(upgradable.upgrade()).await.unwrap_err();
+    assert!(matches!(error.error(), LockError::Lost(_)), "{error:?}");
+    let upgradable = error.into_guard();
+    assert_eq!(upgradable.check().unwrap_err().reason(), LossReason::Revoked);
+    assert!(soon(there.write()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_while_it_waits_is_given_back_as_such() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    pair.store.forget();
+    let error = tokio::time::timeout(Duration::from_secs(60), upgrade).await.unwrap().unwrap_err();
+    assert!(matches!(error.error(), LockError::Lost(_) | LockError::Backend(_)), "{error:?}");
+    assert!(!error.into_guard().is_valid());
+    drop(reading);
+}
+
+#[tokio::test]
+async fn the_error_becomes_the_one_that_the_caller_returns() {
+    async fn write(lock: &lock_sync::RwLock<u32>) -> Result<(), LockError> {
+        let reading = lock.upgradable_read().await?;
+        *reading.upgrade_timeout(Duration::from_millis(1)).await? += 1;
+        Ok(())
+    }
+    async fn try_write(lock: &lock_sync::RwLock<u32>) -> Result<(), TryLockError> {
+        let reading = lock.try_upgradable_read().await?;
+        *reading.try_upgrade().await? += 1;
+        Ok(())
+    }
+    let pair = Pair::threaded();
+    let (here, there) = rwlocks(&pair);
+    let reading = there.read().await.unwrap();
+    assert!(matches!(write(&here).await, Err(LockError::Timeout { .. })));
+    assert!(matches!(try_write(&here).await, Err(TryLockError::WouldBlock)));
+    reading.release().await.unwrap();
+    write(&here).await.unwrap_or_else(|error| assert!(matches!(error, LockError::Timeout { .. })));
+    try_write(&here).await.unwrap();
+    pair.all_released().await;
+}
