@@ -451,6 +451,14 @@ impl World {
             }
         }
         assert!(permits <= OF, "{permits} permits of {OF}");
+        for owner in self.machine.renewing() {
+            let is_it = |sent: &Sent| match sent {
+                Sent::Renew(request, _) => request.claim.owner == owner,
+                Sent::Convert(request) => request.claim.owner == owner,
+                _ => false,
+            };
+            assert!(self.sent.iter().any(is_it), "an answer that will never come");
+        }
         // Two guards of this process may reach the same data only if both read it, valid or not.
         let reads = |mode: &Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
         let readers = self.holding.iter().filter(|(_, mode)| reads(mode)).count();

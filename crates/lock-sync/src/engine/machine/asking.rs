@@ -24,17 +24,20 @@ impl<W> Machine<W> {
     /// Whether the store is to be asked for a lease in this mode now, on behalf of who wants it: if no
     /// lease is here that it could not be granted beside, and no other request stands in line.
     pub(super) fn may_ask(&self, want: Mode) -> bool {
-        self.seats.iter().all(|phase| match phase {
-            Phase::Idle => true,
-            // Groups do not wait for one another, nor for anybody else.
-            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => {
-                matches!(want, Mode::Joint { .. }) && claim.mode != want
-            }
-            Phase::Held(held) => beside(held.claim.mode, want),
-            Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
-            // What is given up must be back before somebody asks whether it is free.
-            Phase::Kept { .. } | Phase::Releasing { .. } => false,
-        })
+        // Whoever comes after an upgrade waits for it.
+        let upgrading = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.is_wanted());
+        !upgrading
+            && self.seats.iter().all(|phase| match phase {
+                Phase::Idle => true,
+                // Groups do not wait for one another, nor for anybody else.
+                Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => {
+                    matches!(want, Mode::Joint { .. }) && claim.mode != want
+                }
+                Phase::Held(held) => beside(held.claim.mode, want),
+                Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
+                // What is given up must be back before somebody asks whether it is free.
+                Phase::Kept { .. } | Phase::Releasing { .. } => false,
+            })
     }
 
     /// A seat that nobody has.

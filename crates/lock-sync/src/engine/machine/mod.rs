@@ -249,6 +249,16 @@ impl<W> Machine<W> {
         }
     }
 
+    /// Whose leases are waited for to be renewed or converted.
+    #[cfg(test)]
+    pub(super) fn renewing(&self) -> Vec<OwnerToken> {
+        let owner = |phase: &Phase| match phase {
+            Phase::Held(held) | Phase::Kept { held, .. } if held.renewing => Some(held.claim.owner),
+            _ => None,
+        };
+        self.seats.iter().filter_map(owner).collect()
+    }
+
     /// Whether a renewal of the current lease is under way.
     #[cfg(test)]
     pub(super) fn is_renewing(&self) -> bool {

@@ -75,9 +75,10 @@ impl<W> Machine<W> {
         // Given up meanwhile, but somebody may take it back.
         let ours = |phase: &Phase| {
             matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. }
-                if held.claim == *claim)
+                if held.claim.owner == claim.owner)
         };
         let Some(seat) = self.seats.iter().position(ours) else { return };
+        let changing = self.may_be_upgraded(seat);
         let (Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. }) =
             &mut self.seats[seat]
         else {
@@ -91,7 +92,7 @@ impl<W> Machine<W> {
             // not become valid again.
             _ if !held.lease.is_valid(now) => Some(LossReason::Expired),
             // It may have become another.
-            Renewal::Lost if held.leaving.is_some() => {
+            Renewal::Lost if changing || held.claim != *claim => {
                 answered = false;
                 held.renew_at = now + SOON.max(ttl / 30);
                 None

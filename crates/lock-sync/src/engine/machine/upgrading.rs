@@ -34,6 +34,11 @@ enum Asking {
 }
 
 impl<W> Upgrade<W> {
+    /// Whether nothing has come of it yet.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.outcome.is_none()
+    }
+
     pub(super) fn hold(&self) -> HoldId {
         self.hold
     }
@@ -45,6 +50,14 @@ impl<W> Machine<W> {
         self.upgrade
             .as_ref()
             .is_some_and(|upgrade| upgrade.hold.seat == seat && upgrade.outcome.is_none())
+    }
+
+    /// Whether the store may have made the lease on this seat exclusive, without its being known here.
+    pub(super) fn may_be_upgraded(&self, seat: usize) -> bool {
+        let asked = self.upgrade.as_ref().is_some_and(|upgrade| {
+            upgrade.hold.seat == seat && !matches!(upgrade.stage, Asking::Not)
+        });
+        asked || matches!(&self.seats[seat], Phase::Held(held) if held.leaving.is_some())
     }
 
     /// Whether this claim is what the upgrade asks for.
@@ -81,12 +94,6 @@ impl<W> Machine<W> {
         let stage = Asking::Not;
         self.upgrade = Some(Upgrade { hold, patience, claim, stage, waker: None, outcome: None });
         self.advance_upgrade(now, effects);
-        if patience == Patience::Try
-            && let Some(Upgrade { stage: Asking::Not, outcome: None, .. }) = &self.upgrade
-        {
-            self.upgrade = None;
-            return Err(Denial::WouldBlock);
-        }
         Ok(())
     }
 
@@ -114,6 +121,7 @@ impl<W> Machine<W> {
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
             self.leave_line(now, effects);
             self.upgrade = None;
+            self.line_changed(now, effects);
         }
     }
 
@@ -122,6 +130,7 @@ impl<W> Machine<W> {
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.outcome.is_none()) {
             self.leave_line(now, effects);
             self.settle_upgrade(Err(denial), effects);
+            self.line_changed(now, effects);
         }
     }
 
@@ -207,18 +216,21 @@ impl<W> Machine<W> {
         }
         let (hold, patience) = (upgrade.hold, upgrade.patience);
         let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
-        if held.converting.is_some() || held.leaving.is_some() {
+        let settled = held.converting.is_none() && held.leaving.is_none();
+        let (claimed, busy) = (held.claim.mode == Mode::Exclusive, held.renewing);
+        let alone = held.holds.live() == 1 && !held.holds.has_dead();
+        let alone = alone && self.is_tolerated(hold.seat, Mode::Exclusive);
+        if !alone && patience == Patience::Try {
+            // Whoever tries does not make those wait who read here.
+            return self.deny_upgrade(now, Denial::WouldBlock, effects);
+        }
+        if !settled || claimed && !alone {
             return;
         }
-        let alone = held.holds.live() == 1 && !held.holds.has_dead();
-        if held.claim.mode != Mode::Exclusive {
-            // Whoever tries does not make those wait who read here.
-            if !held.renewing && (alone || patience != Patience::Try) {
+        if !claimed {
+            if !busy {
                 self.ask_to_upgrade(effects);
             }
-            return;
-        }
-        if !alone || !self.is_tolerated(hold.seat, Mode::Exclusive) {
             return;
         }
         let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
