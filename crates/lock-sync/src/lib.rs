@@ -78,6 +78,7 @@ mod mutex;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod together;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
@@ -101,3 +102,4 @@ pub use semaphore::{
     Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
     SemaphorePermit, TryAcquireError,
 };
+pub use together::{AllGuard, LockAll, TryLockAll};
