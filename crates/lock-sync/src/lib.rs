@@ -65,6 +65,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod blocking;
 mod driver;
 mod engine;

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
 
 use super::AllGuard;
+use crate::asking::alarm;
 use crate::blocking::block_on;
-use crate::driver::Command;
 use crate::engine::{Acquiring, Denial, Entry, Gathering, Hold, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::locking::{lock_error, try_lock_error};
@@ -197,12 +197,8 @@ impl Climbing {
         }
         match Gathering::begin(&self.entries) {
             Ok(gathering) => {
-                let bell = self.deadline.map(|deadline| {
-                    let (ring, bell) = oneshot::channel();
-                    let left = deadline.saturating_duration_since(shared.clock.now());
-                    shared.send(Command::Alarm(left, ring));
-                    bell
-                });
+                let left = |end: Instant| end.saturating_duration_since(shared.clock.now());
+                let bell = self.deadline.map(|deadline| alarm(&shared, left(deadline)));
                 self.state = State::AtOnce(gathering, bell);
             }
             Err(Denial::WouldBlock) if !matches!(self.wait, Wait::Try) => self.climb_anew(),
