@@ -131,3 +131,62 @@ fn a_dropped_worker_is_gone_even_if_it_stood_still() {
     drop(worker);
     eventually("the worker is gone", LIMIT, || !process::is_alive(pid));
 }
+
+#[test]
+fn a_worker_has_several_guards_of_one_lock() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    one.lock("stock read");
+    one.lock("stock#2 read");
+    one.lock("stock#3 upgradable");
+    assert_eq!(one.try_lock("stock#4 upgradable"), None);
+    other.lock("stock read");
+    one.unlock("stock#2");
+    one.send("try-upgrade stock#3");
+    one.wait_for("busy stock#3", LIMIT);
+    one.unlock("stock");
+    one.send("upgrade stock#3");
+    one.send("valid stock#3");
+    one.wait_for("valid stock#3 false", LIMIT);
+    other.unlock("stock");
+    let wrote = one.wait_for("upgraded stock#3", LIMIT).token();
+    assert_eq!(other.try_lock("stock read"), None);
+    one.tell("downgrade stock#3 upgradable", "downgraded");
+    assert!(other.lock("stock read") > wrote);
+    one.tell("downgrade stock#3", "downgraded");
+    one.send("downgrade stock#3");
+    one.wait_for("failed stock#3 cannot be downgraded", LIMIT);
+    one.send("upgrade stock#3");
+    one.wait_for("failed stock#3 not held", LIMIT);
+    other.lock("stock#2 upgradable");
+}
+
+#[test]
+fn a_worker_takes_permits_and_gives_some_back() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    one.lock("pool permits 3 4");
+    assert_eq!(other.try_lock("pool permits 2 4"), None);
+    one.tell("give pool 2", "gave");
+    other.lock("pool permits 3 4");
+    one.send("give pool 2");
+    one.wait_for("failed pool has not as many permits", LIMIT);
+    one.tell("forget pool", "forgot");
+    other.unlock("pool");
+    eventually("a permit is gone", LIMIT, || one.try_lock("pool permits 4 4").is_none());
+    other.lock("pool permits 3 4");
+}
+
+#[test]
+fn a_worker_enters_as_somebody_else() {
+    let server = RedisServer::start();
+    let (one, other) = (worker(&server), worker(&server));
+    let owner = lock_sync::Owner::new().unwrap().expose();
+    let stranger = lock_sync::Owner::new().unwrap().expose();
+    let token = one.lock(&format!("stock as {owner}"));
+    assert_eq!(other.try_lock(&format!("stock#2 as {stranger}")), None);
+    assert_eq!(other.lock(&format!("stock as {owner}")), token);
+    one.unlock("stock");
+    other.unlock("stock");
+    assert!(other.lock(&format!("stock as {stranger}")) > token);
+}

@@ -65,6 +65,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod blocking;
 mod driver;
 mod engine;
@@ -78,6 +79,7 @@ mod mutex;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod together;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
@@ -101,3 +103,4 @@ pub use semaphore::{
     Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
     SemaphorePermit, TryAcquireError,
 };
+pub use together::{AllGuard, LockAll, TryLockAll};

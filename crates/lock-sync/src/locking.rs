@@ -40,25 +40,25 @@ impl Locking {
         take_data: impl Fn() -> Option<D>,
     ) -> Poll<Result<(Hold, D), Denial>> {
         let this = self.project();
-        if this.hold.is_none() {
-            *this.hold = Some(ready!(this.acquiring.poll(context))?);
-        }
+        let hold = match this.hold.take() {
+            Some(hold) => hold,
+            None => ready!(this.acquiring.poll(context))?,
+        };
         // A task that locks in a loop yields to the others now and then, as with tokio's locks. It has
         // its turn by then: a budget that is used up costs nobody a place in the queue.
-        let coop = ready!(poll_proceed(context));
-        match (take_data(), this.hold.take()) {
-            (Some(data), Some(hold)) => {
-                coop.made_progress();
-                Poll::Ready(Ok((hold, data)))
-            }
-            (_, hold) => {
-                // The engine grants when no guard is left that stands in the way. Only `Debug` can have
-                // the data, and will have looked at it in a moment.
-                *this.hold = hold;
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-        }
+        let Poll::Ready(coop) = poll_proceed(context) else {
+            *this.hold = Some(hold);
+            return Poll::Pending;
+        };
+        let Some(data) = take_data() else {
+            // The engine grants when no guard is left that stands in the way. Only `Debug` can have the
+            // data, and will have looked at it in a moment.
+            *this.hold = Some(hold);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        coop.made_progress();
+        Poll::Ready(Ok((hold, data)))
     }
 }
 

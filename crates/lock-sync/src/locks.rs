@@ -8,6 +8,7 @@ use std::time::Duration;
 use lock_core::{Backend, Clock, Error, ErrorKind, Key, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
+use crate::asking::alarm;
 use crate::driver::{Command, Driver, Flights, Timers};
 use crate::engine::{Entry, Home, Manner, Policy, Wait, renewal_window};
 use crate::handoff::Handoff;
@@ -162,11 +163,10 @@ impl<B: ?Sized> Locks<B> {
             return;
         }
         // The driver's clock serves callers without a runtime, too; a driver that goes away rings.
-        let (ring, alarm) = tokio::sync::oneshot::channel();
-        self.shared.send(Command::Alarm(self.shared.policy.ttl.duration(), ring));
+        let bell = alarm(&self.shared, self.shared.policy.ttl.duration());
         tokio::select! {
             () = self.shared.flights.all_landed() => {}
-            _ = alarm => {}
+            _ = bell => {}
         }
     }
 
@@ -363,6 +363,8 @@ pub(crate) struct Shared {
     /// Held while the driver is started.
     starting: Mutex<()>,
     registry: Mutex<Registry>,
+    /// Closed at the shutdown, which those hear who wait for other things than a lock.
+    closing: tokio::sync::Semaphore,
 }
 
 #[derive(Default)]
@@ -389,6 +391,7 @@ impl Shared {
             driver: OnceLock::new(),
             starting: Mutex::new(()),
             registry: Mutex::default(),
+            closing: tokio::sync::Semaphore::const_new(0),
         }
     }
 
@@ -417,6 +420,12 @@ impl Shared {
         for entry in self.entries() {
             entry.stop(&stopped());
         }
+    }
+
+    /// Waits until further acquisitions are refused.
+    pub(crate) async fn closed(&self) {
+        // It has no permits: it only ends.
+        while self.closing.acquire().await.is_ok() {}
     }
 
     pub(crate) fn runtime(&self) -> Option<&Handle> {
@@ -460,6 +469,7 @@ impl Shared {
 
     fn close(&self) -> Vec<Arc<Entry>> {
         self.registry().closed = true;
+        self.closing.close();
         self.entries()
     }
 

@@ -36,7 +36,7 @@ impl Event {
         }
     }
 
-    /// The fencing token in a `locked` or `lost`.
+    /// The fencing token in a `locked`, `upgraded` or `lost`.
     ///
     /// # Panics
     ///

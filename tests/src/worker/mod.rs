@@ -33,25 +33,42 @@ const LIMIT: Duration = Duration::from_secs(20);
 ///
 /// | order | what it says |
 /// | --- | --- |
-/// | `lock KEY` | `locked KEY TOKEN` when it holds the lock; `failed KEY WHY` |
-/// | `timeout KEY MS` | the same, waiting that long at most |
-/// | `try KEY` | `locked KEY TOKEN`, `busy KEY` or `failed KEY WHY` |
-/// | `valid KEY` | `valid KEY true` or `valid KEY false` |
-/// | `unlock KEY` | `unlocked KEY` after an awaited release, or `failed KEY WHY` |
-/// | `drop KEY` | `dropped KEY` after dropping the guard, or the future that waits for it |
-/// | `hold KEY MS` | as `lock`, and `unlock` after that time |
+/// | `lock NAME KIND` | `locked NAME TOKEN` when it holds the lock; `failed NAME WHY` |
+/// | `timeout NAME MS KIND` | the same, waiting that long at most |
+/// | `try NAME KIND` | `locked NAME TOKEN`, `busy NAME` or `failed NAME WHY` |
+/// | `hold NAME MS KIND` | as `lock`, and `unlock` after that time |
+/// | `valid NAME` | `valid NAME true` or `valid NAME false` |
+/// | `unlock NAME` | `unlocked NAME` after an awaited release, or `failed NAME WHY` |
+/// | `drop NAME` | `dropped NAME` after dropping the guard, or the future that waits |
+/// | `upgrade NAME` | `upgraded NAME TOKEN` when it writes; `failed NAME WHY`, and holds what it held |
+/// | `try-upgrade NAME` | the same without waiting for readers: `busy NAME` if there are any |
+/// | `downgrade NAME` | `downgraded NAME`: it reads; `downgrade NAME upgradable`: and may write again |
+/// | `give NAME N` | `gave NAME N` after an awaited release of so many of its permits |
+/// | `forget NAME` | `forgot NAME` after forgetting its permits |
 /// | `work KEY TASKS FILE` | `worked KEY TURNS` after `rest KEY`; `failed KEY WHY` |
+/// | `mix KEY TASKS FILE HOW` | the same |
 /// | `rest KEY` | nothing by itself |
 /// | `cached KEY` | `cached KEY true` if it keeps the lease although it does not hold the lock, or `false` |
 /// | `block MS` | `blocked MS` after blocking its only executor thread that long |
 ///
-/// Once a lease is lost it says `lost KEY TOKEN` unasked. It can wait for several keys at once, and
-/// hold one lock per key. A key is one word.
+/// A KIND is nothing for a mutex, `read`, `write` or `upgradable` for a reader-writer lock, `permits N OF`
+/// for a semaphore, and `as OWNER` for a reentrant mutex, with the owner as
+/// [`Owner::expose`](lock_sync::Owner::expose) writes it down. A NAME is one word: a key, or a key with
+/// `#` and something behind it. It can wait for several names at once and holds one guard per name, so
+/// that `it` and `it#2` are two guards of one lock.
 ///
-/// Who works takes the lock over and over, in several tasks, and writes a record of each turn: the
+/// Once a lease is lost it says `lost NAME TOKEN` unasked.
+///
+/// Who works takes a mutex over and over, in several tasks, and writes a record of each turn: the
 /// process, the task, the fencing token, when it asked, when it had the lock. A record goes to where
 /// the file ended when its turn began, some time before. So the file has the turns in their order, and
 /// has fewer than were taken if two were at it at once.
+///
+/// Who mixes holds a lock in several ways by turns: HOW is a list of `read`, `write`, `descend` (writes,
+/// then reads), `climb` (reads, then writes) and `look` (reads, and might have written), or
+/// `permits MOST OF`, which takes one permit, two, and so on, up to MOST. It adds a line to the file for
+/// each way in which it held the lock: the process, the task, the number of its turn, how (`r`, `w`, `u`,
+/// `p`), how many permits, the fencing token, when it asked, and from when until when it certainly held.
 ///
 /// The process dies when this value is dropped, and also when the test process is killed, even if it
 /// stands still then.
@@ -134,15 +151,16 @@ impl Worker {
         self.events.take(words, Duration::ZERO).ok()
     }
 
-    /// Takes the lock, waiting for it, and returns its fencing token.
+    /// Takes a lock, waiting for it, and returns its fencing token. `what` is its name, and its kind
+    /// unless it is a mutex.
     ///
     /// # Panics
     ///
     /// If that takes longer than 20 seconds, or fails.
     #[track_caller]
-    pub fn lock(&self, key: &str) -> FencingToken {
-        self.send(&format!("lock {key}"));
-        self.locked(key, LIMIT)
+    pub fn lock(&self, what: &str) -> FencingToken {
+        self.send(&format!("lock {what}"));
+        self.locked(name_of(what), LIMIT)
     }
 
     /// Waits until the worker holds a lock that it was told to take.
@@ -151,24 +169,37 @@ impl Worker {
     ///
     /// If that takes longer than `limit`, or fails.
     #[track_caller]
-    pub fn locked(&self, key: &str, limit: Duration) -> FencingToken {
-        self.wait_for(&format!("locked {key}"), limit).token()
+    pub fn locked(&self, name: &str, limit: Duration) -> FencingToken {
+        self.wait_for(&format!("locked {name}"), limit).token()
     }
 
-    /// Tries to take the lock; `None` if somebody else holds it.
+    /// Tries to take a lock; `None` if somebody else holds it. `what` is as for [`lock`](Self::lock).
     ///
     /// # Panics
     ///
     /// If it fails.
     #[track_caller]
-    pub fn try_lock(&self, key: &str) -> Option<FencingToken> {
-        self.send(&format!("try {key}"));
-        let (locked, busy) = (format!("locked {key}"), format!("busy {key}"));
+    pub fn try_lock(&self, what: &str) -> Option<FencingToken> {
+        self.send(&format!("try {what}"));
+        let name = name_of(what);
+        let (locked, busy) = (format!("locked {name}"), format!("busy {name}"));
         match self.events.take_any(&[&locked, &busy], LIMIT) {
             Ok((0, event)) => Some(event.token()),
             Ok(_) => None,
-            Err(why) => panic!("worker {} did not answer `try {key}`: {why}", self.pid),
+            Err(why) => panic!("worker {} did not answer `try {what}`: {why}", self.pid),
         }
+    }
+
+    /// Tells the worker to do something with what it holds, and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// If it does not say `done` with the name within 20 seconds.
+    #[track_caller]
+    pub fn tell(&self, order: &str, done: &str) -> Event {
+        self.send(order);
+        let name = order.split(' ').nth(1).unwrap_or_default();
+        self.wait_for(&format!("{done} {name}"), LIMIT)
     }
 
     /// Releases the lock and waits until the server has confirmed it.
@@ -177,9 +208,8 @@ impl Worker {
     ///
     /// If it fails.
     #[track_caller]
-    pub fn unlock(&self, key: &str) {
-        self.send(&format!("unlock {key}"));
-        self.wait_for(&format!("unlocked {key}"), LIMIT);
+    pub fn unlock(&self, name: &str) {
+        self.tell(&format!("unlock {name}"), "unlocked");
     }
 
     /// Whether the worker's guard says that it is valid.
@@ -188,9 +218,8 @@ impl Worker {
     ///
     /// If the worker holds no such lock.
     #[track_caller]
-    pub fn is_valid(&self, key: &str) -> bool {
-        self.send(&format!("valid {key}"));
-        self.wait_for(&format!("valid {key}"), LIMIT).word(2) == "true"
+    pub fn is_valid(&self, name: &str) -> bool {
+        self.tell(&format!("valid {name}"), "valid").word(2) == "true"
     }
 
     /// Stops the process (SIGSTOP), and returns once it stands still.
@@ -220,6 +249,11 @@ impl Worker {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(child.try_wait(), Ok(None))
     }
+}
+
+/// The name among the words that follow an order.
+fn name_of(what: &str) -> &str {
+    what.split(' ').next().unwrap_or_default()
 }
 
 impl Drop for Worker {

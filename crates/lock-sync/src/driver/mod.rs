@@ -20,20 +20,22 @@ use tokio::sync::oneshot;
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use timers::Timers;
 
-use crate::engine::{Entry, Running};
+use crate::engine::{Entry, Running, Together};
 use crate::locks::Shared;
 
 /// Something for the driver to do. Sending it never blocks and never fails loudly: `Drop` does it.
 pub(crate) enum Command {
     /// Run this request to its end.
     Run(Running),
+    /// The same, for a request that concerns several keys.
+    Together(Together),
     /// Release what the entry has given up, unless it has been taken back since.
     Release(Arc<Entry>, Flight),
     /// Release a claim that no entry has in hand any more.
     Forget(Arc<Shared>, Claim, Flight),
     /// Listen for hints.
     Watch(Arc<Entry>, u64),
-    /// Say so after this time.
+    /// Say so after this time, if somebody still listens.
     Alarm(Duration, oneshot::Sender<()>),
 }
 
@@ -80,6 +82,7 @@ impl Driver {
         let Err(refused) = self.commands.send(command) else { return };
         match refused.0 {
             Command::Run(running) => running.abandon(),
+            Command::Together(together) => drop(together),
             Command::Release(entry, _flight) => {
                 entry.begin_releases().into_iter().for_each(Running::abandon);
             }
@@ -142,6 +145,7 @@ async fn run(
 fn execute(command: Command) {
     match command {
         Command::Run(running) => drop(tokio::spawn(running.run())),
+        Command::Together(together) => drop(tokio::spawn(together.run())),
         Command::Release(entry, _flight) => {
             for running in entry.begin_releases() {
                 tokio::spawn(running.run());
@@ -151,10 +155,12 @@ fn execute(command: Command) {
             tokio::spawn(forget::forget(shared, claim, flight));
         }
         Command::Watch(entry, number) => entry.begin_watch(number),
-        Command::Alarm(after, ring) => {
+        Command::Alarm(after, mut ring) => {
             tokio::spawn(async move {
-                tokio::time::sleep(after).await;
-                let _ = ring.send(());
+                tokio::select! {
+                    () = tokio::time::sleep(after) => drop(ring.send(())),
+                    () = ring.closed() => {}
+                }
             });
         }
     }

@@ -13,6 +13,7 @@ mod queue;
 mod running;
 #[cfg(test)]
 mod tests;
+mod together;
 mod upgrading;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub(crate) use lease::Lease;
 pub(crate) use machine::{Deadline, Denial, HoldId, Manner, Policy, Ticket, renewal_window};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
+pub(crate) use together::{Gathering, Together};
 pub(crate) use upgrading::Upgrading;
 
 use crate::driver::{Command, Flight};

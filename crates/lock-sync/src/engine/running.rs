@@ -276,7 +276,7 @@ async fn undo_late_grant(entry: Arc<Entry>, claim: Claim, first: Request, limit:
     }
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let message = panic
         .downcast_ref::<&str>()
         .copied()

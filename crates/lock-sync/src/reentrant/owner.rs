@@ -15,7 +15,7 @@ use lock_core::{Error, Mode, OwnerToken};
 /// # Handing it to another process
 ///
 /// On purpose it can be in two places: [`expose`](Self::expose) writes it down, [`parse`](Self::parse)
-/// reads it, and with the feature `serde` it is (de)serialized as the same text. The process that
+/// reads it, and `serde` (de)serializes it as the same text. The process that
 /// receives it enters the locks that its sender holds, and does not wait for it; each is free when both
 /// have let go. So a service that calls another one while it holds a lock does not wait for itself.
 /// Send it where you would send a password, and nowhere else: `Debug` does not show it.
@@ -124,14 +124,12 @@ impl fmt::Debug for Owner {
     }
 }
 
-#[cfg(feature = "serde")]
 impl serde::Serialize for Owner {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.expose())
     }
 }
 
-#[cfg(feature = "serde")]
 impl<'de> serde::Deserialize<'de> for Owner {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
@@ -228,7 +226,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "serde")]
     #[test]
     fn it_is_serialized_as_its_text() {
         let owner = Owner::new().unwrap();

@@ -1,7 +1,6 @@
 //! Counted permits that hold across processes.
 
 mod acquire;
-mod asking;
 mod error;
 mod holds;
 mod permit;
@@ -23,11 +22,11 @@ pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 pub use poll::PollSemaphore;
 
 use crate::Locks;
+use crate::asking::ask;
 use crate::blocking::assert_may_block;
 use crate::engine::{Denial, Entry, Manner, Wait};
 use crate::handoff::Handoff;
 use acquire::Waiting;
-use asking::ask;
 use holds::Holds;
 
 /// A counting semaphore, as [`tokio::sync::Semaphore`] is one, whose permits are counted over all

@@ -22,4 +22,5 @@ mod semaphore_model;
 mod semaphore_order;
 mod shutdown;
 mod support;
+mod together;
 mod turns;

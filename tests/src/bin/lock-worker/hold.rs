@@ -1,13 +1,13 @@
 //! One lock, from asking for it to letting go.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Error as BackendError;
-use lock_sync::{Mutex, MutexGuard, TryLockError};
 use tokio::sync::mpsc;
 
+use crate::guard::Guard;
+use crate::lock::{Lock, Patience, Refused};
 use crate::say;
 
 /// A task that waits for a lock or holds it.
@@ -15,25 +15,32 @@ pub(crate) struct Hold {
     orders: mpsc::UnboundedSender<Order>,
 }
 
+/// How to take a lock, and for how long to hold it.
 #[derive(Clone, Copy)]
-pub(crate) enum How {
-    Lock,
-    Try,
-    Within(Duration),
-    For(Duration),
+pub(crate) struct How {
+    pub(crate) patience: Patience,
+    pub(crate) time: Option<Duration>,
 }
 
+/// What whoever holds a lock can be told.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
     Valid,
     Unlock,
     Drop,
+    /// Whether to wait for others.
+    Upgrade(bool),
+    /// Whether with the prospect of writing.
+    Downgrade(bool),
+    /// To give back so many permits.
+    Give(usize),
+    Forget,
 }
 
 impl Hold {
-    pub(crate) fn begin(mutex: Result<Arc<Mutex<()>>, BackendError>, key: &str, how: How) -> Self {
+    pub(crate) fn begin(lock: Result<Lock, BackendError>, name: &str, how: How) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(run(mutex, key.to_owned(), how, inbox));
+        tokio::spawn(run(lock, name.to_owned(), how, inbox));
         Self { orders }
     }
 
@@ -47,14 +54,14 @@ impl Hold {
 }
 
 async fn run(
-    mutex: Result<Arc<Mutex<()>>, BackendError>,
-    key: String,
+    lock: Result<Lock, BackendError>,
+    name: String,
     how: How,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
-    let last = match mutex {
-        Ok(mutex) => wait_and_hold(&mutex, &key, how, &mut orders).await,
-        Err(error) => failed(&key, &error),
+    let last = match lock {
+        Ok(mut lock) => wait_and_hold(&mut lock, &name, how, &mut orders).await,
+        Err(error) => failed(&name, &error),
     };
     // Whoever reads the last word may take the lock anew at once.
     drop(orders);
@@ -63,67 +70,54 @@ async fn run(
 
 /// Takes the lock and holds it until it is told otherwise; what has become of it in the end.
 async fn wait_and_hold(
-    mutex: &Mutex<()>,
-    key: &str,
+    lock: &mut Lock,
+    name: &str,
     how: How,
     orders: &mut mpsc::UnboundedReceiver<Order>,
 ) -> String {
-    let acquire = acquire(mutex, how);
-    tokio::pin!(acquire);
+    match unless_dropped(lock.take(how.patience), name, orders).await {
+        None => format!("dropped {name}"),
+        Some(Ok(guard)) => {
+            say(format_args!("locked {name} {}", guard.fencing_token()));
+            hold(guard, name, how.time, orders).await
+        }
+        Some(Err(refused)) => refused.words(name),
+    }
+}
+
+/// Waits for something; `None` if it was told to let go of it meanwhile.
+async fn unless_dropped<F: Future>(
+    waiting: F,
+    name: &str,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+) -> Option<F::Output> {
+    tokio::pin!(waiting);
     loop {
         tokio::select! {
-            result = &mut acquire => return match result {
-                Ok(guard) => {
-                    say(format_args!("locked {key} {}", guard.fencing_token()));
-                    hold(guard, key, how, orders).await
-                }
-                Err(Refused::Busy) => format!("busy {key}"),
-                Err(Refused::Failed(error)) => failed(key, &*error),
-            },
+            output = &mut waiting => return Some(output),
             order = orders.recv() => match order {
-                Some(Order::Valid) => say(format_args!("valid {key} false")),
-                // Nothing is held yet: the future is all there is to let go of.
-                Some(Order::Unlock | Order::Drop) | None => return format!("dropped {key}"),
+                // The future is all there is to let go of.
+                Some(Order::Unlock | Order::Drop) | None => return None,
+                Some(Order::Valid) => say(format_args!("valid {name} false")),
+                Some(_) => say(format_args!("failed {name} still waits")),
             },
         }
     }
 }
 
-enum Refused {
-    Busy,
-    Failed(Box<dyn Error + Send + Sync>),
-}
-
-impl<E: Error + Send + Sync + 'static> From<E> for Refused {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-async fn acquire(mutex: &Mutex<()>, how: How) -> Result<MutexGuard<'_, ()>, Refused> {
-    Ok(match how {
-        How::Lock | How::For(_) => mutex.lock().await?,
-        How::Within(limit) => mutex.lock_timeout(limit).await?,
-        How::Try => match mutex.try_lock().await {
-            Err(TryLockError::WouldBlock) => return Err(Refused::Busy),
-            result => result?,
-        },
-    })
-}
-
-async fn hold(
-    guard: MutexGuard<'_, ()>,
-    key: &str,
-    how: How,
+async fn hold<'a>(
+    mut guard: Guard<'a>,
+    name: &str,
+    time: Option<Duration>,
     orders: &mut mpsc::UnboundedReceiver<Order>,
 ) -> String {
-    let lost = guard.lost();
     let over = async {
-        match how {
-            How::For(time) => tokio::time::sleep(time).await,
-            _ => std::future::pending().await,
+        match time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
         }
     };
+    let lost = guard.lost();
     tokio::pin!(lost, over);
     let mut is_lost = false;
     loop {
@@ -132,29 +126,84 @@ async fn hold(
             () = &mut over => Some(Order::Unlock),
             _ = &mut lost, if !is_lost => {
                 is_lost = true;
-                say(format_args!("lost {key} {}", guard.fencing_token()));
+                say(format_args!("lost {name} {}", guard.fencing_token()));
                 continue;
             }
         };
-        match order {
-            Some(Order::Valid) => say(format_args!("valid {key} {}", guard.is_valid())),
+        guard = match order {
+            Some(Order::Valid) => {
+                say(format_args!("valid {name} {}", guard.is_valid()));
+                guard
+            }
             Some(Order::Unlock) => {
                 return match guard.release().await {
-                    Ok(()) => format!("unlocked {key}"),
-                    Err(error) => failed(key, &error),
+                    Ok(()) => format!("unlocked {name}"),
+                    Err(error) => failed(name, &error),
                 };
             }
             Some(Order::Drop) | None => {
                 drop(guard);
-                return format!("dropped {key}");
+                return format!("dropped {name}");
             }
+            Some(Order::Upgrade(wait)) => {
+                match unless_dropped(guard.upgrade(wait), name, orders).await {
+                    None => return format!("dropped {name}"),
+                    Some(Ok(guard)) => {
+                        say(format_args!("upgraded {name} {}", guard.fencing_token()));
+                        guard
+                    }
+                    Some(Err((guard, refused))) => {
+                        say(refused.words(name));
+                        guard
+                    }
+                }
+            }
+            Some(Order::Downgrade(upgradable)) => match guard.downgrade(upgradable) {
+                Ok(guard) => {
+                    say(format_args!("downgraded {name}"));
+                    guard
+                }
+                Err(guard) => {
+                    say(format_args!("failed {name} cannot be downgraded"));
+                    guard
+                }
+            },
+            Some(Order::Give(count)) => {
+                match guard.split(count) {
+                    None => say(format_args!("failed {name} has not as many permits")),
+                    Some(part) => match part.release().await {
+                        Ok(()) => say(format_args!("gave {name} {count}")),
+                        Err(error) => say(failed(name, &error)),
+                    },
+                }
+                guard
+            }
+            Some(Order::Forget) => match guard.forget() {
+                Ok(()) => return format!("forgot {name}"),
+                Err(guard) => {
+                    say(format_args!("failed {name} has no permits"));
+                    guard
+                }
+            },
+        };
+        if !is_lost {
+            lost.set(guard.lost());
+        }
+    }
+}
+
+impl Refused {
+    fn words(&self, name: &str) -> String {
+        match self {
+            Self::Busy => format!("busy {name}"),
+            Self::Failed(error) => failed(name, &**error),
         }
     }
 }
 
 /// The error with its causes.
-pub(crate) fn failed(key: &str, error: &dyn Error) -> String {
-    let mut text = format!("failed {key} {error}");
+pub(crate) fn failed(name: &str, error: &dyn Error) -> String {
+    let mut text = format!("failed {name} {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
         text += &format!(": {error}");

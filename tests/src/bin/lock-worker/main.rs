@@ -3,7 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod guard;
 mod hold;
+mod kind;
+mod lock;
+mod mix;
 mod shelf;
 mod work;
 
@@ -17,8 +21,11 @@ use lock_core::Clock;
 use tokio::sync::mpsc;
 
 use crate::hold::{Hold, How, Order, failed};
+use crate::kind::{Kind, key_of};
+use crate::lock::Patience;
+use crate::mix::{Mix, Step};
 use crate::shelf::Shelf;
-use crate::work::Work;
+use crate::work::{Job, Work};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let shelf = args::parse(std::env::args().skip(1))?;
@@ -45,62 +52,115 @@ fn say(event: impl Display) {
     }
 }
 
-async fn serve(mut shelf: Shelf, mut inbox: mpsc::UnboundedReceiver<String>) {
-    let mut holds = HashMap::<String, Hold>::new();
-    let mut works = HashMap::<String, Work>::new();
+async fn serve(shelf: Shelf, mut inbox: mpsc::UnboundedReceiver<String>) {
+    let mut worker = Worker { shelf, holds: HashMap::new(), works: HashMap::new() };
     while let Some(line) = inbox.recv().await {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let millis = || words.last()?.parse().ok().map(Duration::from_millis);
-        let understood = match words[..] {
-            ["lock", key] => take(&mut shelf, &mut holds, key, How::Lock),
-            ["try", key] => take(&mut shelf, &mut holds, key, How::Try),
-            ["timeout", key, _] => {
-                millis().is_some_and(|limit| take(&mut shelf, &mut holds, key, How::Within(limit)))
-            }
-            ["hold", key, _] => {
-                millis().is_some_and(|time| take(&mut shelf, &mut holds, key, How::For(time)))
-            }
-            ["valid", key] => tell(&holds, key, Order::Valid),
-            ["unlock", key] => tell(&holds, key, Order::Unlock),
-            ["drop", key] => tell(&holds, key, Order::Drop),
-            ["work", key, tasks, file] => tasks.parse().is_ok_and(|tasks| {
-                match shelf.mutex(key) {
-                    Ok(mutex) => {
-                        works.insert(key.to_owned(), Work::begin(mutex, key, tasks, file));
-                    }
-                    Err(error) => say(failed(key, &error)),
-                }
-                true
-            }),
-            ["rest", key] => works.remove(key).map(|work| work.rest()).is_some(),
-            ["cached", key] => {
-                say(format_args!("cached {key} {}", shelf.is_cached(key)));
-                true
-            }
-            ["block", millis_word] => millis().is_some_and(|time| {
-                std::thread::sleep(time);
-                say(format_args!("blocked {millis_word}"));
-                true
-            }),
-            _ => false,
-        };
-        if !understood {
+        if worker.obey(&words).is_none() {
             say(format_args!("failed {} not understood: {line}", words.get(1).unwrap_or(&"-")));
         }
     }
 }
 
-fn take(shelf: &mut Shelf, holds: &mut HashMap<String, Hold>, key: &str, how: How) -> bool {
-    match holds.get(key) {
-        Some(hold) if !hold.is_over() => say(format_args!("failed {key} already taken or awaited")),
-        _ => _ = holds.insert(key.to_owned(), Hold::begin(shelf.mutex(key), key, how)),
-    }
-    true
+/// What it has taken, by the names that it was given with the orders.
+struct Worker {
+    shelf: Shelf,
+    holds: HashMap<String, Hold>,
+    works: HashMap<String, Work>,
 }
 
-fn tell(holds: &HashMap<String, Hold>, key: &str, order: Order) -> bool {
-    if holds.get(key).is_none_or(|hold| hold.tell(order).is_err()) {
-        say(format_args!("failed {key} not taken"));
+impl Worker {
+    /// `None` if the order makes no sense.
+    fn obey(&mut self, words: &[&str]) -> Option<()> {
+        match *words {
+            ["lock", name, ref kind @ ..] => self.take(name, kind, Patience::Usual, None),
+            ["try", name, ref kind @ ..] => self.take(name, kind, Patience::None, None),
+            ["timeout", name, limit, ref kind @ ..] => {
+                self.take(name, kind, Patience::AtMost(millis(limit)?), None)
+            }
+            ["hold", name, time, ref kind @ ..] => {
+                self.take(name, kind, Patience::Usual, Some(millis(time)?))
+            }
+            ["valid", name] => self.tell(name, Order::Valid),
+            ["unlock", name] => self.tell(name, Order::Unlock),
+            ["drop", name] => self.tell(name, Order::Drop),
+            ["upgrade", name] => self.tell(name, Order::Upgrade(true)),
+            ["try-upgrade", name] => self.tell(name, Order::Upgrade(false)),
+            ["downgrade", name] => self.tell(name, Order::Downgrade(false)),
+            ["downgrade", name, "upgradable"] => self.tell(name, Order::Downgrade(true)),
+            ["give", name, count] => self.tell(name, Order::Give(count.parse().ok()?)),
+            ["forget", name] => self.tell(name, Order::Forget),
+            ["work", key, tasks, file] => {
+                let job = self.shelf.mutex(key).map(Job::Alone);
+                self.begin(key, job, tasks.parse().ok()?, file)
+            }
+            ["mix", key, tasks, file, "permits", most, of] => {
+                let (most, of) = (most.parse().ok()?, of.parse().ok()?);
+                let semaphore = self.shelf.semaphore(key, of);
+                let job = semaphore.map(|semaphore| Job::Mixed(Mix::Permits(semaphore, most)));
+                self.begin(key, job, tasks.parse().ok()?, file)
+            }
+            ["mix", key, tasks, file, ref steps @ ..] if !steps.is_empty() => {
+                let steps = steps.iter().map(|word| Step::parse(word)).collect::<Option<_>>()?;
+                let job = self.shelf.rwlock(key).map(|lock| Job::Mixed(Mix::Steps(lock, steps)));
+                self.begin(key, job, tasks.parse().ok()?, file)
+            }
+            ["rest", key] => {
+                self.works.remove(key)?.rest();
+                Some(())
+            }
+            ["cached", key] => {
+                say(format_args!("cached {key} {}", self.shelf.is_cached(key)));
+                Some(())
+            }
+            ["block", time] => {
+                std::thread::sleep(millis(time)?);
+                say(format_args!("blocked {time}"));
+                Some(())
+            }
+            _ => None,
+        }
     }
-    true
+
+    fn take(
+        &mut self,
+        name: &str,
+        kind: &[&str],
+        patience: Patience,
+        time: Option<Duration>,
+    ) -> Option<()> {
+        let kind = Kind::parse(kind)?;
+        if self.holds.get(name).is_some_and(|hold| !hold.is_over()) {
+            say(format_args!("failed {name} already taken or awaited"));
+        } else {
+            let lock = self.shelf.lock(key_of(name), kind);
+            self.holds.insert(name.to_owned(), Hold::begin(lock, name, How { patience, time }));
+        }
+        Some(())
+    }
+
+    fn tell(&self, name: &str, order: Order) -> Option<()> {
+        if self.holds.get(name).is_none_or(|hold| hold.tell(order).is_err()) {
+            say(format_args!("failed {name} not taken"));
+        }
+        Some(())
+    }
+
+    fn begin(
+        &mut self,
+        key: &str,
+        job: Result<Job, lock_core::Error>,
+        tasks: u32,
+        file: &str,
+    ) -> Option<()> {
+        match job {
+            Ok(job) => _ = self.works.insert(key.to_owned(), Work::begin(job, key, tasks, file)),
+            Err(error) => say(failed(key, &error)),
+        }
+        Some(())
+    }
+}
+
+fn millis(word: &str) -> Option<Duration> {
+    word.parse().ok().map(Duration::from_millis)
 }

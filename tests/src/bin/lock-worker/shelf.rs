@@ -1,4 +1,4 @@
-//! Where the mutexes come from.
+//! Where the locks come from.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use lock_core::Error;
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, Mutex};
+use lock_sync::{Locks, Mutex, RwLock, Semaphore};
+
+use crate::kind::Kind;
+use crate::lock::Lock;
 
 /// The locks, and the mutexes whose lease may be kept between two holders.
 pub(crate) struct Shelf {
@@ -21,6 +24,17 @@ impl Shelf {
         Self { locks, cache, mutexes: HashMap::new() }
     }
 
+    pub(crate) fn lock(&mut self, key: &str, kind: Kind) -> Result<Lock, Error> {
+        Ok(match kind {
+            Kind::Mutex => Lock::Mutex(self.mutex(key)?),
+            Kind::Read => Lock::Read(self.rwlock(key)?),
+            Kind::Write => Lock::Write(self.rwlock(key)?),
+            Kind::Upgradable => Lock::Upgradable(self.rwlock(key)?),
+            Kind::Permits(count, of) => Lock::Permits(self.semaphore(key, of)?, count),
+            Kind::As(owner) => Lock::Owned(self.locks.reentrant_mutex(key, ())?, Some(owner)),
+        })
+    }
+
     pub(crate) fn mutex(&mut self, key: &str) -> Result<Arc<Mutex<()>>, Error> {
         if let Some(mutex) = self.mutexes.get(key) {
             return Ok(Arc::clone(mutex));
@@ -30,6 +44,14 @@ impl Shelf {
         let mutex = Arc::new(mutex.with_cache(idle));
         self.mutexes.insert(key.to_owned(), Arc::clone(&mutex));
         Ok(mutex)
+    }
+
+    pub(crate) fn rwlock(&self, key: &str) -> Result<RwLock<()>, Error> {
+        self.locks.rwlock(key, ())
+    }
+
+    pub(crate) fn semaphore(&self, key: &str, of: u32) -> Result<Semaphore, Error> {
+        self.locks.semaphore(key, of as usize)
     }
 
     /// Whether a lease is kept although nobody holds the lock.

@@ -11,17 +11,28 @@ use lock_sync::{Mutex, ReleaseError};
 use tokio::task::JoinSet;
 
 use crate::hold::failed;
+use crate::mix::Mix;
 use crate::say;
+
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Some tasks that take turns until they are told to rest.
 pub(crate) struct Work {
     over: Arc<AtomicBool>,
 }
 
+/// What they take.
+pub(crate) enum Job {
+    /// Alone, and each writes down its turn where the one before has ended.
+    Alone(Arc<Mutex<()>>),
+    /// In several ways, and each adds to the end of the file.
+    Mixed(Mix),
+}
+
 impl Work {
-    pub(crate) fn begin(mutex: Arc<Mutex<()>>, key: &str, tasks: u32, file: &str) -> Self {
+    pub(crate) fn begin(job: Job, key: &str, tasks: u32, file: &str) -> Self {
         let over = Arc::<AtomicBool>::default();
-        tokio::spawn(run(mutex, key.to_owned(), tasks, file.to_owned(), Arc::clone(&over)));
+        tokio::spawn(run(job, key.to_owned(), tasks, file.to_owned(), Arc::clone(&over)));
         Self { over }
     }
 
@@ -31,15 +42,22 @@ impl Work {
     }
 }
 
-async fn run(mutex: Arc<Mutex<()>>, key: String, tasks: u32, path: String, over: Arc<AtomicBool>) {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+async fn run(job: Job, key: String, tasks: u32, path: String, over: Arc<AtomicBool>) {
+    let append = matches!(job, Job::Mixed(_));
+    let file = match OpenOptions::new().read(true).write(true).append(append).open(path) {
         Ok(file) => Arc::new(file),
         Err(error) => return say(failed(&key, &error)),
     };
+    let job = Arc::new(job);
     let mut working = JoinSet::new();
     for task in 0..tasks {
-        let (mutex, file, over) = (Arc::clone(&mutex), Arc::clone(&file), Arc::clone(&over));
-        working.spawn(async move { take_turns(&mutex, task, &file, &over).await });
+        let (job, file, over) = (Arc::clone(&job), Arc::clone(&file), Arc::clone(&over));
+        working.spawn(async move {
+            match &*job {
+                Job::Alone(mutex) => take_turns(mutex, task, &file, &over).await,
+                Job::Mixed(mix) => mix.take_turns(task, &file, &over).await,
+            }
+        });
     }
     let mut turns = 0;
     while let Some(ended) = working.join_next().await {
@@ -52,13 +70,21 @@ async fn run(mutex: Arc<Mutex<()>>, key: String, tasks: u32, path: String, over:
     say(format_args!("worked {key} {turns}"));
 }
 
+/// The lock is given up even if the store did not say so.
+pub(crate) fn given_up(released: Result<(), ReleaseError>) -> Result<(), Failure> {
+    match released {
+        Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Backend(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// How many turns it has taken until it rests.
 async fn take_turns(
     mutex: &Mutex<()>,
     task: u32,
     file: &File,
     over: &AtomicBool,
-) -> Result<u64, Box<dyn Error + Send + Sync>> {
+) -> Result<u64, Failure> {
     let clock = Clock::boot();
     let mut turns = 0;
     while !over.load(Ordering::Relaxed) {
@@ -75,11 +101,7 @@ async fn take_turns(
         }
         file.write_all_at(record.as_bytes(), end)?;
         turns += 1;
-        match guard.release().await {
-            // The lock is given up either way.
-            Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Backend(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        given_up(guard.release().await)?;
     }
     Ok(turns)
 }

@@ -33,6 +33,27 @@ async fn many_readers_renew_one_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_share_for_as_long_as_nobody_else_wants_it() {
+    let pair = short();
+    let (here, there) = rwlocks(&pair);
+    let first = here.read().await.unwrap();
+    for _ in 0..20 {
+        sleep(TTL / 2).await;
+        assert!(here.read().await.unwrap().is_valid());
+    }
+    assert!(first.is_valid());
+    assert_eq!(pair.store.live_leases(), 1);
+    let stats = pair.ours.stats();
+    assert!(stats.acquires <= 2, "one to have it, perhaps one to hear who wants it: {stats:?}");
+    // When somebody does, sharing ends although it has gone on for long.
+    let mut writing = Box::pin(there.write());
+    begin(writing.as_mut()).await;
+    super::refuses_readers(&here).await;
+    drop(first);
+    drop(soon(writing).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_writer_and_those_after_it_outlive_the_ttl() {
     let pair = short();
     let (here, there) = rwlocks(&pair);

@@ -1,0 +1,99 @@
+//! A guard of any kind.
+
+use lock_core::FencingToken;
+use lock_sync::{
+    Lost, MutexGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, SemaphorePermit, UpgradeError,
+};
+
+use crate::lock::Refused;
+
+/// What a task of the worker holds.
+pub(crate) enum Guard<'a> {
+    Mutex(MutexGuard<'a, ()>),
+    Read(RwLockReadGuard<'a, ()>),
+    Write(RwLockWriteGuard<'a, ()>),
+    Upgradable(RwLockUpgradableReadGuard<'a, ()>),
+    Permit(SemaphorePermit<'a>),
+    Owned(ReentrantGuard<'a, ()>),
+}
+
+/// What a guard of every kind can do.
+macro_rules! each {
+    ($self:expr, $guard:ident => $what:expr) => {
+        match $self {
+            Guard::Mutex($guard) => $what,
+            Guard::Read($guard) => $what,
+            Guard::Write($guard) => $what,
+            Guard::Upgradable($guard) => $what,
+            Guard::Permit($guard) => $what,
+            Guard::Owned($guard) => $what,
+        }
+    };
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn fencing_token(&self) -> FencingToken {
+        each!(self, guard => guard.fencing_token())
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        each!(self, guard => guard.is_valid())
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        each!(self, guard => guard.lost())
+    }
+
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        each!(self, guard => guard.release().await)
+    }
+
+    /// Becomes the writer; or is what it was, and why.
+    pub(crate) async fn upgrade(self, wait: bool) -> Result<Self, (Self, Refused)> {
+        let Self::Upgradable(guard) = self else {
+            return Err((self, Refused::Failed("not held with the prospect of writing".into())));
+        };
+        if wait {
+            return guard.upgrade().await.map(Guard::Write).map_err(|error| {
+                let (guard, error) = UpgradeError::into_parts(error);
+                (Guard::Upgradable(guard), error.into())
+            });
+        }
+        guard.try_upgrade().await.map(Guard::Write).map_err(|error| {
+            let (guard, error) = UpgradeError::into_parts(error);
+            (Guard::Upgradable(guard), Refused::of(error))
+        })
+    }
+
+    /// Becomes a reader, with the prospect of writing or without; or is what it was.
+    pub(crate) fn downgrade(self, upgradable: bool) -> Result<Self, Self> {
+        match self {
+            Self::Write(guard) if upgradable => {
+                Ok(Self::Upgradable(guard.downgrade_to_upgradable()))
+            }
+            Self::Write(guard) => Ok(Self::Read(guard.downgrade())),
+            Self::Upgradable(guard) if !upgradable => Ok(Self::Read(guard.downgrade())),
+            other => Err(other),
+        }
+    }
+
+    /// Takes some of the permits out; nothing if these are none, or not as many.
+    pub(crate) fn split(&mut self, count: usize) -> Option<Self> {
+        match self {
+            Self::Permit(permit) => permit.split(count).map(Guard::Permit),
+            _ => None,
+        }
+    }
+
+    /// Takes the permits out of the semaphore; or is what it was.
+    pub(crate) fn forget(self) -> Result<(), Self> {
+        match self {
+            Self::Permit(permit) => {
+                permit.forget();
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+}

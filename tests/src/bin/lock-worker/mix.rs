@@ -1,0 +1,177 @@
+//! Holding one lock in several ways, with a record of who held it how, from when to when.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::{Clock, FencingToken, Instant};
+use lock_sync::{RwLock, Semaphore, UpgradeError};
+
+use crate::work::{Failure, given_up};
+
+/// What is held, and in which ways by turns.
+pub(crate) enum Mix {
+    Steps(RwLock<()>, Vec<Step>),
+    /// One permit, two, and so on, up to so many.
+    Permits(Semaphore, u32),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    Read,
+    Write,
+    /// Writes, then reads.
+    Descend,
+    /// Reads, then writes.
+    Climb,
+    /// Reads with the prospect of writing, then without.
+    Look,
+}
+
+impl Step {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "read" => Self::Read,
+            "write" => Self::Write,
+            "descend" => Self::Descend,
+            "climb" => Self::Climb,
+            "look" => Self::Look,
+            _ => return None,
+        })
+    }
+}
+
+impl Mix {
+    /// Returns how many turns it has taken when it is over.
+    pub(crate) async fn take_turns(
+        &self,
+        task: u32,
+        file: &File,
+        over: &AtomicBool,
+    ) -> Result<u64, Failure> {
+        let mut turns = 0;
+        while !over.load(Ordering::Relaxed) {
+            let turn = Turn { file, task, number: turns, asked: now() };
+            let way = u64::from(task) + turns;
+            match self {
+                Self::Steps(lock, steps) => {
+                    let step = steps[(way % steps.len() as u64) as usize];
+                    turn.step(lock, step).await?;
+                }
+                Self::Permits(semaphore, most) => {
+                    turn.permits(semaphore, 1 + (way % u64::from(*most)) as u32).await?;
+                }
+            }
+            turns += 1;
+        }
+        Ok(turns)
+    }
+}
+
+/// One turn of one task. What it records are times in which it certainly held the lock: until before it
+/// let go, or until its lease ended.
+struct Turn<'a> {
+    file: &'a File,
+    task: u32,
+    number: u64,
+    asked: Instant,
+}
+
+impl Turn<'_> {
+    async fn step(&self, lock: &RwLock<()>, step: Step) -> Result<(), Failure> {
+        match step {
+            Step::Read => {
+                let guard = lock.read().await?;
+                let had = now();
+                self.work().await;
+                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
+                given_up(guard.release().await)
+            }
+            Step::Write => {
+                let guard = lock.write().await?;
+                let had = now();
+                self.work().await;
+                self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
+                given_up(guard.release().await)
+            }
+            Step::Descend => {
+                let guard = lock.write().await?;
+                let had = now();
+                self.work().await;
+                self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
+                let guard = guard.downgrade();
+                self.work().await;
+                // As a reader from the first, for nobody may write in between.
+                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
+                given_up(guard.release().await)
+            }
+            Step::Climb => {
+                let guard = lock.upgradable_read().await?;
+                let had = now();
+                self.work().await;
+                let guard = guard.upgrade().await.map_err(UpgradeError::into_error)?;
+                let wrote = now();
+                self.work().await;
+                self.record("w", 1, guard.fencing_token(), wrote, guard.valid_until())?;
+                self.record("u", 1, guard.fencing_token(), had, guard.valid_until())?;
+                given_up(guard.release().await)
+            }
+            Step::Look => {
+                let guard = lock.upgradable_read().await?;
+                let had = now();
+                self.work().await;
+                self.record("u", 1, guard.fencing_token(), had, guard.valid_until())?;
+                let guard = guard.downgrade();
+                self.work().await;
+                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
+                given_up(guard.release().await)
+            }
+        }
+    }
+
+    async fn permits(&self, semaphore: &Semaphore, count: u32) -> Result<(), Failure> {
+        let mut permit = semaphore.acquire_many(count).await?;
+        let had = now();
+        self.work().await;
+        // About the half is given back before the rest.
+        let half = count / 2;
+        if let Some(part) = (half > 0).then(|| permit.split(half as usize)).flatten() {
+            self.record("p", half, part.fencing_token(), had, part.valid_until())?;
+            given_up(part.release().await)?;
+            self.work().await;
+        }
+        self.record("p", count - half, permit.fencing_token(), had, permit.valid_until())?;
+        given_up(permit.release().await)
+    }
+
+    /// So that others are there at the same time, on one thread and across processes.
+    async fn work(&self) {
+        if self.number.is_multiple_of(2) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        } else {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn record(
+        &self,
+        how: &str,
+        count: u32,
+        token: FencingToken,
+        had: Instant,
+        valid_until: Instant,
+    ) -> std::io::Result<()> {
+        let until = now().min(valid_until).as_nanos();
+        let (pid, task, turn) = (std::process::id(), self.task, self.number);
+        let (token, asked, had) = (token.get(), self.asked.as_nanos(), had.as_nanos());
+        let line = format!("{pid} {task} {turn} {how} {count} {token} {asked} {had} {until}\n");
+        // One write to the end of the file, which several processes share.
+        let mut file = self.file;
+        file.write_all(line.as_bytes())
+    }
+}
+
+fn now() -> Instant {
+    Clock::boot().now()
+}
