@@ -27,7 +27,7 @@ enum State {
     /// About to enter, for the first time or because it came too late for its turn.
     Entering,
     /// First in line at a free lock: this task asks the store itself.
-    Asking(WaiterId, Running),
+    Asking(WaiterId, Box<Running>),
     Waiting(WaiterId),
     Done,
 }
@@ -84,7 +84,7 @@ impl Acquiring {
                     Entered::Queued(id) => self.state = State::Waiting(id),
                     Entered::Attempt(id, request) => {
                         let running = Running::attempt(&self.entry, request, self.home);
-                        self.state = State::Asking(id, running);
+                        self.state = State::Asking(id, Box::new(running));
                     }
                 },
                 State::Asking(id, running) => {

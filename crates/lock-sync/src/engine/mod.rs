@@ -117,7 +117,9 @@ impl Entry {
         if self.wanted.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().machine.share(|| self.shared.clock.now(), manner)
+        // Not under the lock, for which many readers come.
+        let now = self.shared.clock.now();
+        self.lock().machine.share(now, manner)
     }
 
     /// The short way out, if there is one: see [`Machine::unshare`].

@@ -346,7 +346,7 @@ impl<W> Machine<W> {
     /// The short way for one more reader to those who read already, if there is nothing else to decide.
     pub(super) fn share(
         &mut self,
-        now: impl FnOnce() -> Instant,
+        now: Instant,
         manner: Manner,
     ) -> Option<Ticket> {
         let plain = !self.closed
@@ -362,7 +362,7 @@ impl<W> Machine<W> {
             return None;
         }
         let Phase::Held(held) = &mut self.seats[seat] else { return None };
-        if !held.may_go_on(now(), manner, &self.policy) {
+        if !held.may_go_on(now, manner, &self.policy) {
             return None;
         }
         self.holds += 1;
