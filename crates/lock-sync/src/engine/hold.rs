@@ -146,7 +146,11 @@ impl Hold {
             let lost = lost.or_else(|| self.check().err());
             return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
         };
-        let Some(ending) = ending else { return Ok(()) };
+        let Some(ending) = ending else {
+            // Part of a lease is given back by making that smaller.
+            poll_fn(|context| self.entry.poll_shrunk(self.ticket.hold, context)).await;
+            return Ok(());
+        };
         let mut running = Running::release(&self.entry, ending, self.entry.shared.home);
         let answer = poll_fn(|context| running.poll(context)).await;
         match answer {

@@ -204,6 +204,16 @@ impl Entry {
         Poll::Pending
     }
 
+    /// Waits until the store has what part of a lease of permits was given up with this hold.
+    fn poll_shrunk(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.machine.is_shrinking(hold) {
+            return Poll::Ready(());
+        }
+        state.settling.push(context.waker().clone());
+        Poll::Pending
+    }
+
     fn downgrade(self: &Arc<Self>, hold: HoldId, to: Mode) {
         self.event(|machine, now, effects| machine.downgrade(now, hold, to, effects));
     }

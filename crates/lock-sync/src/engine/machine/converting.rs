@@ -37,6 +37,13 @@ impl<W> Machine<W> {
                 && held.holds.get(hold).is_some())
     }
 
+    /// Whether the lease of permits that this hold was on is being made smaller, or about to be.
+    pub(in super::super) fn is_shrinking(&self, hold: HoldId) -> bool {
+        matches!(self.seats.get(hold.seat), Some(Phase::Held(held))
+            if matches!(held.claim.mode, Mode::Permits { .. })
+                && (held.converting.is_some() || held.weaken_due() < Instant::FAR_FUTURE))
+    }
+
     /// Converts a lease that is stronger than those who hold it need, if it is time.
     pub(super) fn weaken(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
         let ttl = self.policy.ttl;

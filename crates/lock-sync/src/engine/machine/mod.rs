@@ -344,11 +344,7 @@ impl<W> Machine<W> {
     }
 
     /// The short way for one more reader to those who read already, if there is nothing else to decide.
-    pub(super) fn share(
-        &mut self,
-        now: Instant,
-        manner: Manner,
-    ) -> Option<Ticket> {
+    pub(super) fn share(&mut self, now: Instant, manner: Manner) -> Option<Ticket> {
         let plain = !self.closed
             && self.queue.is_empty()
             && self.upgrade.is_none()
