@@ -67,6 +67,7 @@
 
 mod asking;
 mod blocking;
+mod cell;
 mod driver;
 mod engine;
 mod error;
@@ -76,6 +77,7 @@ mod locking;
 mod locks;
 mod lost;
 mod mutex;
+mod once_cell;
 mod reentrant;
 mod rwlock;
 mod semaphore;
@@ -88,6 +90,7 @@ pub use lost::Lost;
 pub use mutex::{
     Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
 };
+pub use once_cell::{OnceCell, OnceCellError, SetError};
 pub use reentrant::{
     LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, ReentrantGuard, ReentrantLock,
     ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, current_owner, owner_scope,

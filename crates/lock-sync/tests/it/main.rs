@@ -10,6 +10,7 @@ mod driver_gone;
 mod drops;
 mod lease;
 mod mutex;
+mod once_cell;
 mod outage;
 mod reentrant;
 mod reentrant_contract;

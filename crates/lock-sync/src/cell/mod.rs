@@ -1,0 +1,117 @@
+//! The value beside a lock, which only the holder can write: what a `OnceCell`, an `Election` and a
+//! `Barrier` stand on.
+
+mod patience;
+mod watcher;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Cell, CellBackend, Error, ErrorKind, Key, Mode, Stored};
+
+pub(crate) use patience::{Limit, Patience};
+pub(crate) use watcher::Watcher;
+
+use crate::asking::ask;
+use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
+use crate::error::{LeaseLost, LossReason};
+use crate::locks::{Locks, Shared};
+
+/// A lock, and the value beside it.
+pub(crate) struct RemoteCell {
+    entry: Arc<Entry>,
+    /// The same store as the entry's, with the ability to keep values.
+    backend: Arc<dyn CellBackend>,
+}
+
+/// Why a value was not stored.
+pub(crate) enum Unstored {
+    /// The lease under which it was to be written is over. Nothing was written, unless by a request that
+    /// was not answered.
+    Lost(LeaseLost),
+    Failed(Error),
+}
+
+impl RemoteCell {
+    pub(crate) fn new<B, K>(locks: &Locks<B>, name: K) -> Result<Self, Error>
+    where
+        B: CellBackend + ?Sized,
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Self { entry: locks.entry(name)?, backend: Arc::new(Arc::clone(&locks.backend)) })
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        self.entry.key()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.entry.shared()
+    }
+
+    /// How often a value is looked at although nothing was heard of it.
+    pub(crate) fn interval(&self) -> Duration {
+        self.shared().policy.ttl.duration() / 3
+    }
+
+    /// Waits for the lock.
+    pub(crate) async fn lock(&self, wait: Wait, manner: Manner) -> Result<Hold, Denial> {
+        let mut acquiring = Acquiring::new(Arc::clone(&self.entry), Mode::Exclusive, wait, manner);
+        poll_fn(|context| acquiring.poll(context)).await
+    }
+
+    /// Asks for the value once.
+    pub(crate) async fn load(&self) -> Result<Option<Cell>, Error> {
+        ask(self.shared(), self.backend.load(self.key())).await
+    }
+
+    /// Asks for the value until there is an answer, or no patience left.
+    pub(crate) async fn load_patiently(&self, limit: Limit) -> Result<Option<Cell>, Denial> {
+        let mut patience = Patience::new(self.shared(), limit);
+        loop {
+            match self.load().await {
+                Ok(cell) => return Ok(cell),
+                Err(error) => patience.after(error).await?,
+            }
+        }
+    }
+
+    /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
+    /// no patience left.
+    ///
+    /// Whoever drops it leaves open whether it was written.
+    pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
+        let mut patience = Patience::new(self.shared(), Limit::none());
+        let lost = || hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked));
+        loop {
+            hold.check().map_err(Unstored::Lost)?;
+            let Some(claim) = hold.claim() else { return Err(Unstored::Lost(lost())) };
+            let storing = self.backend.store(&claim, hold.fencing_token(), value);
+            match ask(self.shared(), storing).await {
+                Ok(Stored::Written) => return Ok(()),
+                Ok(_) => return Err(Unstored::Lost(lost())),
+                Err(error) => patience.after(error).await.map_err(|denial| match denial {
+                    Denial::Failed(error) | Denial::Timeout(Some(error)) => Unstored::Failed(error),
+                    _ => Unstored::Lost(lost()),
+                })?,
+            }
+        }
+    }
+
+    /// Listens for changes of the value.
+    pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
+        Watcher::new(&self.entry, interval)
+    }
+}
+
+/// Refuses a value that no store would take, before anything is sent.
+pub(crate) fn check_len(value: &[u8]) -> Result<(), Error> {
+    if value.len() > Cell::MAX_LEN {
+        let message =
+            format!("a value of {} bytes is too long: at most {}", value.len(), Cell::MAX_LEN);
+        return Err(Error::new(ErrorKind::InvalidConfig, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,469 @@
+//! A value that is initialized once, over two clients.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::{FusedFuture, FutureExt, join_all};
+use lock_core::memory::Verb;
+use lock_core::{ErrorKind, InspectBackend, Key};
+use lock_sync::{Locks, LossReason, OnceCell, OnceCellError, SetError};
+use tokio::time::{Instant, sleep};
+
+use crate::contract::assert_traits;
+use crate::support::{Pair, poll_once};
+
+const TTL: Duration = Duration::from_secs(3);
+
+assert_traits! {
+    tokio::sync::OnceCell<u8>: Send & Sync & Unpin;
+    OnceCell<u8>: Send & Sync & Unpin;
+    tokio::sync::OnceCell<std::cell::Cell<u8>>: Send & !Sync & Unpin;
+    OnceCell<std::cell::Cell<u8>>: Send & !Sync & Unpin;
+    tokio::sync::OnceCell<std::rc::Rc<u8>>: !Send & !Sync & Unpin;
+    OnceCell<std::rc::Rc<u8>>: !Send & !Sync & Unpin;
+    OnceCellError: Send & Sync & Unpin & Error;
+    OnceCellError<std::fmt::Error>: Send & Sync & Unpin & Error;
+    SetError<u8>: Send & Sync & Unpin & Error;
+}
+
+#[test]
+fn every_future_is_send_and_sync() {
+    fn check<F: Send + Sync>(_: F) {}
+    let pair = Pair::threaded();
+    let (mut here, there) = pair.cells();
+    check(there.load());
+    check(there.wait());
+    check(there.set(1));
+    check(there.get_or_init(async || 1));
+    check(there.get_or_try_init(async || Ok::<_, std::fmt::Error>(1)));
+    check(here.reset());
+}
+
+impl Pair {
+    /// The same cell on both sides.
+    fn cells(&self) -> (OnceCell<u32>, OnceCell<u32>) {
+        (self.here.once_cell("cell").unwrap(), self.there.once_cell("cell").unwrap())
+    }
+}
+
+fn short() -> Pair {
+    Pair::local_with(|builder| builder.ttl(TTL))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_initializes_and_all_read() {
+    let pair = Pair::threaded();
+    for round in 0..20 {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let name = format!("cell {round}");
+        let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
+            let cell = Arc::new(locks.once_cell::<u32, _>(&name).unwrap());
+            std::iter::repeat_n(cell, 8)
+        });
+        let tasks = tasks.enumerate().map(|(task, cell)| {
+            let begun = Arc::clone(&begun);
+            tokio::spawn(async move {
+                let init = async || {
+                    begun.fetch_add(1, Ordering::AcqRel);
+                    tokio::task::yield_now().await;
+                    task as u32
+                };
+                *cell.get_or_init(init).await.unwrap()
+            })
+        });
+        let values: Vec<_> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+        assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+        assert_eq!(begun.load(Ordering::Acquire), 1);
+    }
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn what_was_read_stays_here() {
+    let pair = Pair::threaded();
+    let (here, mut there) = pair.cells();
+    assert!(!here.initialized() && here.load().await.unwrap().is_none());
+    assert_eq!(*there.get_or_init(async || 7).await.unwrap(), 7);
+    assert_eq!((here.get(), there.get()), (None, Some(&7)));
+    assert_eq!(here.load().await.unwrap(), Some(&7));
+    assert!(here.initialized());
+    let asked = pair.ours.stats();
+    assert_eq!(here.load().await.unwrap(), Some(&7));
+    assert_eq!(*here.wait().await.unwrap(), 7);
+    assert_eq!(*here.get_or_init(async || 8).await.unwrap(), 7);
+    assert_eq!(pair.ours.stats().since(asked).total(), 0, "nobody was asked");
+    *there.get_mut().unwrap() = 9;
+    assert_eq!(there.take(), Some(9));
+    assert_eq!(there.get(), None);
+    assert_eq!(there.load().await.unwrap(), Some(&7), "the store still has it");
+    assert_eq!(there.into_inner(), Some(7));
+    assert!(format!("{here:?}").contains('7'));
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_followed_by_another() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let failed = here.get_or_try_init(async || Err("no")).await;
+    assert!(matches!(failed, Err(OnceCellError::Init("no"))));
+    assert!(here.load().await.unwrap().is_none());
+    assert_eq!(there.get_or_try_init(async || Ok::<_, ()>(1)).await.unwrap(), &1);
+    assert_eq!(here.get_or_try_init(async || Err("no")).await.unwrap(), &1);
+}
+
+#[tokio::test]
+async fn a_cancelled_attempt_is_followed_by_that_of_whoever_waits() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let mut first = Box::pin(here.get_or_init(async || pending().await));
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    let mut second = Box::pin(there.get_or_init(async || 2));
+    let mut local = Box::pin(here.get_or_init(async || 3));
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    assert!(poll_once(local.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(20)).await;
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    drop(first);
+    let (second, local) = tokio::join!(second, local);
+    assert_eq!(second.unwrap(), local.unwrap());
+    pair.all_released().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_panics_is_followed_by_another() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let here = Arc::new(here);
+    let panics = tokio::spawn(async move {
+        let panicked = here.get_or_init(async || std::panic::resume_unwind(Box::new("on purpose")));
+        panicked.await.map(|value| *value)
+    });
+    assert!(panics.await.unwrap_err().is_panic());
+    assert_eq!(*there.get_or_init(async || 2).await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_death_of_the_leader_starts_another_attempt() {
+    let pair = short();
+    let (here, _) = pair.cells();
+    let dead = pair.store.client();
+    let locks = Locks::builder(dead.clone()).ttl(TTL).on_runtime(tokio::runtime::Handle::current());
+    let locks = locks.build().unwrap();
+    let cell: OnceCell<u32> = locks.once_cell("cell").unwrap();
+    let mut dying = Box::pin(cell.get_or_init(async || pending().await));
+    assert!(poll_once(dying.as_mut()).await.is_pending());
+    let mut waiting = Box::pin(here.get_or_init(async || 2));
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(TTL * 2).await;
+    assert!(poll_once(waiting.as_mut()).await.is_pending(), "it is renewed");
+    dead.faults().cut();
+    let begin = Instant::now();
+    assert_eq!(*waiting.await.unwrap(), 2);
+    assert!(begin.elapsed() <= TTL + Duration::from_millis(100));
+    // The dead one learns that it was too late, and that there is a value.
+    dead.faults().heal();
+    assert_eq!(*dying.await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_ends_the_attempt() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    let key = Key::new("cell").unwrap();
+    let mut attempt = Box::pin(here.get_or_init(async || pending().await));
+    assert!(poll_once(attempt.as_mut()).await.is_pending());
+    pair.store.force_release(&key).await.unwrap();
+    let error = attempt.await.unwrap_err();
+    assert!(matches!(&error, OnceCellError::Lost(lost) if lost.reason() == LossReason::Revoked));
+    assert!(here.load().await.unwrap().is_none());
+    // Only the store knows: what it has lost it does not write.
+    let attempt = here.get_or_init(async || {
+        pair.store.force_release(&key).await.unwrap();
+        4
+    });
+    assert!(matches!(attempt.await, Err(OnceCellError::Lost(_))));
+    assert!(there.load().await.unwrap().is_none());
+    // If somebody else was faster, his value counts.
+    let attempt = here.get_or_init(async || {
+        pair.store.force_release(&key).await.unwrap();
+        there.set(5).await.unwrap();
+        4
+    });
+    assert_eq!(*attempt.await.unwrap(), 5);
+}
+
+#[tokio::test]
+async fn setting_tells_what_stands_in_its_way() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let mut attempt = Box::pin(here.get_or_init(async || pending().await));
+    assert!(poll_once(attempt.as_mut()).await.is_pending());
+    for cell in [&here, &there] {
+        let error = cell.set(2).await.unwrap_err();
+        assert!(error.is_initializing_err() && !error.is_already_init_err());
+        assert_eq!(error.to_string(), "InitializingError");
+        assert_eq!(error.into_value(), 2);
+    }
+    drop(attempt);
+    pair.all_released().await;
+    there.set(3).await.unwrap();
+    assert_eq!(there.get(), Some(&3));
+    for cell in [&here, &there] {
+        let error = cell.set(4).await.unwrap_err();
+        assert!(error.is_already_init_err() && !error.is_initializing_err());
+        assert_eq!(error.into_value(), 4);
+        assert_eq!(cell.get(), Some(&3));
+    }
+}
+
+#[tokio::test]
+async fn setting_gives_the_value_back_if_the_store_fails() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.cells();
+    pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::Denied);
+    let error = here.set(2).await.unwrap_err();
+    assert!(matches!(&error, SetError::Failed(2, OnceCellError::Backend(_))), "{error:?}");
+    pair.ours.faults().heal();
+    pair.ours.faults().on(Verb::Cell).fail(ErrorKind::Denied);
+    let error = here.set(2).await.unwrap_err();
+    assert!(matches!(&error, SetError::Failed(2, OnceCellError::Backend(_))), "{error:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_of_the_value() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let (mut one, mut other) = (Box::pin(here.wait()), Box::pin(here.wait()));
+    assert!(poll_once(one.as_mut()).await.is_pending());
+    assert!(poll_once(other.as_mut()).await.is_pending());
+    there.set(1).await.unwrap();
+    let both = async { (*one.await.unwrap(), *other.await.unwrap()) };
+    let both = tokio::time::timeout(Duration::from_secs(5), both).await;
+    assert_eq!(both.expect("far sooner than the clock would say"), (1, 1));
+    assert_eq!(*there.wait().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn those_who_wait_read_although_the_lock_is_still_held() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let gate = pair.ours.faults().on(Verb::Release).hold_requests();
+    let (go, ready) = tokio::sync::oneshot::channel::<()>();
+    let first = tokio::spawn(async move {
+        let init = async || ready.await.map_or(0, |()| 1);
+        here.get_or_init(init).await.map(|value| *value)
+    });
+    let mut second = Box::pin(there.get_or_init(async || 2));
+    while pair.store.live_leases() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    go.send(()).unwrap();
+    assert_eq!(first.await.unwrap().unwrap(), 1);
+    gate.arrived(1).await;
+    assert_eq!(*second.await.unwrap(), 1);
+    assert_eq!(pair.store.live_leases(), 1, "the release has not come through yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_that_never_come_cost_time_but_nothing_else() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    pair.ours.faults().mute_hints(true);
+    let mut waiting = Box::pin(here.wait());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    there.set(1).await.unwrap();
+    let begin = Instant::now();
+    assert_eq!(*waiting.await.unwrap(), 1);
+    assert!(begin.elapsed() <= TTL / 3 + Duration::from_millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_hints_is_asked_by_the_clock() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    pair.ours.faults().on(Verb::Watch).fail(ErrorKind::Unsupported);
+    let mut waiting = Box::pin(here.wait());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    tokio::select! {
+        _ = &mut waiting => panic!("there is nothing"),
+        () = sleep(TTL * 10) => {}
+    }
+    let stats = pair.ours.stats();
+    assert_eq!(stats.watches, 1);
+    assert!(stats.cells <= 32, "no polling: {} requests in ten leases", stats.cells);
+    there.set(1).await.unwrap();
+    assert_eq!(*waiting.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_cut_is_put_in_place_again() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    let mut waiting = Box::pin(here.wait());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    pair.ours.faults().cut();
+    let cut = sleep(TTL / 2);
+    tokio::select! {
+        _ = &mut waiting => panic!("there is nothing"),
+        () = cut => pair.ours.faults().heal(),
+    }
+    tokio::select! {
+        _ = &mut waiting => panic!("there is nothing"),
+        () = sleep(TTL) => {}
+    }
+    there.set(1).await.unwrap();
+    let begin = Instant::now();
+    assert_eq!(*waiting.await.unwrap(), 1);
+    assert!(begin.elapsed() < TTL / 10, "woken by the new watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_limit_counts_for_everything_but_the_work() {
+    let pair = Pair::local_with(|builder| builder.ttl(TTL).wait_limit(TTL / 2));
+    let (here, there) = pair.cells();
+    let begin = Instant::now();
+    assert!(matches!(here.wait().await, Err(OnceCellError::Timeout { .. })));
+    let slow = async || {
+        sleep(TTL * 2).await;
+        1
+    };
+    let mut attempt = Box::pin(here.get_or_init(slow));
+    assert!(poll_once(attempt.as_mut()).await.is_pending());
+    let (local, remote) = tokio::join!(here.get_or_init(slow), there.get_or_init(slow));
+    assert!(matches!(local, Err(OnceCellError::Timeout { source: None })));
+    assert!(matches!(remote, Err(OnceCellError::Timeout { source: None })));
+    let waited = begin.elapsed();
+    assert!(waited >= TTL && waited < TTL + Duration::from_millis(100), "{waited:?}");
+    assert_eq!(*attempt.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_reset_is_for_everybody() {
+    let pair = Pair::threaded();
+    let (mut here, there) = pair.cells();
+    assert_eq!(*there.get_or_init(async || 1).await.unwrap(), 1);
+    here.reset().await.unwrap();
+    assert_eq!(there.get(), Some(&1), "what was read stays");
+    assert!(pair.there.once_cell::<u32, _>("cell").unwrap().load().await.unwrap().is_none());
+    assert_eq!(*here.get_or_init(async || 2).await.unwrap(), 2);
+    here.reset().await.unwrap();
+    assert!(!here.initialized());
+}
+
+#[tokio::test]
+async fn what_is_stored_may_not_be_what_is_wanted() {
+    let pair = Pair::threaded();
+    let text: OnceCell<String> = pair.here.once_cell("cell").unwrap();
+    text.set("seven".into()).await.unwrap();
+    let (_, number) = pair.cells();
+    for result in [number.load().await.map(|_| &0), number.get_or_init(async || 7).await] {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, OnceCellError::Value(e) if e.kind() == ErrorKind::Protocol));
+    }
+    assert!(matches!(number.wait().await, Err(OnceCellError::Value(_))));
+    assert!(matches!(number.set(7).await, Err(SetError::Failed(7, OnceCellError::Value(_)))));
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_stored_is_an_error() {
+    let pair = Pair::threaded();
+    let long: OnceCell<String> = pair.here.once_cell("long").unwrap();
+    let error = long.get_or_init(async || "x".repeat(100_000)).await.unwrap_err();
+    assert!(matches!(&error, OnceCellError::Value(e) if e.kind() == ErrorKind::InvalidConfig));
+    let no_json: OnceCell<HashMap<(u8, u8), u8>> = pair.here.once_cell("map").unwrap();
+    let map = HashMap::from([((1, 2), 3)]);
+    let error = no_json.get_or_init(async || map.clone()).await.unwrap_err();
+    assert!(matches!(&error, OnceCellError::Value(e) if e.kind() == ErrorKind::InvalidConfig));
+    assert!(matches!(no_json.set(map).await, Err(SetError::Failed(_, OnceCellError::Value(_)))));
+    pair.all_released().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_put_up_with_for_a_lease() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    pair.ours.faults().on(Verb::Cell).lose_replies(2);
+    assert_eq!(*here.get_or_init(async || 1).await.unwrap(), 1);
+    pair.ours.faults().cut();
+    let fresh: OnceCell<u32> = pair.here.once_cell("cell").unwrap();
+    let begin = Instant::now();
+    assert!(matches!(fresh.load().await, Err(OnceCellError::Backend(e)) if e.is_retryable()));
+    assert!(begin.elapsed() >= TTL && begin.elapsed() < TTL * 2);
+    assert!(matches!(fresh.get_or_init(async || 2).await, Err(OnceCellError::Backend(_))));
+    assert!(matches!(fresh.wait().await, Err(OnceCellError::Backend(_))));
+    pair.ours.faults().heal();
+    assert_eq!(*fresh.get_or_init(async || 2).await.unwrap(), 1);
+    assert_eq!(*there.get_or_init(async || 2).await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_gone_before_the_value_is_there_ends_with_the_lease() {
+    let pair = short();
+    let (here, there) = pair.cells();
+    let attempt = here.get_or_init(async || {
+        pair.ours.faults().cut();
+        1
+    });
+    assert!(matches!(attempt.await, Err(OnceCellError::Lost(_) | OnceCellError::Backend(_))));
+    assert_eq!(*there.get_or_init(async || 2).await.unwrap(), 2);
+    pair.ours.faults().heal();
+    assert_eq!(*here.get_or_init(async || 3).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_the_wait() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    let mut elsewhere = Box::pin(there.get_or_init(async || pending().await));
+    assert!(poll_once(elsewhere.as_mut()).await.is_pending());
+    let (mut one, mut other) = (Box::pin(here.wait()), Box::pin(here.get_or_init(async || 1)));
+    assert!(poll_once(one.as_mut()).await.is_pending());
+    assert!(poll_once(other.as_mut()).await.is_pending());
+    pair.here.shutdown().await;
+    assert!(matches!(one.await, Err(OnceCellError::Closed)));
+    assert!(matches!(other.await, Err(OnceCellError::Closed)));
+    assert!(matches!(here.set(1).await, Err(SetError::Failed(1, OnceCellError::Closed))));
+}
+
+/// Drops the future after its k-th poll, for every k, while another client comes and goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_after_any_poll() {
+    let pair = Pair::threaded();
+    for round in 0..600_u32 {
+        let (mut here, there) = pair.cells();
+        let elsewhere = there.get_or_init(async || {
+            tokio::task::yield_now().await;
+            round
+        });
+        let mut elsewhere = Box::pin(elsewhere.fuse());
+        if round % 3 == 0 {
+            let _ = poll_once(elsewhere.as_mut()).await;
+        }
+        let mut waiting = Box::pin(here.get_or_init(async || {
+            tokio::task::yield_now().await;
+            round + 1
+        }));
+        for poll in 0..=round % 9 {
+            if poll == 3 && !elsewhere.is_terminated() {
+                let _ = poll_once(elsewhere.as_mut()).await;
+            }
+            if poll_once(waiting.as_mut()).await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        if !elsewhere.is_terminated() {
+            let value = tokio::time::timeout(Duration::from_secs(10), elsewhere).await;
+            assert!(value.expect("nothing is left in its way").is_ok());
+        }
+        assert_eq!(here.load().await.unwrap(), there.get());
+        here.reset().await.unwrap();
+    }
+    pair.all_released().await;
+}
