@@ -9,7 +9,7 @@ use futures::future::join_all;
 use lock_core::memory::Verb;
 use lock_sync::{
     LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantLockError, ReentrantMutex,
-    Reentry, ReleaseError, TryReentrantLockError,
+    Reentry, ReleaseError, TryReentrantLockError, owner_scope_sync,
 };
 use tokio::time::sleep;
 
@@ -333,7 +333,21 @@ fn a_plain_thread_can_lock() {
     });
 }
 
-/// Two owners on each side, each of whom goes in three deep.
+/// What the store sleeps on must not belong to a runtime that nobody drives.
+#[test]
+fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.reentrant_mutexes();
+    let mut owner = Owner::new().unwrap();
+    let undriven = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = undriven.enter();
+    pair.ours.faults().delay_replies(Duration::from_millis(2));
+    drop(here.blocking_lock_as(&mut owner).unwrap());
+    let another = pair.here.reentrant_mutex("another", ()).unwrap();
+    owner_scope_sync(|| drop(another.blocking_lock().unwrap()));
+}
+
+/// Four owners on each side, each of whom goes in three deep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_two_owners_are_ever_inside() {
     let pair = Pair::threaded();

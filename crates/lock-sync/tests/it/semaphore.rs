@@ -389,6 +389,19 @@ fn a_plain_thread_can_acquire() {
     assert_eq!(here.blocking_acquire_many_owned(2).unwrap().num_permits(), 2);
 }
 
+/// What the store sleeps on must not belong to a runtime that nobody drives.
+#[test]
+fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
+    let pair = Pair::threaded();
+    let semaphore = Arc::new(pair.semaphores(2).0);
+    let undriven = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = undriven.enter();
+    pair.ours.faults().delay_replies(Duration::from_millis(2));
+    let permit = semaphore.blocking_acquire().unwrap();
+    let owned = Arc::clone(&semaphore).blocking_acquire_owned().unwrap();
+    assert!(permit.is_valid() && owned.is_valid());
+}
+
 #[tokio::test]
 async fn a_permit_can_be_polled_for() {
     let pair = Pair::threaded();

@@ -119,7 +119,14 @@ async fn permits_put_together_are_valid_together() {
     let valid = permit.split(2).unwrap();
     assert!(valid.is_valid() && !permit.is_valid());
     assert!(valid.while_held(std::future::ready(7)).await.is_ok());
-    permit.merge(valid);
+    let mut permit = {
+        let mut valid = valid;
+        valid.merge(permit);
+        valid
+    };
+    assert!(!permit.is_valid(), "wherever the lost one is among them");
+    permit.merge(here.acquire().await.unwrap());
+    assert!(!permit.is_valid());
     assert!(matches!(permit.release().await, Err(ReleaseError::Lost(_))));
     assert_eq!(pair.store.live_leases(), 0, "the others were given back all the same");
 }

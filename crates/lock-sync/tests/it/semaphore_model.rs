@@ -137,7 +137,7 @@ fn take(held: &mut Vec<Paper>, which: usize) -> Option<Paper> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_store_counts_as_on_paper(steps in proptest::collection::vec(step(), 1..30)) {

@@ -1,5 +1,6 @@
 //! Who gets permits next, and when nobody does any more.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -153,6 +154,33 @@ async fn closing_a_handle_concerns_nobody_else() {
     becomes_available(&there, 2).await;
 }
 
+/// Whoever begins to wait while the handle is closed must not miss it.
+#[test]
+fn closing_at_the_instant_of_waiting_is_heard() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.semaphores(1);
+    let _held = there.blocking_acquire().unwrap();
+    for round in 0..1_000_u32 {
+        let closing = pair.here.semaphore("permits", 1).unwrap();
+        let begun = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                for _ in 0..round {
+                    std::hint::spin_loop();
+                }
+                closing.close();
+            });
+            begun.store(true, Ordering::Release);
+            // It would wait for ever.
+            assert_eq!(closing.blocking_acquire().err(), Some(AcquireError::Closed));
+        });
+    }
+    assert!(!here.is_closed());
+}
+
 #[tokio::test]
 async fn closing_comes_before_a_grant_that_was_not_picked_up() {
     let pair = Pair::threaded();
@@ -214,6 +242,21 @@ async fn a_shutdown_closes_it() {
     assert_eq!(waiting.await.err(), Some(AcquireError::Closed));
     assert!(here.is_closed());
     assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::Closed));
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_questions_under_way() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.semaphores(3);
+    let gate = pair.ours.faults().on(Verb::Count).hold_replies();
+    let mut asking = Box::pin(here.add_permits(1));
+    assert!(poll_once(asking.as_mut()).await.is_pending());
+    let mut ending = Box::pin(pair.here.shutdown());
+    let limit = Duration::from_millis(30);
+    assert!(tokio::time::timeout(limit, ending.as_mut()).await.is_err());
+    gate.open();
+    asking.await.unwrap();
+    ending.await;
 }
 
 #[tokio::test]
