@@ -1,6 +1,8 @@
 //! A backend of one's own that does no more than it must.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
+};
 use lock_sync::Locks;
 
 struct Plain;
