@@ -72,6 +72,7 @@ mod driver;
 mod engine;
 mod error;
 mod handoff;
+mod leader;
 mod lease_methods;
 mod locking;
 mod locks;
@@ -85,6 +86,7 @@ mod together;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
+pub use leader::{Election, LeaderInfo, Leadership, Observer, UpdateError};
 pub use locks::{Builder, Locks};
 pub use lost::Lost;
 pub use mutex::{

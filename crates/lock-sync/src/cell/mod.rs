@@ -19,6 +19,7 @@ use crate::error::{LeaseLost, LossReason};
 use crate::locks::{Locks, Shared};
 
 /// A lock, and the value beside it.
+#[derive(Clone)]
 pub(crate) struct RemoteCell {
     entry: Arc<Entry>,
     /// The same store as the entry's, with the ability to keep values.

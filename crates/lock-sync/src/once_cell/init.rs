@@ -193,7 +193,8 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             },
         };
         // Whoever had the lock before may be done.
-        Ok(match self.find(limit).await? {
+        let found = self.find(limit).await?;
+        Ok(match found {
             Some(value) => Entered::Late(value),
             None => Entered::Leader(hold, turn),
         })

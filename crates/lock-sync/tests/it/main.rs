@@ -8,6 +8,7 @@ mod compile_fail;
 mod contract;
 mod driver_gone;
 mod drops;
+mod leader;
 mod lease;
 mod mutex;
 mod once_cell;
