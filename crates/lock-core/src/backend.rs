@@ -148,11 +148,11 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 /// - An upgrade MUST wait until its owner is the only holder, and bring new tokens
 ///   (`an_upgrade_waits_for_readers`). It MUST come before everybody in the queue
 ///   (`an_upgrade_goes_before_those_in_line`). Until then the upgradable lease MUST stay
-///   (`a_waiting_upgrade_keeps_its_lease`), also the time that it has left when the upgrade is granted
-///   (`an_upgrade_never_shortens_the_lease`), and when that is over, the upgrade MUST NOT be granted
-///   any more (`an_upgrade_ends_with_its_lease`).
+///   (`a_waiting_upgrade_keeps_its_lease`), and when it is over, the upgrade MUST NOT be granted any
+///   more (`an_upgrade_ends_with_its_lease`). What it has left when it is upgraded, the new lease MUST
+///   have as well (`an_upgrade_never_shortens_the_lease`).
 /// - An upgrade that is repeated without asking to be queued MUST give up its place in the queue, or be
-///   granted (`an_upgrade_can_leave_the_line`).
+///   granted. Either way the lease stays (`an_upgrade_can_leave_the_line`).
 /// - A conversion that is repeated after it was granted MUST return the grant again
 ///   (`a_repeated_conversion_returns_the_same_grant`).
 /// - Converting what is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)

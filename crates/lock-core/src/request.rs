@@ -115,6 +115,10 @@ impl Acquire {
     /// weaker one, and from [`Mode::Permits`] to fewer of the same, but at least one, which are granted at
     /// once. In between nobody else gets the key. Until it is granted, the lease in the former mode stays,
     /// and is renewed and released as such.
+    ///
+    /// An upgrade that waits in the queue gives up its place when it is released, or when it is repeated
+    /// without [`queued`](Self::queued). The second way cannot end what was granted meanwhile: then the
+    /// answer is the grant.
     #[must_use]
     pub fn converting(mut self, from: Mode) -> Self {
         self.from = Some(from);

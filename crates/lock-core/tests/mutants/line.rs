@@ -25,6 +25,8 @@ impl Mutant {
                 let lease = Lease { claim: claim.clone(), tokens: grant.tokens };
                 self.shared().leases.insert(claim.owner, lease);
             }
+            // An upgrade that is asked for without a place gives up the one that it had.
+            Attempt::Busy { .. } if request.from.is_some() => self.forget_waiter(claim),
             Attempt::Queued { .. } if !self.is_in_line(claim) => {
                 self.shared().line.push((self.store.clone(), request.clone()));
             }
@@ -118,7 +120,9 @@ impl Mutant {
 
     async fn treat_served_wrongly(&self, key: &Key) -> Result<()> {
         let spared = match self.bug {
-            Bug::TellsWithoutHandingOver | Bug::HandsOverForTheWholeTtl => 0,
+            Bug::TellsWithoutHandingOver
+            | Bug::HandsOverForTheWholeTtl
+            | Bug::UpgradesInLineShortenTheLease => 0,
             Bug::HandsOverToOneReader => 1,
             _ => return Ok(()),
         };
@@ -128,10 +132,16 @@ impl Mutant {
                 continue;
             }
             served += 1;
-            if self.bug == Bug::HandsOverForTheWholeTtl {
-                let _renewed = client.renew(&Renew::new(waiting.claim, waiting.ttl)).await;
-            } else if served > spared {
-                client.release(&waiting.claim).await?;
+            match self.bug {
+                Bug::HandsOverForTheWholeTtl => {
+                    let _renewed = client.renew(&Renew::new(waiting.claim, waiting.ttl)).await;
+                }
+                Bug::UpgradesInLineShortenTheLease => {
+                    let short = Renew::new(waiting.claim, waiting.ttl.claim());
+                    let _renewed = client.renew(&short).await;
+                }
+                _ if served > spared => drop(client.release(&waiting.claim).await?),
+                _ => {}
             }
         }
         Ok(())

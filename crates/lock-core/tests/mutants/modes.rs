@@ -25,6 +25,13 @@ impl Mutant {
                 put_back(line).await?;
                 return Ok(attempt);
             }
+            Bug::UpgradesStayInLine if !request.queue && self.is_in_line(claim) => {
+                let attempt = self.store.try_acquire(&request.clone().queued()).await?;
+                return Ok(match attempt {
+                    Attempt::Queued { retry_after } => Attempt::Busy { retry_after },
+                    attempt => attempt,
+                });
+            }
             Bug::ForgetsConversions if self.as_held(&former) == *claim => {
                 return Err(Error::new(ErrorKind::NotHeld, "not any more"));
             }
@@ -35,6 +42,10 @@ impl Mutant {
             (Bug::UpgradesKeepTheirTokens, Ok(Attempt::Granted(mut grant))) => {
                 grant.tokens = before.unwrap_or(grant.tokens);
                 Ok(Attempt::Granted(grant))
+            }
+            (Bug::UpgradesShortenTheLease, Ok(Attempt::Granted(_))) if is_upgrade => {
+                self.store.release(claim).await?;
+                self.store.try_acquire(&plain).await
             }
             (Bug::UpgradesBesideReaders, Ok(Attempt::Busy { .. })) => {
                 Ok(Attempt::Granted(self.made_up(request.ttl)))

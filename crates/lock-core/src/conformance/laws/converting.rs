@@ -144,19 +144,26 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let upgradable = in_mode(&key, Mode::Upgradable)?;
-    let reader = in_mode(&key, Mode::Shared)?;
-    one.obtains(&upgradable, ttl).await?;
-    other.obtains(&reader, ttl).await?;
-    // What is handed over lives for a moment only, but this holder had more than that.
-    let upgrade = conversion(&upgradable, Mode::Exclusive, scene.ttl()).queued();
-    let mut upgrade = one.waits(upgrade).await?;
-    other.freed(&reader).await?;
-    upgrade.hears_grant().await?;
-    scene.elapse(scene.ttl().claim().duration()).await;
-    other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
-    one.renewed(upgrade.claim(), ttl).await?;
+    let ttl = scene.long();
+    for waits in [false, true] {
+        let key = scene.key()?;
+        let upgradable = in_mode(&key, Mode::Upgradable)?;
+        one.obtains(&upgradable, ttl).await?;
+        // It asks for less than it has, and what is handed over lives for a moment only.
+        let upgrade = conversion(&upgradable, Mode::Exclusive, scene.ttl());
+        if waits {
+            let reader = in_mode(&key, Mode::Shared)?;
+            other.obtains(&reader, ttl).await?;
+            let mut waiter = one.waits(upgrade.clone().queued()).await?;
+            other.freed(&reader).await?;
+            waiter.hears_grant().await?;
+        } else {
+            granted(one.ask(&upgrade).await?)?;
+        }
+        scene.elapse(scene.ttl().duration()).await;
+        other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
+        one.renewed(&upgrade.claim, ttl).await?;
+    }
     Ok(())
 }
 

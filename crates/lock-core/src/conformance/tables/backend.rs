@@ -203,6 +203,10 @@ macro_rules! __lock_core_mode_laws {
                 "Until it is upgraded, a lease stays what it was, and holds back new readers.",
             an_upgrade_ends_with_its_lease:
                 "When the lease is over, so is the wait for its upgrade.",
+            an_upgrade_never_shortens_the_lease:
+                "An upgraded lease has at least the time that it had before.",
+            an_upgrade_can_leave_the_line:
+                "Who asks for its upgrade again without a place gives up the one it had, and holds on.",
             a_repeated_conversion_returns_the_same_grant:
                 "Who asks again for a conversion that it has gets the same tokens.",
             converting_what_is_not_held_fails:

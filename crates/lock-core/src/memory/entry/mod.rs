@@ -204,11 +204,7 @@ impl Entry {
         visit: &Visit<'_>,
         post: &mut Post,
     ) -> Result<Attempt, Error> {
-        let lease = self.leases.find(request.claim.owner, from).ok_or_else(not_held)?;
-        lease.mode = request.claim.mode;
-        lease.extend(request.ttl, visit.now);
-        lease.belongs_to(visit.client);
-        let grant = lease.grant(visit);
+        let grant = self.turn(from, request, visit)?.grant(visit);
         self.serve(None, visit.now, post);
         Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
     }
@@ -232,8 +228,25 @@ impl Entry {
             return self.refuse(alone, request, visit, limit, post);
         }
         self.queue.leave(&request.claim);
-        self.leases.remove(owner, from);
-        Ok(Attempt::Granted(self.grant(request, visit)))
+        let tokens = self.fence.reserve(request.tokens, Ticks::now());
+        let lease = self.turn(from, request, visit)?;
+        lease.tokens = tokens;
+        let grant = lease.grant(visit);
+        Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
+    }
+
+    /// Turns the lease in the former mode into the one that was asked for, which lives no shorter.
+    fn turn(
+        &mut self,
+        from: Mode,
+        request: &Acquire,
+        visit: &Visit<'_>,
+    ) -> Result<&mut Lease, Error> {
+        let lease = self.leases.find(request.claim.owner, from).ok_or_else(not_held)?;
+        lease.mode = request.claim.mode;
+        lease.extend(request.ttl, visit.now);
+        lease.belongs_to(visit.client);
+        Ok(lease)
     }
 
     /// Refuses a request for which there may be room at `free`, and gives it a place in the queue if

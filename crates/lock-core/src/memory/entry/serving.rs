@@ -79,14 +79,15 @@ impl Entry {
         if is_served { self.queue.take_first() } else { None }
     }
 
-    /// Writes the lease of a waiter, which lives only until its owner has had time to renew it.
+    /// Writes the lease of a waiter, which lives only until its owner has had time to renew it, or for
+    /// what is left of the one that it replaces.
     fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
-        let ttl = slot.ttl.claim();
+        let mut ttl = slot.ttl.claim();
         let mut ends = now + ttl.duration();
         if let Some(from) = slot.from {
-            // Its holder counts on what it has.
-            if let Some(lease) = self.leases.find(slot.owner, from) {
-                ends = ends.max(lease.ends);
+            let former = self.leases.find(slot.owner, from);
+            if let Some(former) = former.filter(|former| former.ends > ends) {
+                (ttl, ends) = (former.ttl, former.ends);
             }
             self.leases.remove(slot.owner, from);
         }
@@ -100,6 +101,6 @@ impl Entry {
             client: Arc::clone(&slot.client),
         });
         // The store's clock is the clients' as well, so there is nothing to convert.
-        Grant::new(tokens, ttl.valid_until(now))
+        Grant::new(tokens, now + ends.saturating_duration_since(now).saturating_sub(ttl.drift()))
     }
 }
