@@ -133,9 +133,10 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`a_key_is_one_kind_of_lock`).
 ///
 /// **Counting**
-/// - Permits MUST be granted while they are free (`permits_add_up_to_their_limit`), and never more
-///   than there are (`permits_never_exceed_their_limit`). Those of a lease that ran out MUST come
-///   back (`an_expired_holders_permits_return`).
+/// - Permits MUST be granted while they are free, and who asks for more, even for more than there are,
+///   MUST be refused like any other (`permits_add_up_to_their_limit`). Those that are held MUST NOT
+///   exceed those there are (`permits_never_exceed_their_limit`). Those of a lease that ran out MUST
+///   come back (`an_expired_holders_permits_return`).
 /// - Another limit than that of the present holders MUST be refused as
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind), with both in the message
 ///   (`differing_limits_are_refused`).

@@ -17,9 +17,10 @@ pub enum Mode {
     Upgradable,
     /// `take` of the `of` permits that the key has in all.
     Permits {
-        /// How many permits this lease takes.
+        /// How many permits this lease takes. It may be more than there are: such a request waits.
         take: u32,
         /// How many permits the key was declared to have: the same number in every request for it.
+        /// It may be none, if others are to be [added](crate::PermitBackend::resize).
         of: u32,
     },
     /// Together with every other holder that names the same group, as one, and with nobody else.

@@ -79,10 +79,13 @@ async fn a_request_for_more_than_there_are_waits_without_a_time() -> Result<()> 
     assert_eq!(other.try_acquire(&all).await?, Attempt::Busy { retry_after: None });
     let one_more = Attempt::Busy { retry_after: Some(30 * SECOND) };
     assert_eq!(other.try_acquire(&permits(1, 3)?).await?, one_more);
-    // More than there ever were is a mistake.
-    let error = other.try_acquire(&permits(4, 3)?).await.expect_err("too many");
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-    assert!(error.to_string().contains("only 3"), "{error}");
+    // So does one for more than there ever were.
+    assert_eq!(other.try_acquire(&permits(4, 3)?).await?, Attempt::Busy { retry_after: None });
+    let mut watch = other.watch(&key()).await?;
+    queued(&other, permits(4, 3)?.queued()).await;
+    heard(&mut watch);
+    one.resize(&key(), 3, Resize::Add(4)).await?;
+    assert!(matches!(heard(&mut watch)[..], [Hint::Released, Hint::Granted { .. }]));
     Ok(())
 }
 

@@ -17,6 +17,8 @@ const ACTORS: usize = 6;
 const CLIENTS: usize = 3;
 /// How many permits there are at first.
 const PERMITS: u32 = 3;
+/// How many are wanted at once, at the most.
+const MOST: u32 = 4;
 
 /// What may happen next. Actors are numbers.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Which modes the actors ask for.
 fn modes() -> impl Strategy<Value = [Mode; ACTORS]> {
     use Mode::{Exclusive as E, Shared as S, Upgradable as U};
-    let permits = [1, 3, 2, 1, 2, 1].map(|take| Mode::Permits { take, of: PERMITS });
+    let permits = [1, 3, 2, MOST, 2, 1].map(|take| Mode::Permits { take, of: PERMITS });
     let [a, b] = [100, 101].map(|group| Mode::Joint { group: OwnerToken::from_bytes([group; 16]) });
     prop_oneof![
         1 => Just([E; ACTORS]),
@@ -341,9 +343,9 @@ impl History {
     /// Lets go of everything, one after another. Everybody who waits must get its turn.
     async fn drain(mut self) {
         for _ in 0..100 {
-            // Who waits for more permits than are left waits until there are more.
-            if self.limit < PERMITS {
-                self.resize(Resize::Add(PERMITS - self.limit)).await;
+            // Who waits for more permits than there are waits until there are more.
+            if self.limit < MOST {
+                self.resize(Resize::Add(MOST - self.limit)).await;
                 self.read_hints();
             }
             for index in 0..ACTORS {

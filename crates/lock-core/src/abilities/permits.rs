@@ -19,7 +19,10 @@ use crate::{Backend, Claim, Error, Key, Released};
 /// - [`permits`](Self::permits) MUST tell how many there are, are held and are waited for
 ///   (`the_state_of_a_semaphore_can_be_seen`).
 /// - Permits that are added MUST be there for those who wait (`added_permits_serve_those_who_wait`), and
-///   for everybody from then on. Of those that are removed only free ones MUST go
+///   for everybody from then on. There may be none at first, and a request for more than there are MUST
+///   wait for them as any other (`more_than_there_are_can_be_waited_for`). All who watch the key MUST be
+///   told of them, as of a release (`added_permits_wake_every_watcher`).
+/// - Of those that are removed only free ones MUST go
 ///   (`only_free_permits_can_be_removed`). What is changed MUST stay so (`a_changed_limit_stays`).
 /// - A lease may be converted to one of fewer permits: at once, with the same tokens, and what it gave up
 ///   MUST be there for those who wait (`a_lease_can_give_back_some_permits`).
@@ -53,8 +56,8 @@ pub trait PermitBackend: Backend {
 
     /// Adds permits, or removes free ones, for good.
     ///
-    /// A request may take as many permits as there are then, although it declares fewer. One for no more
-    /// than it declares, but for more than there are, waits until there are enough.
+    /// A request may take as many permits as there are then, whatever limit it declares. One for more
+    /// waits until there are enough.
     ///
     /// # Errors
     ///

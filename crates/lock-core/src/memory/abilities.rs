@@ -21,8 +21,10 @@ impl PermitBackend for MemoryBackend {
     }
 
     async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized> {
-        let resize = || self.store.at(key, |entry, now, post| entry.resize(of, change, now, post));
-        self.connection.carry(Verb::Count, resize).await?
+        let Self { store, connection } = self;
+        let resize =
+            || store.at(key, |entry, now, post| entry.resize(of, change, connection, now, post));
+        connection.carry(Verb::Count, resize).await?
     }
 
     async fn forget(&self, claim: &Claim) -> Result<Released> {

@@ -53,22 +53,6 @@ impl Semaphore {
         ))
     }
 
-    /// Refuses a request that can never be granted. One for more permits than there are now can,
-    /// if there were as many when the semaphore was declared.
-    pub(super) fn admit(&self, take: u32) -> Result<(), Error> {
-        if self.closed {
-            return Err(Error::new(ErrorKind::Closed, "the semaphore is closed for everybody"));
-        }
-        let most = self.limit.max(self.declared);
-        if take > most {
-            return Err(Error::new(
-                ErrorKind::InvalidConfig,
-                format!("{take} permits were asked for, but there are only {most}"),
-            ));
-        }
-        Ok(())
-    }
-
     pub(super) fn add(&mut self, count: u32) -> Result<(), Error> {
         let limit = self.limit.checked_add(count).ok_or_else(|| {
             let limit = self.limit;
@@ -119,16 +103,5 @@ mod tests {
         assert_eq!(semaphore.limit(), u32::MAX);
         assert_eq!(semaphore.add(1).unwrap_err().kind(), ErrorKind::InvalidConfig);
         assert_eq!(semaphore.limit(), u32::MAX);
-        semaphore.admit(u32::MAX).unwrap();
-    }
-
-    #[test]
-    fn a_request_for_more_than_there_ever_were_is_refused() {
-        let mut semaphore = Semaphore::new(3, START);
-        assert_eq!(semaphore.admit(4).unwrap_err().kind(), ErrorKind::InvalidConfig);
-        semaphore.remove(2);
-        semaphore.admit(3).unwrap();
-        semaphore.add(4).unwrap();
-        semaphore.admit(5).unwrap();
     }
 }

@@ -5,8 +5,9 @@
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Key, Mode, Released, Renew, Renewal, Result, Ttl,
+    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Key, Mode, PermitBackend, Released,
 };
+use lock_core::{Renew, Renewal, Result, Ttl};
 
 use crate::bug::Bug;
 use crate::mutant::{Lease, Mutant};
@@ -50,6 +51,13 @@ impl Mutant {
             }
             Bug::ExpiryGrantsWhoeverAsks if waits && self.store.live_leases() == 0 => {
                 return Ok(Attempt::Granted(self.made_up(request.ttl)));
+            }
+            Bug::RefusesMoreThanThereAre => {
+                if let Mode::Permits { take, of } = claim.mode
+                    && take > self.store.permits(&claim.key, of).await?.limit
+                {
+                    return Err(Error::new(ErrorKind::InvalidConfig, "there are not that many"));
+                }
             }
             _ if !waits && self.overtakes(claim.mode) => {
                 let line = self.take_out_all_but(&claim).await?;

@@ -49,7 +49,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
         let unheard = match bug {
             Bug::NeverSaysWanted => Some(Hint::Wanted),
             Bug::StoringTellsNobody => Some(Hint::Changed),
-            Bug::ClosingTellsNobody => Some(Hint::Released),
+            Bug::ClosingTellsNobody | Bug::AddingTellsNobody => Some(Hint::Released),
             _ => None,
         };
         return (unheard != Some(hint)).then_some(hint);

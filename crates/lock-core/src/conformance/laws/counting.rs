@@ -21,6 +21,8 @@ pub(in super::super) async fn permits_add_up_to_their_limit<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
+    // More than there are may come to be, and is asked for like any other.
+    one.is_refused(&in_mode(&key, permits(4))?, ttl).await?;
     let (two, last) = (in_mode(&key, permits(2))?, in_mode(&key, permits(1))?);
     one.obtains(&two, ttl).await?;
     other.is_refused(&in_mode(&key, permits(2))?, ttl).await?;

@@ -130,6 +130,55 @@ where
     Ok(())
 }
 
+pub(in super::super) async fn more_than_there_are_can_be_waited_for<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: PermitBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    // A semaphore that is declared without permits is a gate.
+    for declared in [0, 1] {
+        let key = scene.key()?;
+        other.counts(&key, declared, Permits::new(declared)).await?;
+        let two = in_mode(&key, permits(2, declared))?;
+        other.is_refused(&two, ttl).await?;
+        one.changes(&key, declared, Resize::Add(2), (2, declared + 2)).await?;
+        other.obtains(&two, ttl).await?;
+        let mut waiter = other.waits(queued(&key, permits(4, declared), ttl)?).await?;
+        let mut later = one.waits(queued(&key, permits(1, declared), ttl)?).await?;
+        other.freed(&two).await?;
+        waiter.still_waits().await?;
+        later.still_waits().await?;
+        one.changes(&key, declared, Resize::Add(3), (3, declared + 5)).await?;
+        for waiter in [&mut waiter, &mut later] {
+            waiter.hears_grant().await?;
+            waiter.claims().await?;
+        }
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn added_permits_wake_every_watcher<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: PermitBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let key = scene.key()?;
+    let claim = in_mode(&key, permits(1, 0))?;
+    // None of them stands in line.
+    let mut watches = Vec::new();
+    for client in [&one, &other, &other] {
+        watches.push((client, client.watch(&key).await?));
+    }
+    other.is_refused(&claim, scene.long()).await?;
+    one.changes(&key, 0, Resize::Add(1), (1, 1)).await?;
+    for (client, watch) in &mut watches {
+        client.hears_release(watch).await?;
+    }
+    other.obtains(&claim, scene.long()).await?;
+    Ok(())
+}
+
 pub(in super::super) async fn only_free_permits_can_be_removed<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: PermitBackend>,

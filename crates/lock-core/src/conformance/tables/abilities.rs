@@ -55,6 +55,10 @@ macro_rules! __lock_core_permit_laws {
                 "Every client sees how many permits there are, are held and are waited for.",
             added_permits_serve_those_who_wait:
                 "Permits that are added go to those who wait first, and to everybody afterwards.",
+            more_than_there_are_can_be_waited_for:
+                "Who asks for more permits than there are, even if that is none, waits until there are.",
+            added_permits_wake_every_watcher:
+                "All watchers of a semaphore hear that permits were added.",
             only_free_permits_can_be_removed:
                 "Of the permits that are to go only those go that nobody holds or waits for.",
             a_changed_limit_stays:

@@ -18,11 +18,13 @@ impl Entry {
         Ok(self.count(now))
     }
 
-    /// Adds permits, and serves those who wait for them, or removes those that are free.
+    /// Adds permits, serves those who wait for them and tells everybody, or removes those that are
+    /// free.
     pub(in super::super) fn resize(
         &mut self,
         of: u32,
         change: Resize,
+        client: &Arc<Connection>,
         now: Instant,
         post: &mut Post,
     ) -> Result<Resized> {
@@ -32,6 +34,7 @@ impl Entry {
         let changed = match change {
             Resize::Add(count) => {
                 semaphore.add(count)?;
+                self.watchers.tell_all(Hint::Released, client, post);
                 count
             }
             Resize::Remove(count) => {
@@ -88,10 +91,12 @@ impl Entry {
         Ok(())
     }
 
-    /// Refuses a request that can never be granted.
+    /// Refuses a request for permits of which none is granted any more.
     pub(super) fn admit(&self, mode: Mode) -> Result<()> {
         match (mode, &self.semaphore) {
-            (Mode::Permits { take, .. }, Some(semaphore)) => semaphore.admit(take),
+            (Mode::Permits { .. }, Some(semaphore)) if semaphore.is_closed() => {
+                Err(Error::new(ErrorKind::Closed, "the semaphore is closed for everybody"))
+            }
             _ => Ok(()),
         }
     }

@@ -172,7 +172,7 @@ impl Entry {
     ) -> Result<Attempt, Error> {
         let mode = request.claim.mode;
         if let Err(error) = self.admit(mode) {
-            // It cannot be granted, and must not hold up those for whom there is room.
+            // It is granted nothing any more, and must not hold up the others.
             self.queue.leave(&request.claim);
             self.serve(None, visit.now, post);
             return Err(error);
