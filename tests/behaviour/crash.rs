@@ -1,69 +1,17 @@
-//! Waiters, holders and servers that die with a queue, and how long the others wait then.
-//!
-//! The bounds, with a lease of `ttl`:
-//! - a waiter whose connection is closed is passed over at once;
-//! - a hand-over that nobody claims ends after `min(ttl, 1 s)`, and goes to the next when anybody asks;
-//! - a holder that died costs its `ttl`;
-//! - a waiter asks by itself every third of `max(ttl, 3 s)`, and at once when it was disconnected.
+//! Waiters, holders and servers that die with a queue, and how long the others wait then: the bounds are
+//! those in `support/crashes.rs`.
 
 use std::time::Duration;
 
-use lock_core::{Clock, Instant};
-use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
+use lock_tests::{RedisServer, Worker, eventually};
 
-use crate::support::{Crew, LOCK, Leftovers, QUEUE, SOON, TTL, ttl_of, until_in_line};
+use crate::support::{
+    AT_ONCE, CLAIM, Crew, LOCK, Leftovers, QUEUE, ROUNDING, SLACK, SOON, THIRD, TTL, kill_noticed,
+    line_up, now, options, ttl_of, until_in_line, workers,
+};
 
 /// A lease that is short enough to wait for its end.
 const LEASE: Duration = Duration::from_secs(3);
-
-/// After how long a hand-over ends that nobody claims.
-const CLAIM: Duration = Duration::from_secs(1);
-
-/// How often a waiter with [`LEASE`] asks by itself.
-const THIRD: Duration = Duration::from_secs(1);
-
-/// What a loaded machine may add.
-const SLACK: Duration = Duration::from_secs(3);
-
-/// For what must not take any of these times: a third of [`TTL`] is far longer.
-const AT_ONCE: Duration = SLACK;
-
-/// The server counts in whole milliseconds.
-const ROUNDING: Duration = Duration::from_millis(2);
-
-fn options(lease: Duration) -> WorkerBuilder {
-    Worker::builder(lock_worker!()).ttl(lease)
-}
-
-fn workers<const N: usize>(server: &RedisServer, lease: Duration) -> [Worker; N] {
-    [(); N].map(|()| options(lease).spawn(&server.url()))
-}
-
-/// Makes these wait for the lock "it" in this order, with this order.
-fn line_up(server: &RedisServer, waiters: &[&Worker], order: &str) {
-    for (before, waiter) in (0..).zip(waiters) {
-        until_in_line(server, before);
-        waiter.send(order);
-    }
-    until_in_line(server, waiters.len() as i64);
-}
-
-fn now() -> Instant {
-    Clock::boot().now()
-}
-
-/// How many connections the server has, without the kit's own.
-fn connections(server: &RedisServer) -> usize {
-    let list = server.cli(&["CLIENT", "LIST"]).text();
-    list.lines().filter(|line| !line.contains(" user=kit ")).count()
-}
-
-/// Kills a process, and returns once the server has noticed.
-fn kill_noticed(server: &RedisServer, victim: &Worker) {
-    let before = connections(server);
-    victim.kill();
-    eventually("the server has noticed", SOON, || connections(server) < before);
-}
 
 #[test]
 fn the_first_in_line_is_passed_over_at_once_when_it_is_dead() {

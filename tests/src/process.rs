@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[track_caller]
 pub fn stop(pid: u32) {
     signal(pid, Signal::STOP);
-    eventually("the process has stopped", LIMIT, || matches!(state(pid), Some('T' | 't')));
+    eventually("the process has stopped", LIMIT, || is_stopped(pid));
 }
 
 /// Lets a stopped process go on.
@@ -43,6 +43,11 @@ pub fn kill(pid: u32) {
 /// Whether the process runs or stands still: neither gone, nor dead and waiting to be reaped.
 pub fn is_alive(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// Whether the process stands still.
+pub fn is_stopped(pid: u32) -> bool {
+    matches!(state(pid), Some('T' | 't'))
 }
 
 #[track_caller]
@@ -85,9 +90,9 @@ mod tests {
         let pid = child.id();
         assert!(is_alive(pid));
         stop(pid);
-        assert!(is_alive(pid));
+        assert!(is_alive(pid) && is_stopped(pid));
         cont(pid);
-        eventually("it goes on", LIMIT, || !matches!(state(pid), Some('T' | 't')));
+        eventually("it goes on", LIMIT, || !is_stopped(pid));
         kill(pid);
         assert!(!is_alive(pid));
         child.wait().unwrap();

@@ -1,7 +1,11 @@
 //! What the tests share.
 
+mod crashes;
 mod crew;
+mod history;
+mod intruders;
 mod keys;
+mod mixers;
 mod polls;
 mod tokens;
 mod traffic;
@@ -11,11 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, Mutex};
+use lock_sync::{Handoff, Locks, Mutex, RwLock, TryLockError};
 use lock_tests::RedisServer;
 
+pub(crate) use self::crashes::{
+    AT_ONCE, CLAIM, Fate, ROUNDING, SLACK, THIRD, kill_noticed, line_up, now, options, workers,
+};
 pub(crate) use self::crew::{Crew, Turn};
-pub(crate) use self::keys::{LOCK, Leftovers, QUEUE, ttl_of};
+pub(crate) use self::history::{History, Way};
+pub(crate) use self::intruders::Intruders;
+pub(crate) use self::keys::{LOCK, Lease, Leftovers, QUEUE, leases, ttl_of};
+pub(crate) use self::mixers::Mixers;
 pub(crate) use self::polls::{PolledOut, after_polls, spin_until};
 pub(crate) use self::tokens::{Grant, assert_tokens_increase};
 pub(crate) use self::traffic::Traffic;
@@ -49,6 +59,16 @@ pub(crate) fn mutex(locks: &Locks<RedisBackend>) -> Arc<Mutex<()>> {
     Arc::new(locks.mutex("it", ()).unwrap())
 }
 
+/// The reader-writer lock at [`LOCK`], around a number of this process.
+pub(crate) fn rwlock(locks: &Locks<RedisBackend>) -> Arc<RwLock<u32>> {
+    Arc::new(locks.rwlock("it", 0).unwrap())
+}
+
+/// Whether somebody else is said to have the lock.
+pub(crate) fn would_block<G>(tried: &Result<G, TryLockError>) -> bool {
+    matches!(tried, Err(TryLockError::WouldBlock))
+}
+
 /// Two clients of one server: two processes, as far as it can tell.
 pub(crate) struct Pair {
     pub(crate) server: RedisServer,
@@ -59,6 +79,11 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new() -> Self {
         Self::with(|redis| redis, |locks| locks)
+    }
+
+    /// Two clients that serve others before themselves.
+    pub(crate) fn fair() -> Self {
+        Self::with(|redis| redis, |locks| locks.handoff(Handoff::Fair))
     }
 
     /// Two clients that are set up alike.

@@ -249,6 +249,11 @@ impl Worker {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(child.try_wait(), Ok(None))
     }
+
+    /// Whether the process is there and does not stand still.
+    pub fn is_running(&self) -> bool {
+        self.is_alive() && !process::is_stopped(self.pid)
+    }
 }
 
 /// The name among the words that follow an order.

@@ -1,0 +1,91 @@
+//! Four processes that hold one lock in many ways, and what became of it: nobody ever held it beside
+//! somebody whom it excludes.
+
+use std::time::Duration;
+
+use lock_tests::{RedisServer, Worker};
+
+use crate::support::{History, Leftovers, Mixers, SLACK, SOON, THIRD, TTL, Way, options, workers};
+
+/// A lease that is short enough to wait for its end.
+const LEASE: Duration = Duration::from_secs(1);
+
+const EVERY_STEP: &str = "read write read climb read descend read look";
+
+/// Four processes; the fate of one of them does not end the others' wait.
+fn four(server: &RedisServer, fair: bool) -> Vec<Worker> {
+    (0..4).map(|_| options(LEASE).fair(fair).spawn(&server.url())).collect()
+}
+
+#[test]
+fn readers_and_writers_never_meet() {
+    for fair in [true, false] {
+        let server = RedisServer::start();
+        let mixers = Mixers::start(four(&server, fair), 3, EVERY_STEP);
+        mixers.until(4_000);
+        let history = mixers.rest();
+        let beside = history.assert_readers_and_writers();
+        // Those who may meet have met.
+        for pair in [(Way::Read, Way::Read), (Way::Read, Way::Upgradable)] {
+            assert!(beside.contains(&pair), "fair: {fair}: {pair:?} in {beside:?}");
+        }
+        assert_eq!(history.processes().len(), 4);
+        server.assert_all_free();
+    }
+}
+
+#[test]
+fn permits_are_never_more_than_there_are() {
+    for fair in [true, false] {
+        let server = RedisServer::start();
+        let mixers = Mixers::start(four(&server, fair), 3, "permits 3 5");
+        mixers.until(4_000);
+        let (most, processes) = mixers.rest().assert_permits(5);
+        assert!(most == 5 && processes > 1, "fair: {fair}: {most} of {processes} processes");
+        // Afterwards all of them can be had, and not one more.
+        let [one, other] = workers(&server, TTL);
+        one.lock("it permits 5 5");
+        assert_eq!(other.try_lock("it permits 1 5"), None);
+        one.unlock("it");
+        server.assert_all_free();
+    }
+}
+
+/// Kills one of the processes in the middle of it, and lets another stand still for longer than its lease.
+fn with_a_dead_and_a_sleeper(server: &RedisServer, how: &str) -> History {
+    // What a dead one holds, and then a place in line that it has.
+    let limit = LEASE + SOON + THIRD + SLACK;
+    let mixers = Mixers::start(four(server, true), 3, how);
+    for _ in 0..2 {
+        let sleeper = mixers.worker(1);
+        sleeper.stop();
+        std::thread::sleep(LEASE + LEASE / 2);
+        mixers.goes_on(limit);
+        sleeper.cont();
+        mixers.goes_on(limit);
+    }
+    mixers.worker(0).kill();
+    mixers.goes_on(limit);
+    mixers.until(mixers.count() + 200);
+    mixers.rest()
+}
+
+#[test]
+fn readers_and_writers_never_meet_when_processes_die_and_stand_still() {
+    let server = RedisServer::start();
+    let history = with_a_dead_and_a_sleeper(&server, EVERY_STEP);
+    history.assert_readers_and_writers();
+    server.assert_all_free();
+}
+
+#[test]
+fn permits_are_never_more_than_there_are_when_processes_die_and_stand_still() {
+    let server = RedisServer::start();
+    let history = with_a_dead_and_a_sleeper(&server, "permits 3 5");
+    history.assert_permits(5);
+    let [one, other] = workers(&server, TTL);
+    one.lock("it permits 5 5");
+    assert_eq!(other.try_lock("it permits 1 5"), None);
+    one.unlock("it");
+    server.assert_all_free();
+}

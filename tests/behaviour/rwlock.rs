@@ -1,0 +1,166 @@
+//! Readers and writers of several processes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Instant;
+use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
+
+use crate::support::{
+    AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, now, options, rwlock, soon,
+    until_in_line, workers, would_block,
+};
+
+#[test]
+fn a_writer_that_waits_holds_back_readers_who_come_later() {
+    let server = RedisServer::start();
+    let [reader, writer, late, last] = workers(&server, TTL);
+    let read = reader.lock("it read");
+    line_up(&server, &[&writer], "lock it write");
+    // In another process, and in that of the reader, which hears of it once it has held for a moment.
+    assert_eq!(late.try_lock("it read"), None);
+    line_up(&server, &[&late], "lock it read");
+    eventually("the reader's process knows", AT_ONCE, || {
+        let refused = reader.try_lock("it#2 read").is_none();
+        if !refused {
+            reader.unlock("it#2");
+        }
+        refused
+    });
+    line_up(&server, &[&reader], "lock it#2 read");
+    line_up(&server, &[&last], "lock it write");
+    assert!(reader.is_valid("it"));
+
+    reader.unlock("it");
+    let wrote = writer.locked("it", AT_ONCE);
+    assert!(wrote > read);
+    for waiter in [&late, &reader, &last] {
+        assert!(waiter.poll("locked").is_none(), "somebody beside a writer");
+    }
+    // The two in a row that read enter together.
+    writer.unlock("it");
+    assert!(late.locked("it", AT_ONCE) > wrote);
+    assert!(reader.locked("it#2", AT_ONCE) > wrote);
+    assert!(late.is_valid("it"));
+    assert!(last.poll("locked").is_none(), "a writer beside readers");
+    late.unlock("it");
+    reader.unlock("it#2");
+    last.locked("it", AT_ONCE);
+}
+
+#[test]
+fn a_writer_that_gave_up_holds_back_nobody() {
+    let server = RedisServer::start();
+    let [reader, writer, late] = workers(&server, TTL);
+    reader.lock("it read");
+    line_up(&server, &[&writer], "lock it write");
+    line_up(&server, &[&late], "lock it read");
+    writer.tell("drop it", "dropped");
+    late.locked("it", AT_ONCE);
+    assert!(reader.is_valid("it"));
+}
+
+#[tokio::test]
+async fn readers_of_a_process_are_one_holder() {
+    const READERS: usize = 20;
+    let pair = Pair::new();
+    let (here, there) = (rwlock(&pair.here), rwlock(&pair.there));
+    let first = soon(here.read()).await.unwrap();
+    let before = pair.server.commandstats();
+    let mut guards = Vec::new();
+    for _ in 1..READERS {
+        guards.push(soon(here.read()).await.unwrap());
+    }
+    assert_eq!(pair.server.commandstats().since(&before).calls("evalsha"), 0);
+    assert_eq!(leases(&pair.server).len(), 1);
+    let theirs = soon(there.read()).await.unwrap();
+    assert_eq!(leases(&pair.server).len(), 2);
+    // The lease stays for as long as one of them reads.
+    drop(first);
+    while guards.pop().is_some() {
+        assert!(would_block(&soon(there.try_write()).await));
+    }
+    drop(theirs);
+    pair.server.assert_all_free();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_do_not_share_any_more_when_a_writer_waits_elsewhere() {
+    let pair = Pair::fair();
+    let here = rwlock(&pair.here);
+    let writer = Worker::spawn(lock_worker!(), &pair.server.url());
+    let first = soon(here.read()).await.unwrap();
+    let second = soon(here.read()).await.unwrap();
+    line_up(&pair.server, &[&writer], "lock it write");
+    let knows = async || would_block(&soon(here.try_read()).await);
+    eventually_async("the readers' process knows", AT_ONCE, knows).await;
+    let late = tokio::spawn(Arc::clone(&here).read_owned());
+    // It stands in line itself.
+    until_in_line(&pair.server, 2);
+    drop(first);
+    assert!(second.is_valid());
+    assert!(writer.poll("locked").is_none(), "a writer beside a reader");
+    drop(second);
+    let wrote = writer.locked("it", AT_ONCE);
+    assert!(!late.is_finished(), "a reader beside a writer");
+    writer.unlock("it");
+    assert!(soon(late).await.unwrap().unwrap().fencing_token() > wrote);
+}
+
+/// How long a process passes the lock on to itself unless it is told otherwise.
+const BUDGET: Duration = Duration::from_millis(10);
+
+/// How long writers wait for readers of three processes who never cease, and how often a process has
+/// overtaken each.
+fn among_readers(fair: bool) -> Vec<(Duration, usize)> {
+    let server = RedisServer::start();
+    let readers = (0..3).map(|_| options(TTL).fair(fair).spawn(&server.url())).collect();
+    let [writer] = workers(&server, TTL);
+    let mixers = Mixers::start(readers, 4, "read");
+    let mut waits = Vec::new();
+    // The readers hear of those who wait once they have held the lock for a moment: not of the first.
+    for _ in 0..=20 {
+        let asked = now();
+        writer.send("lock it write");
+        let locked = writer.wait_for("locked it", SOON);
+        waits.push((asked, locked.at));
+        writer.unlock("it");
+        mixers.goes_on(SOON);
+    }
+    let history = mixers.rest();
+    history.assert_readers_and_writers();
+    let wait = |(asked, had): (Instant, Instant)| {
+        let mut overtook = HashMap::<u32, usize>::new();
+        for span in history.spans().iter().filter(|span| span.asked > asked && span.had < had) {
+            *overtook.entry(span.process).or_default() += 1;
+        }
+        let most = overtook.into_values().max().unwrap_or_default();
+        (had.saturating_duration_since(asked), most)
+    };
+    let mut waits: Vec<_> = waits.into_iter().skip(1).map(wait).collect();
+    waits.sort_unstable();
+    waits
+}
+
+#[test]
+fn readers_that_never_cease_let_a_writer_in_within_their_budget() {
+    let waits = among_readers(false);
+    let (typical, longest) = (waits[waits.len() / 2].0, waits[waits.len() - 1].0);
+    // They read together, and spend their budgets at the same time.
+    assert!(typical <= BUDGET * 3, "{typical:?} is typical");
+    assert!(longest <= BUDGET + Duration::from_secs(1), "{longest:?}");
+}
+
+#[test]
+fn in_fair_mode_readers_that_never_cease_let_a_writer_in_when_those_there_have_left() {
+    let waits = among_readers(true);
+    // Four tasks read for up to a millisecond. They may come back while the writer is on its way to the
+    // queue, and until its process has been heard of.
+    let mut overtaken: Vec<usize> = waits.iter().map(|(_, turns)| *turns).collect();
+    overtaken.sort_unstable();
+    let typical = overtaken[overtaken.len() / 2];
+    assert!(typical <= 4 * 4, "{typical} turns of one process are typical: {waits:?}");
+    let longest = waits[waits.len() - 1].0;
+    assert!(longest <= Duration::from_secs(1), "{longest:?}");
+}

@@ -1,0 +1,234 @@
+//! Permits that several processes share.
+
+use std::sync::Arc;
+
+use lock_core::ErrorKind;
+use lock_redis::RedisBackend;
+use lock_sync::{AcquireError, Handoff, Locks, Semaphore, TryAcquireError};
+use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
+
+use crate::support::{
+    AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, options, soon, workers,
+};
+
+fn semaphore(locks: &Locks<RedisBackend>, permits: usize) -> Semaphore {
+    locks.semaphore("it", permits).unwrap()
+}
+
+/// Two handles of one semaphore, in two clients.
+fn semaphores(pair: &Pair, permits: usize) -> (Semaphore, Semaphore) {
+    (semaphore(&pair.here, permits), semaphore(&pair.there, permits))
+}
+
+fn worker(pair: &Pair) -> Worker {
+    Worker::spawn(lock_worker!(), &pair.server.url())
+}
+
+#[tokio::test]
+async fn another_limit_is_an_error_that_names_both() {
+    let pair = Pair::new();
+    let (five, seven) = (semaphore(&pair.here, 5), semaphore(&pair.there, 7));
+    let permit = soon(five.acquire()).await.unwrap();
+    let names_both = |error: &lock_core::Error| {
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        let text = error.to_string();
+        assert!(text.contains('5') && text.contains('7'), "{text}");
+    };
+    for held in [true, false] {
+        let Err(AcquireError::Backend(error)) = soon(seven.acquire()).await else {
+            panic!("acquired, held: {held}");
+        };
+        names_both(&error);
+        let Err(TryAcquireError::Backend(error)) = soon(seven.try_acquire_many(6)).await else {
+            panic!("acquired, held: {held}");
+        };
+        names_both(&error);
+        names_both(&soon(seven.available_permits()).await.unwrap_err());
+        names_both(&soon(seven.add_permits(1)).await.unwrap_err());
+        names_both(&soon(seven.close_for_all()).await.unwrap_err());
+        if held {
+            assert!(permit.is_valid());
+            assert_eq!(soon(five.available_permits()).await.unwrap(), 4);
+        }
+    }
+    soon(permit.release()).await.unwrap();
+    let error = soon(seven.acquire()).await.unwrap_err();
+    let AcquireError::Backend(error) = error else { panic!("{error:?}") };
+    names_both(&error);
+    pair.server.assert_all_free();
+}
+
+#[tokio::test]
+async fn there_are_as_many_as_were_declared_and_no_more() {
+    for limit in [1, 2, 7] {
+        let pair = Pair::new();
+        let (here, there) = semaphores(&pair, limit);
+        let mut permits = Vec::new();
+        for number in 0..limit {
+            let from = if number % 2 == 0 { &here } else { &there };
+            permits.push(soon(from.try_acquire()).await.unwrap());
+            let left = soon(from.available_permits()).await.unwrap();
+            assert_eq!(left, limit - number - 1);
+        }
+        for from in [&here, &there] {
+            let refused = soon(from.try_acquire()).await.err();
+            assert_eq!(refused, Some(TryAcquireError::NoPermits));
+        }
+        permits.clear();
+        let all = u32::try_from(limit).unwrap();
+        drop(soon(there.acquire_many(all)).await.unwrap());
+        let error = soon(here.acquire_many(all + 1)).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Backend(_)), "{error:?}");
+        pair.server.assert_all_free();
+    }
+}
+
+#[tokio::test]
+async fn what_was_released_in_part_is_there_at_once() {
+    let pair = Pair::new();
+    let (here, there) = semaphores(&pair, 3);
+    for _ in 0..50 {
+        let mut permit = soon(here.acquire_many(3)).await.unwrap();
+        let part = permit.split(2).unwrap();
+        soon(part.release()).await.unwrap();
+        let theirs = soon(there.try_acquire_many(2)).await.unwrap();
+        assert_eq!(soon(there.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
+        assert!(permit.is_valid() && theirs.is_valid());
+        drop(theirs);
+        drop(permit);
+    }
+    pair.server.assert_all_free();
+}
+
+#[test]
+fn requests_are_served_in_the_order_in_which_they_came() {
+    let server = RedisServer::start();
+    let [holder, many, one, other] = workers(&server, TTL);
+    holder.lock("it permits 2 3");
+    holder.lock("it#2 permits 1 3");
+    line_up(&server, &[&many], "lock it permits 3 3");
+    line_up(&server, &[&one, &other], "lock it permits 1 3");
+    holder.unlock("it");
+    // Two are free, and gathered for the first.
+    assert_eq!(holder.try_lock("it permits 1 3"), None);
+    for waiter in [&many, &one, &other] {
+        assert!(waiter.poll("locked").is_none());
+    }
+    holder.unlock("it#2");
+    let token = many.locked("it", AT_ONCE);
+    assert!(one.poll("locked").is_none(), "a fourth permit");
+    many.unlock("it");
+    assert!(one.locked("it", AT_ONCE) > token);
+    other.locked("it", AT_ONCE);
+}
+
+#[test]
+fn what_was_gathered_goes_on_when_its_waiter_gives_up() {
+    let server = RedisServer::start();
+    let [holder, many, one] = workers(&server, TTL);
+    holder.lock("it permits 1 3");
+    line_up(&server, &[&many], "lock it permits 3 3");
+    line_up(&server, &[&one], "lock it permits 2 3");
+    many.tell("drop it", "dropped");
+    one.locked("it", AT_ONCE);
+    assert!(holder.is_valid("it"));
+    assert_eq!(many.try_lock("it permits 1 3"), None);
+}
+
+#[test]
+fn many_are_not_starved_by_those_who_take_one() {
+    for fair in [true, false] {
+        let server = RedisServer::start();
+        let small = (0..3).map(|_| options(TTL).fair(fair).spawn(&server.url())).collect();
+        let [large] = workers(&server, TTL);
+        let mixers = Mixers::start(small, 3, "permits 1 4");
+        for _ in 0..10 {
+            large.send("lock it permits 4 4");
+            large.locked("it", AT_ONCE);
+            large.unlock("it");
+            mixers.goes_on(SOON);
+        }
+        let (most, processes) = mixers.rest().assert_permits(4);
+        assert!(most == 4 && processes > 1, "fair: {fair}: {most} of {processes} processes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_are_added_serve_those_who_wait_elsewhere() {
+    let pair = Pair::new();
+    let (here, _) = semaphores(&pair, 2);
+    let other = worker(&pair);
+    let _held = soon(here.acquire_many(2)).await.unwrap();
+    line_up(&pair.server, &[&other], "lock it permits 2 2");
+    soon(here.add_permits(1)).await.unwrap();
+    assert!(other.poll("locked").is_none(), "there is but one");
+    soon(here.add_permits(1)).await.unwrap();
+    other.locked("it", AT_ONCE);
+    soon(here.add_permits(3)).await.unwrap();
+    other.lock("it#2 permits 3 2");
+    assert_eq!(soon(here.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_are_taken_out_are_gone_for_everybody() {
+    let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Fair));
+    let (here, there) = semaphores(&pair, 5);
+    let other = worker(&pair);
+    // Of those that are free.
+    other.lock("it permits 1 5");
+    assert_eq!(soon(here.forget_permits(2)).await.unwrap(), 2);
+    assert_eq!(soon(there.available_permits()).await.unwrap(), 2);
+    assert_eq!(other.try_lock("it#2 permits 3 5"), None);
+    // And of those that are held.
+    soon(here.acquire()).await.unwrap().forget();
+    let gone = async || soon(there.available_permits()).await.unwrap() == 1;
+    eventually_async("it is forgotten", SOON, gone).await;
+    // Nobody sees it come back for a moment.
+    other.unlock("it");
+    drop(soon(there.try_acquire_many(2)).await.unwrap());
+    assert_eq!(soon(there.try_acquire_many(3)).await.err(), Some(TryAcquireError::NoPermits));
+    assert_eq!(soon(here.forget_permits(10)).await.unwrap(), 2);
+    assert_eq!(other.try_lock("it permits 1 5"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_closes_for_all_closes_for_processes_that_wait() {
+    let pair = Pair::new();
+    let (here, there) = semaphores(&pair, 2);
+    let [holder, waiter] = [worker(&pair), worker(&pair)];
+    holder.lock("it permits 1 2");
+    let held = soon(there.acquire()).await.unwrap();
+    line_up(&pair.server, &[&waiter], "lock it permits 1 2");
+    // Of one handle alone nobody else hears.
+    there.close();
+    assert!(soon(there.acquire()).await.is_err());
+    assert!(!soon(here.is_closed_for_all()).await.unwrap());
+
+    soon(here.close_for_all()).await.unwrap();
+    let failed = waiter.wait_for("failed it", AT_ONCE);
+    assert!(failed.text.contains("closed"), "{failed:?}");
+    for worker in [&holder, &waiter] {
+        worker.send("lock it#2 permits 1 2");
+        worker.wait_for("failed it#2", SOON);
+    }
+    assert_eq!(soon(here.acquire()).await.err(), Some(AcquireError::Closed));
+    // What is held stays, and can be given back.
+    assert!(held.is_valid() && holder.is_valid("it"));
+    assert_eq!(leases(&pair.server).len(), 2);
+    soon(held.release()).await.unwrap();
+    holder.unlock("it");
+    eventually("all were given back", SOON, || pair.server.locks().is_empty());
+}
+
+#[tokio::test]
+async fn two_handles_of_one_process_draw_on_the_same_permits() {
+    let pair = Pair::new();
+    let (one, other) = (Arc::new(semaphore(&pair.here, 2)), semaphore(&pair.here, 2));
+    let there = semaphore(&pair.there, 2);
+    let first = soon(Arc::clone(&one).acquire_owned()).await.unwrap();
+    let second = soon(other.acquire()).await.unwrap();
+    assert_eq!(soon(there.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
+    drop(first);
+    let theirs = soon(there.acquire()).await.unwrap();
+    assert!(second.is_valid() && theirs.is_valid());
+}

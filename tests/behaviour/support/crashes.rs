@@ -1,0 +1,100 @@
+//! Processes that die or stand still, and how long the others wait then.
+//!
+//! The bounds, with a lease of `ttl`:
+//! - a waiter whose connection is closed is passed over at once;
+//! - a hand-over that nobody claims ends after `min(ttl, 1 s)`, and goes to the next when anybody asks;
+//! - a holder that died costs its `ttl`;
+//! - a waiter asks by itself every third of `max(ttl, 3 s)`, and at once when it was disconnected.
+
+use std::time::Duration;
+
+use lock_core::{Clock, Instant};
+use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
+
+use super::{SOON, until_in_line};
+
+/// After how long a hand-over ends that nobody claims.
+pub(crate) const CLAIM: Duration = Duration::from_secs(1);
+
+/// For how long a place in line is kept for a waiter that does not ask, with a lease that is no longer.
+pub(crate) const PLACE: Duration = Duration::from_secs(3);
+
+/// How often a waiter with such a lease asks by itself.
+pub(crate) const THIRD: Duration = Duration::from_secs(1);
+
+/// What a loaded machine may add.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+
+/// For what must not take any of these times: a third of [`TTL`](super::TTL) is far longer.
+pub(crate) const AT_ONCE: Duration = SLACK;
+
+/// The server counts in whole milliseconds.
+pub(crate) const ROUNDING: Duration = Duration::from_millis(2);
+
+pub(crate) fn options(lease: Duration) -> WorkerBuilder {
+    Worker::builder(lock_worker!()).ttl(lease)
+}
+
+pub(crate) fn workers<const N: usize>(server: &RedisServer, lease: Duration) -> [Worker; N] {
+    [(); N].map(|()| options(lease).spawn(&server.url()))
+}
+
+/// Makes these wait for the lock "it" in this order, with this order.
+pub(crate) fn line_up(server: &RedisServer, waiters: &[&Worker], order: &str) {
+    let already = in_line(server);
+    for (before, waiter) in (already..).zip(waiters) {
+        until_in_line(server, before);
+        waiter.send(order);
+    }
+    until_in_line(server, already + waiters.len() as i64);
+}
+
+/// How many stand in line for the lock "it".
+fn in_line(server: &RedisServer) -> i64 {
+    server.cli(&["LLEN", super::QUEUE]).int()
+}
+
+pub(crate) fn now() -> Instant {
+    Clock::boot().now()
+}
+
+/// How many connections the server has, without the kit's own.
+pub(crate) fn connections(server: &RedisServer) -> usize {
+    let list = server.cli(&["CLIENT", "LIST"]).text();
+    list.lines().filter(|line| !line.contains(" user=kit ")).count()
+}
+
+/// Kills a process, and returns once the server has noticed.
+pub(crate) fn kill_noticed(server: &RedisServer, victim: &Worker) {
+    let before = connections(server);
+    victim.kill();
+    eventually("the server has noticed", SOON, || connections(server) < before);
+}
+
+/// What becomes of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is dead, and the server knows.
+    Killed,
+    /// It stands still, and its connections stay open.
+    Stopped,
+}
+
+impl Fate {
+    pub(crate) const ALL: [Self; 2] = [Self::Killed, Self::Stopped];
+
+    pub(crate) fn befall(self, server: &RedisServer, victim: &Worker) {
+        match self {
+            Self::Killed => kill_noticed(server, victim),
+            Self::Stopped => victim.stop(),
+        }
+    }
+
+    /// How long the victim's place in line is in the way of those behind it, who ask every [`THIRD`].
+    pub(crate) fn place(self) -> Duration {
+        match self {
+            Self::Killed => THIRD + SLACK,
+            Self::Stopped => PLACE + THIRD + SLACK,
+        }
+    }
+}
