@@ -84,6 +84,9 @@ mod rwlock;
 mod semaphore;
 mod together;
 
+#[doc = include_str!("from_tokio.md")]
+pub mod from_tokio {}
+
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
 pub use leader::{Election, LeaderInfo, Leadership, Observer, UpdateError};

@@ -8,6 +8,7 @@ mod compile_fail;
 mod contract;
 mod driver_gone;
 mod drops;
+mod from_tokio;
 mod leader;
 mod lease;
 mod mutex;
