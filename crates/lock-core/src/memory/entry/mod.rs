@@ -268,7 +268,12 @@ impl Entry {
         if was_empty && is_new {
             self.tell_holders(post);
         }
+        // When the first lease of several ends, there may be less to wait for than there was: the others
+        // may have been given up by then.
         let repeat_after = request.ttl.place().duration() / 3;
+        let first_end = self.leases.as_slice().iter().map(|lease| lease.ends).min();
+        let first_end = first_end.map(|at| at.saturating_duration_since(visit.now));
+        let retry_after = [retry_after, first_end].into_iter().flatten().min();
         let retry_after = retry_after.map_or(repeat_after, |time| time.min(repeat_after));
         Ok(Attempt::Queued { retry_after: Some(retry_after) })
     }
