@@ -172,20 +172,39 @@ async fn a_limit_that_makes_no_sense_grants_nothing() {
 }
 
 #[tokio::test]
-async fn more_than_there_is_is_refused_and_more_than_there_was_declared_may_be_there() {
+async fn who_wants_more_than_there_are_waits_without_a_time_until_they_are_added() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    let key = claim("a").key;
+    // Whether all of them are free, or one is held for a while.
+    for held in [None, Some(permits(1, 2))] {
+        if let Some(held) = &held {
+            granted(&one, held).await;
+        }
+        assert_eq!(refused(&other, &permits(3, 2)).await, None);
+    }
+    let mut waiter = Waiter::queue(&other, permits(3, 2)).await;
+    one.resize(&key, 2, Resize::Add(2)).await.unwrap();
+    waiter.told().await.expect("enough of the lease is known");
+    // There are four, and all are held.
+    assert_eq!(refused(&other, &permits(5, 2)).await, None);
+    assert!(refused(&other, &permits(4, 2)).await.is_some());
+}
+
+#[tokio::test]
+async fn who_waits_for_a_permit_keeps_the_limit_known() {
     let server = Server::start();
     let backend = open(&server);
-    let key = claim("a").key;
-    let error = attempt(&backend, &permits(3, 2)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-    assert!(error.to_string().contains('3') && error.to_string().contains('2'), "{error}");
-    backend.resize(&key, 2, Resize::Add(2)).await.unwrap();
-    let held = permits(3, 2);
-    granted(&backend, &held).await;
-    backend.release(&held).await.unwrap();
-    // Fewer than were declared are left: who wants more has to wait for others to be added.
-    assert_eq!(backend.resize(&key, 2, Resize::Remove(3)).await.unwrap().changed, 3);
-    assert!(matches!(attempt(&backend, &permits(2, 2)).await.unwrap(), Attempt::Busy { .. }));
+    let mut raw = server.client();
+    refused(&backend, &permits(1, 0)).await;
+    assert_eq!(raw.command::<String>(&["GET", LIMIT]), "0 0 open");
+    raw.command::<()>(&["PEXPIRE", LIMIT, "1000"]);
+    refused(&backend, &permits(1, 0)).await;
+    assert!(left(&mut raw) > HOUR, "{}", left(&mut raw));
+    // One who is mistaken about it does not.
+    raw.command::<()>(&["PEXPIRE", LIMIT, "1000"]);
+    attempt(&backend, &permits(1, 3)).await.unwrap_err();
+    assert!(left(&mut raw) <= 1000, "{}", left(&mut raw));
 }
 
 #[tokio::test]

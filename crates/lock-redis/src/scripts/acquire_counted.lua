@@ -10,11 +10,9 @@ if take then
     problem = 'LOCKPERMITS ' .. of .. ' permits were declared, but there is a semaphore of ' .. declared
   elseif closed then
     problem = 'LOCKCLOSED nobody is granted a permit any more'
-  elseif take > (limit or 0) and take > tonumber(of) then
-    problem = string.format('LOCKTAKE %.0f permits were asked for, but there are only %.0f', take, limit or of)
   end
   if problem then
-    -- It cannot be granted, and must not hold up those for whom there is room.
+    -- It is granted nothing, and must not hold up those for whom there is room.
     if leave(name) then
       serve()
     end
@@ -22,6 +20,8 @@ if take then
   elseif closed == nil then
     limit = limit or tonumber(of)
     remember_permits(of, limit, false, lease)
+  else
+    use_permits(lease)
   end
 elseif value and fits(mode) then
   -- Whoever belongs to the group that holds the lock stands in no line.
@@ -30,9 +30,14 @@ elseif value and fits(mode) then
   return range and granted(range, lease) or failed(problem)
 end
 
--- When there are enough permits, in ms from now, if they are all that is missing.
+-- When there are enough permits, in ms from now, if they are all that is missing. More than there are
+-- do not come with time.
 local function room_in()
-  if not take or value ~= marker(mode) then
+  if not take or value and value ~= marker(mode) then
+    return nil
+  elseif take > limit then
+    return -1
+  elseif not value then
     return nil
   end
   local left

@@ -22,7 +22,7 @@ settle()
 
 -- When there may be room, if nobody renews or releases. Where nobody holds the lock, the first in the
 -- queue has to ask.
-local left = more and 1 or not value and 1000 or room_in() or call('PTTL', KEYS[1])
+local left = more and 1 or room_in() or not value and 1000 or call('PTTL', KEYS[1])
 
 local most, place, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
 if not most or inbox == '' then

@@ -43,6 +43,8 @@ if verb == 'close' then
     end
   end
   pcall(serve)
+end
+if verb == 'close' or verb == 'add' then
   redis.pcall('PUBLISH', ARGV[4], 'released')
 end
 settle()
