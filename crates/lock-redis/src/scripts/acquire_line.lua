@@ -28,6 +28,11 @@ local most, place, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
 if not most or inbox == '' then
   return left
 end
+-- When the first of several leases ends, there may be less to wait for than there was.
+local first = is_shared() and call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
+if first and (left < 0 or first - now < left) then
+  left = math.max(1, first - now)
+end
 local is_first
 is_first, problem = join(name, source, tonumber(most), tonumber(place), claim, ARGV[3], inbox)
 if problem then

@@ -175,8 +175,8 @@ impl<W> Machine<W> {
         outage: Option<Outage>,
         effects: &mut Effects<W>,
     ) {
+        self.clear_kept(want, effects);
         if !self.may_ask(want) {
-            self.clear_kept(want, effects);
             return self.queue_up(now, want, effects);
         }
         match self.begin_attempt(want, self.is_waited_for(want), outage) {
@@ -209,7 +209,7 @@ impl<W> Machine<W> {
     }
 
     /// Gives back leases that are kept for nobody in particular and are in the way of this one.
-    fn clear_kept(&mut self, want: Mode, effects: &mut Effects<W>) {
+    pub(super) fn clear_kept(&mut self, want: Mode, effects: &mut Effects<W>) {
         for seat in 0..self.seats.len() {
             let idle = matches!(&self.seats[seat], Phase::Kept { held, .. }
                 if !held.renewing && !super::covers(held.claim.mode, want));

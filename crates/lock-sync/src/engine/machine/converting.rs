@@ -2,6 +2,7 @@
 
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
 
+use super::held::Held;
 use super::holds::HoldId;
 use super::{Effects, Machine, Op, Phase, Stage};
 use crate::error::LossReason;
@@ -51,20 +52,22 @@ impl<W> Machine<W> {
             Phase::Held(held) => self.patience_with(held, now),
             _ => return,
         };
-        // What is about to be exclusive need not be weakened.
-        let upgrading = self.is_upgrading(seat);
-        let Phase::Held(held) = &mut self.seats[seat] else { return };
-        if held.renewing || held.spent || held.leaving.is_some() {
+        if !matches!(&self.seats[seat], Phase::Held(held) if self.may_weaken(seat, held)) {
             return;
         }
-        let counts = matches!(held.claim.mode, Mode::Permits { .. });
-        if let Some(to) = held.weaker(now).filter(|_| counts || !upgrading) {
+        let Phase::Held(held) = &mut self.seats[seat] else { return };
+        if let Some(to) = held.weaker(now) {
             held.converting = Some(to);
             held.renewing = true;
             held.check_at = None;
             let request = Acquire::new(held.claim.clone().in_mode(to), ttl);
             effects.ops.push(Op::Convert(request.converting(held.claim.mode), patience));
         }
+    }
+
+    /// Whether the lease may be converted now. One that is about to be exclusive need not be made weaker.
+    pub(super) fn may_weaken(&self, seat: usize, held: &Held) -> bool {
+        !held.renewing && !held.spent && held.leaving.is_none() && !self.is_upgrading(seat)
     }
 
     /// The store answered to the conversion to this claim.

@@ -327,6 +327,8 @@ impl<W> Machine<W> {
         if first && let Some(ticket) = self.enter_at_once(now, want, manner, effects) {
             return Entered::Done(Ok(ticket));
         }
+        // What is kept here for nobody in particular makes way.
+        self.clear_kept(want, effects);
         if (first || joint) && self.may_ask(want) {
             let id = self.queue.push(patience, want);
             return match self.begin_attempt(want, patience != Patience::Try, None) {

@@ -19,7 +19,7 @@ impl<W> Machine<W> {
         let first_limit = self.queue.first_limit().unwrap_or(Instant::FAR_FUTURE);
         let mut exact = first_limit.min(self.rest_at).min(self.upgrade_deadline());
         let mut flexible = Instant::FAR_FUTURE;
-        for phase in &self.seats {
+        for (seat, phase) in self.seats.iter().enumerate() {
             match phase {
                 Phase::Idle | Phase::Attempting { .. } | Phase::Lost { .. } => {}
                 Phase::Waiting { until, .. } => exact = exact.min(*until).min(self.watch_retry()),
@@ -28,7 +28,7 @@ impl<W> Machine<W> {
                     if let Some(Leaving::Due(at)) = held.leaving {
                         exact = exact.min(at);
                     }
-                    if !held.renewing && held.leaving.is_none() {
+                    if self.may_weaken(seat, held) {
                         exact = exact.min(held.weaken_due());
                     }
                     if self.policy.renew {
