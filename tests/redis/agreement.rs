@@ -196,9 +196,7 @@ fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     match dice.below(22) {
         0..9 => Step::Acquire(dice.request(key, &modes)),
         9..11 => Step::Acquire(dice.conversion(key, &modes[..3])),
-        11..13 => {
-            Step::Acquire(dice.request(key, &[Mode::Exclusive]).converting(Mode::Upgradable))
-        }
+        11..13 => Step::Acquire(dice.request(key, &[Mode::Exclusive]).converting(Mode::Upgradable)),
         13 => Step::Renew(dice.claim(key, &modes)),
         14..19 => Step::Release(dice.claim(key, &modes)),
         19 => Step::Inspect,
