@@ -66,6 +66,7 @@
 #![forbid(unsafe_code)]
 
 mod asking;
+mod barrier;
 mod blocking;
 mod cell;
 mod driver;
@@ -87,6 +88,7 @@ mod together;
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
 
+pub use barrier::{Barrier, BarrierError, BarrierWaitResult};
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
 pub use leader::{Election, LeaderInfo, Leadership, Observer, UpdateError};
