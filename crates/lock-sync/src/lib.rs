@@ -73,6 +73,7 @@ mod driver;
 mod engine;
 mod error;
 mod handoff;
+mod inspect;
 mod leader;
 mod lease_methods;
 mod locking;

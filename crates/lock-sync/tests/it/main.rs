@@ -10,6 +10,7 @@ mod contract;
 mod driver_gone;
 mod drops;
 mod from_tokio;
+mod inspect;
 mod leader;
 mod lease;
 mod mutex;
