@@ -1,19 +1,26 @@
 //! Whoever drops a guard gets the lock again at once, although the release is on its way only.
 
-use lock_sync::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Leftovers, Pair};
+use crate::support::{Excluding, Guard, Leftovers, Pair, for_all_that_excludes};
+
+for_all_that_excludes! {
+    in_a_task
+    in_block_on
+    between_one_block_on_and_the_next
+    on_a_plain_thread
+    on_many_plain_threads_each_with_a_lock_of_its_own
+}
 
 const ROUNDS: usize = 1_000;
 
 /// Takes the lock, drops the guard and takes the lock again, without waiting for anybody.
-async fn rounds(mutex: &Mutex<()>, rounds: usize) {
+async fn rounds<X: Excluding>(lock: &X, rounds: usize) {
     let mut last = None;
     for round in 0..rounds {
-        let guard = mutex.lock().await.unwrap();
+        let guard = lock.lock().await.unwrap();
         drop(guard);
-        let again = match mutex.try_lock().await {
+        let again = match lock.try_lock().await {
             Ok(guard) => guard,
             Err(error) => panic!("round {round}: {error:?}"),
         };
@@ -31,66 +38,61 @@ fn runtimes() -> [Runtime; 2] {
 }
 
 /// The lock is everybody's again.
-fn assert_free(pair: &Pair) {
-    let (_, there) = pair.mutexes();
+fn assert_free<X: Excluding>(pair: &Pair) {
+    let (_, there) = pair.locks::<X>();
     drop(there.blocking_lock().unwrap());
     pair.server.assert_all_free();
 }
 
-#[test]
-fn in_a_task() {
+fn in_a_task<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let (here, _) = pair.mutexes();
+        let (here, _) = pair.locks::<X>();
         runtime.block_on(runtime.spawn(async move { rounds(&here, ROUNDS).await })).unwrap();
-        assert_free(&pair);
+        assert_free::<X>(&pair);
     }
 }
 
-#[test]
-fn in_block_on() {
+fn in_block_on<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let (here, _) = pair.mutexes();
+        let (here, _) = pair.locks::<X>();
         runtime.block_on(rounds(&here, ROUNDS));
-        assert_free(&pair);
+        assert_free::<X>(&pair);
     }
 }
 
-#[test]
-fn between_one_block_on_and_the_next() {
+fn between_one_block_on_and_the_next<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let (here, _) = pair.mutexes();
+        let (here, _) = pair.locks::<X>();
         for round in 0..ROUNDS {
             drop(runtime.block_on(here.lock()).unwrap());
             let again = runtime.block_on(here.try_lock());
             assert!(again.is_ok(), "round {round}: {again:?}");
         }
-        assert_free(&pair);
+        assert_free::<X>(&pair);
     }
 }
 
-#[test]
-fn on_a_plain_thread() {
+fn on_a_plain_thread<X: Excluding>() {
     let pair = Pair::new();
-    let (here, _) = pair.mutexes();
+    let (here, _) = pair.locks::<X>();
     for round in 0..ROUNDS {
         drop(here.blocking_lock().unwrap());
         let again = futures::executor::block_on(here.try_lock());
         assert!(again.is_ok(), "round {round}: {again:?}");
     }
-    assert_free(&pair);
+    assert_free::<X>(&pair);
 }
 
-#[test]
-fn on_many_plain_threads_each_with_a_lock_of_its_own() {
+fn on_many_plain_threads_each_with_a_lock_of_its_own<X: Excluding>() {
     let pair = Pair::new();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let mutex = pair.here.mutex(format!("thread {thread}"), ()).unwrap();
-            scope.spawn(move || futures::executor::block_on(rounds(&mutex, ROUNDS / 4)));
+            let lock = X::named(&pair.here, &format!("thread {thread}"));
+            scope.spawn(move || futures::executor::block_on(rounds(&lock, ROUNDS / 4)));
         }
     });
-    assert_free(&pair);
+    assert_free::<X>(&pair);
 }

@@ -2,43 +2,55 @@
 //!
 //! The lease is half a minute long: a key that is gone sooner was released.
 
+use std::any::Any;
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lock_sync::{Mutex, OwnedMutexGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::support::{LOCK, Leftovers, Pair, SOON};
+use crate::support::{Excluding, Guard, Leftovers, Pair, SOON, for_all_that_excludes};
 
-/// A guard of the lock "it", and the mutex that it came from.
-fn held(pair: &Pair) -> (Arc<Mutex<()>>, OwnedMutexGuard<()>) {
-    let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
-    let guard = Arc::clone(&mutex).blocking_lock_owned().unwrap();
-    assert_eq!(pair.server.locks(), [LOCK]);
-    (mutex, guard)
+for_all_that_excludes! {
+    outside_any_runtime
+    in_a_panic
+    in_a_task_that_panics
+    in_a_task_that_is_aborted
+    as_the_last_act_of_block_on
+    while_a_runtime_shuts_down
+    after_a_runtime_is_gone
+    in_a_destructor_of_a_thread_local
+    after_every_other_handle
+    a_server_that_stands_still_keeps_nobody_waiting
+}
+
+/// A guard of the lock "it", and the handle that it came from.
+fn held<X: Excluding>(pair: &Pair) -> (X, X::Guard) {
+    let lock = X::of(&pair.here);
+    let guard = lock.blocking_lock().unwrap();
+    assert_eq!(pair.server.locks(), X::KEYS);
+    (lock, guard)
 }
 
 /// A task of this runtime that has taken the lock "it" and will hold it for ever.
-fn holding(pair: &Pair, runtime: &Runtime) -> JoinHandle<()> {
-    let mutex = pair.here.mutex("it", ()).unwrap();
+fn holding<X: Excluding>(pair: &Pair, runtime: &Runtime) -> JoinHandle<()> {
+    let lock = X::of(&pair.here);
     let (locked, is_locked) = oneshot::channel();
     let task = runtime.spawn(async move {
-        let _guard = mutex.lock().await.unwrap();
+        let _guard = lock.lock().await.unwrap();
         locked.send(()).unwrap();
         std::future::pending().await
     });
     runtime.block_on(is_locked).unwrap();
-    assert_eq!(pair.server.locks(), [LOCK]);
+    assert_eq!(pair.server.locks(), X::KEYS);
     task
 }
 
 /// The key is gone, and another client gets the lock.
-fn assert_released(pair: &Pair) {
+fn assert_released<X: Excluding>(pair: &Pair) {
     pair.server.assert_all_free();
-    let (_, there) = pair.mutexes();
+    let (_, there) = pair.locks::<X>();
     drop(there.blocking_lock().unwrap());
 }
 
@@ -49,123 +61,113 @@ fn runtimes() -> [Runtime; 2] {
     ]
 }
 
-#[test]
-fn outside_any_runtime() {
+fn outside_any_runtime<X: Excluding>() {
     let pair = Pair::new();
-    let (_, guard) = held(&pair);
+    let (_, guard) = held::<X>(&pair);
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    assert_released(&pair);
+    assert_released::<X>(&pair);
 }
 
-#[test]
-fn in_a_panic() {
+fn in_a_panic<X: Excluding>() {
     let pair = Pair::new();
-    let (_, guard) = held(&pair);
+    let (_, guard) = held::<X>(&pair);
     let panicked = std::thread::spawn(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("on purpose"));
     });
     assert!(panicked.join().is_err());
-    assert_released(&pair);
+    assert_released::<X>(&pair);
 }
 
-#[test]
-fn in_a_task_that_panics() {
+fn in_a_task_that_panics<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let (_, guard) = held(&pair);
+        let (_, guard) = held::<X>(&pair);
         let task = runtime.spawn(async move {
             let _guard = guard;
             tokio::task::yield_now().await;
             std::panic::resume_unwind(Box::new("on purpose"));
         });
         assert!(runtime.block_on(task).unwrap_err().is_panic());
-        assert_released(&pair);
+        assert_released::<X>(&pair);
     }
 }
 
-#[test]
-fn in_a_task_that_is_aborted() {
+fn in_a_task_that_is_aborted<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let task = holding(&pair, &runtime);
+        let task = holding::<X>(&pair, &runtime);
         task.abort();
         assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-        assert_released(&pair);
+        assert_released::<X>(&pair);
     }
 }
 
-#[test]
-fn as_the_last_act_of_block_on() {
+fn as_the_last_act_of_block_on<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let mutex = pair.here.mutex("it", ()).unwrap();
-        runtime.block_on(async { drop(mutex.lock().await.unwrap()) });
+        let lock = X::of(&pair.here);
+        runtime.block_on(async { drop(lock.lock().await.unwrap()) });
         drop(runtime);
-        assert_released(&pair);
+        assert_released::<X>(&pair);
     }
 }
 
-#[test]
-fn while_a_runtime_shuts_down() {
+fn while_a_runtime_shuts_down<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
         // The connection lives on this runtime too, and goes down with it.
-        let task = holding(&pair, &runtime);
+        let task = holding::<X>(&pair, &runtime);
         drop(runtime);
         assert!(task.is_finished());
-        assert_released(&pair);
+        assert_released::<X>(&pair);
     }
 }
 
-#[test]
-fn after_a_runtime_is_gone() {
+fn after_a_runtime_is_gone<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+        let lock = X::of(&pair.here);
         // In a task, so that the connection is this runtime's.
-        let task = runtime.spawn(Arc::clone(&mutex).lock_owned());
+        let task = runtime.spawn(lock.lock());
         let guard = runtime.block_on(task).unwrap().unwrap();
         drop(runtime);
         assert!(guard.is_valid());
         drop(guard);
-        assert_released(&pair);
+        assert_released::<X>(&pair);
     }
 }
 
-#[test]
-fn in_a_destructor_of_a_thread_local() {
+fn in_a_destructor_of_a_thread_local<X: Excluding>() {
     thread_local! {
-        static KEPT: RefCell<Option<OwnedMutexGuard<()>>> = const { RefCell::new(None) };
+        static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
     }
     let pair = Pair::new();
-    let (_, guard) = held(&pair);
-    std::thread::spawn(move || KEPT.set(Some(guard))).join().unwrap();
-    assert_released(&pair);
+    let (_, guard) = held::<X>(&pair);
+    std::thread::spawn(move || KEPT.set(Some(Box::new(guard)))).join().unwrap();
+    assert_released::<X>(&pair);
 }
 
-#[test]
-fn after_every_other_handle() {
+fn after_every_other_handle<X: Excluding>() {
     let pair = Pair::new();
-    let (mutex, guard) = held(&pair);
+    let (lock, guard) = held::<X>(&pair);
     let Pair { server, here, there } = pair;
-    drop((here, mutex));
-    assert_eq!(server.locks(), [LOCK]);
+    drop((here, lock));
+    assert_eq!(server.locks(), X::KEYS);
     drop(guard);
     server.assert_all_free();
     drop(there);
 }
 
-#[test]
-fn a_server_that_stands_still_keeps_nobody_waiting() {
+fn a_server_that_stands_still_keeps_nobody_waiting<X: Excluding>() {
     // Whoever waited for the server would wait for this long.
     const TIMEOUT: Duration = Duration::from_secs(25);
     let pair = Pair::with(|redis| redis.command_timeout(TIMEOUT), |locks| locks);
-    let (_, guard) = held(&pair);
+    let (_, guard) = held::<X>(&pair);
     pair.server.stop();
     let begin = Instant::now();
     drop(guard);
     assert!(begin.elapsed() < SOON, "dropping took {:?}", begin.elapsed());
     pair.server.cont();
-    assert_released(&pair);
+    assert_released::<X>(&pair);
 }

@@ -1,6 +1,6 @@
 //! Redis does what the reference does: the same requests in the same order get the same answers.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
@@ -193,13 +193,14 @@ fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     let group = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
     let modes =
         [Mode::Exclusive, Mode::Shared, Mode::Upgradable, group(0xA1), group(0xA1), group(0xB2)];
-    match dice.below(20) {
+    match dice.below(22) {
         0..9 => Step::Acquire(dice.request(key, &modes)),
         9..11 => Step::Acquire(dice.conversion(key, &modes[..3])),
-        11 => Step::Renew(dice.claim(key, &modes)),
-        12..17 => Step::Release(dice.claim(key, &modes)),
-        17 => Step::Inspect,
-        18 => Step::Together(
+        11..13 => Step::Acquire(dice.request(key, &[Mode::Exclusive]).converting(Mode::Upgradable)),
+        13 => Step::Renew(dice.claim(key, &modes)),
+        14..19 => Step::Release(dice.claim(key, &modes)),
+        19 => Step::Inspect,
+        20 => Step::Together(
             [key, beside].map(|key| Acquire::new(dice.claim(key, &modes[..1]), long())),
         ),
         _ if dice.below(4) == 0 => Step::Force,
@@ -248,7 +249,7 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             theirs.push(other);
         }
         let (mut dice, mut before) = (Dice(history), Vec::new());
-        let mut waiting = HashSet::new();
+        let mut waiting = HashMap::new();
         let mut tokens = (Tokens::default(), Tokens::default());
         for number in 0..STEPS {
             let client = dice.below(CLIENTS as u64) as usize;
@@ -257,7 +258,7 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             let step = if first { Step::Look(OF) } else { step(&mut dice, &key, &beside) };
             if let Step::Acquire(request) = &step
                 && request.from.is_some()
-                && waiting.contains(&request.claim)
+                && waiting.get(&request.claim).is_some_and(|from| *from != request.from)
             {
                 // No claim is asked for twice at once, in two ways.
                 continue;
@@ -268,7 +269,11 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             assert_eq!(answer, reference, "{history}: after {before:#?}");
             match step {
                 Step::Acquire(request) if answer == Answer::Queued => {
-                    waiting.insert(request.claim);
+                    waiting.insert(request.claim, request.from);
+                }
+                // An upgrade without a place gives up the one that it had.
+                Step::Acquire(request) if answer == Answer::Busy && request.from.is_some() => {
+                    waiting.remove(&request.claim);
                 }
                 Step::Release(claim) => {
                     waiting.remove(&claim);

@@ -17,7 +17,7 @@ use crate::{Grant, OwnerToken};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// The key was released or deleted.
+    /// The key was released or deleted, or has more permits than before, or is closed.
     Released,
     /// The lease on the key ended by itself, or the store dropped it.
     Expired,

@@ -66,12 +66,14 @@
 #![forbid(unsafe_code)]
 
 mod asking;
+mod barrier;
 mod blocking;
 mod cell;
 mod driver;
 mod engine;
 mod error;
 mod handoff;
+mod inspect;
 mod leader;
 mod lease_methods;
 mod locking;
@@ -87,6 +89,7 @@ mod together;
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
 
+pub use barrier::{Barrier, BarrierError, BarrierWaitResult};
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
 pub use leader::{Election, LeaderInfo, Leadership, Observer, UpdateError};

@@ -17,11 +17,12 @@ pub(crate) enum Way {
 impl Way {
     /// Whether two can hold the lock in these ways at once.
     fn stands(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Read, Self::Read | Self::Upgradable) | (Self::Upgradable, Self::Read) => true,
-            (Self::Permits(_), Self::Permits(_)) => true,
-            _ => false,
-        }
+        matches!(
+            (self, other),
+            (Self::Read, Self::Read | Self::Upgradable)
+                | (Self::Upgradable, Self::Read)
+                | (Self::Permits(_), Self::Permits(_))
+        )
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod crew;
+mod excluding;
 mod history;
 mod intruders;
 mod keys;
@@ -22,6 +23,10 @@ pub(crate) use self::crashes::{
     AT_ONCE, CLAIM, Fate, ROUNDING, SLACK, THIRD, kill_noticed, line_up, now, options, workers,
 };
 pub(crate) use self::crew::{Crew, Turn};
+pub(crate) use self::excluding::{
+    Denied, Excluding, Guard, TheMutex, TheOnePermit, TheReentrant, TheWriter,
+    for_all_that_excludes,
+};
 pub(crate) use self::history::{History, Way};
 pub(crate) use self::intruders::Intruders;
 pub(crate) use self::keys::{LOCK, Lease, Leftovers, QUEUE, leases, ttl_of};
@@ -102,6 +107,11 @@ impl Pair {
         let here = client_with(server.url(), &redis, &locks);
         let there = client_with(server.url(), &redis, &locks);
         Self { server, here, there }
+    }
+
+    /// A lock of any kind, on both sides.
+    pub(crate) fn locks<X: Excluding>(&self) -> (X, X) {
+        (X::of(&self.here), X::of(&self.there))
     }
 
     /// The lock at [`LOCK`], on both sides.

@@ -27,8 +27,7 @@ pub enum AcquireError {
         source: Option<Error>,
     },
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives; or it
-    /// refused the request: another number of permits was declared under this name, or more were asked
-    /// for than there are.
+    /// refused the request, because another number of permits was declared under this name.
     Backend(Error),
 }
 

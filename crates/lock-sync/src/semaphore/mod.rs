@@ -64,9 +64,6 @@ use holds::Holds;
 ///   [`add_permits`](Self::add_permits) and [`forget_permits`](Self::forget_permits) are `async`, and the
 ///   last three return a `Result`: they ask the store.
 /// - Too many permits are an error, not a panic.
-/// - Asking for more permits than there are, and than there were when the semaphore was declared, is
-///   refused by the store with [`AcquireError::Backend`]. It does not wait for somebody to
-///   [add](Self::add_permits) some: declare as many as the largest request may need.
 /// - A permit can be lost, and giving it back on drop is *enqueued*: see [`SemaphorePermit`].
 /// - Additional: [`acquire_timeout`](Self::acquire_timeout) and its siblings,
 ///   [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the permits' lease.
@@ -218,7 +215,8 @@ impl Semaphore {
     /// All come together or none does: permits that are given back meanwhile are gathered for the request
     /// that is first in line, and nobody who came later gets them, in whatever process.
     ///
-    /// A request for none is granted at once, unless the semaphore is closed.
+    /// A request for none is granted at once, unless the semaphore is closed. One for more than there are
+    /// waits until somebody [adds](Self::add_permits) some, and holds up whoever comes after it.
     ///
     /// # Cancel safety
     ///
@@ -226,8 +224,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`AcquireError::Backend`] also if there are fewer permits in all
-    /// than were asked for.
+    /// As [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///

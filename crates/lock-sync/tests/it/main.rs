@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod barrier;
 mod cache;
 mod cancel;
 mod compile_fail;
@@ -9,6 +10,7 @@ mod contract;
 mod driver_gone;
 mod drops;
 mod from_tokio;
+mod inspect;
 mod leader;
 mod lease;
 mod mutex;

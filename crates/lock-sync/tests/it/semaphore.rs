@@ -148,15 +148,16 @@ async fn none_are_granted_at_once_unless_it_is_closed() {
 }
 
 #[tokio::test]
-async fn more_than_there_are_is_refused() {
+async fn more_than_there_are_waits_for_more() {
     let pair = Pair::threaded();
-    let (here, _) = pair.semaphores(3);
-    let result = here.acquire_many(4).await;
-    assert!(
-        matches!(&result, Err(AcquireError::Backend(e)) if e.kind() == ErrorKind::InvalidConfig),
-        "{result:?}"
-    );
-    drop(here.acquire_many(3).await.unwrap());
+    let (here, there) = pair.semaphores(3);
+    assert_eq!(here.try_acquire_many(4).await.err(), Some(TryAcquireError::NoPermits));
+    let mut waiting = Box::pin(here.acquire_many(4));
+    let limit = Duration::from_millis(30);
+    assert!(tokio::time::timeout(limit, waiting.as_mut()).await.is_err());
+    there.add_permits(1).await.unwrap();
+    let permit = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert_eq!(permit.num_permits(), 4);
 }
 
 #[test]
@@ -210,10 +211,13 @@ async fn a_semaphore_may_begin_without_permits() {
     let pair = Pair::threaded();
     let (here, there) = pair.semaphores(0);
     assert_eq!(here.available_permits().await.unwrap(), 0);
-    assert!(here.try_acquire().await.is_err());
+    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    let mut waiting = Box::pin(there.acquire());
+    let limit = Duration::from_millis(30);
+    assert!(tokio::time::timeout(limit, waiting.as_mut()).await.is_err());
     here.add_permits(1).await.unwrap();
-    let permit = there.try_acquire().await.unwrap();
-    assert!(here.try_acquire().await.is_err());
+    let permit = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
     permit.release().await.unwrap();
     assert!(here.try_acquire().await.is_ok());
 }

@@ -1,0 +1,122 @@
+//! What people who look after the locks see and do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{ErrorKind, InspectBackend, Inspection, Key, Kind};
+use lock_sync::{Locks, LossReason};
+use tokio::time::timeout;
+
+use crate::support::{Pair, poll_once};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Who holds and waits, once somebody has a place in the store's queue.
+async fn once_somebody_waits(locks: &Locks<MemoryBackend>) -> Inspection {
+    let queued = async {
+        loop {
+            let seen = locks.inspect("it").await.unwrap();
+            if seen.waiting > 0 {
+                return seen;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, queued).await.expect("nobody waits")
+}
+
+#[test]
+fn every_future_is_send_and_sync() {
+    fn check<F: Send + Sync>(_: F) {}
+    let pair = Pair::threaded();
+    check(pair.here.inspect("it"));
+    check(pair.here.force_release("it"));
+}
+
+#[tokio::test]
+async fn holders_and_waiters_are_seen_from_elsewhere() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let nobody = pair.there.inspect("it").await.unwrap();
+    assert_eq!((nobody.holding, nobody.waiting), (0, 0));
+    let guard = here.lock().await.unwrap();
+    let mut waiting = Box::pin(there.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    let seen = once_somebody_waits(&pair.here).await;
+    assert_eq!((seen.holding, seen.holders.len(), seen.waiters.len()), (1, 1, 1));
+    assert_eq!((seen.holders[0].kind, seen.waiters[0].kind), (Kind::Exclusive, Kind::Exclusive));
+    assert_eq!(seen.holders[0].token, Some(guard.fencing_token()));
+    assert!(seen.holders[0].remaining.is_some_and(|left| left > Duration::from_secs(20)));
+}
+
+#[tokio::test]
+async fn every_kind_of_lock_is_seen() {
+    let pair = Pair::threaded();
+    let rwlock = pair.here.rwlock("shared", ()).unwrap();
+    let (_one, _same) = (rwlock.read().await.unwrap(), rwlock.read().await.unwrap());
+    let semaphore = pair.here.semaphore("permits", 5).unwrap();
+    let _permits = semaphore.acquire_many(3).await.unwrap();
+    let _leadership = pair.here.election("election").unwrap().campaign("me").await.unwrap();
+    let _all = pair.here.lock_all(["a", "b"]).await.unwrap();
+    for (name, kind) in [
+        ("shared", Kind::Shared),
+        ("permits", Kind::Permits(3)),
+        ("election", Kind::Exclusive),
+        ("a", Kind::Exclusive),
+        ("b", Kind::Exclusive),
+    ] {
+        let seen = pair.there.inspect(name).await.unwrap();
+        let kinds: Vec<_> = seen.holders.iter().map(|holder| holder.kind).collect();
+        assert_eq!(kinds, [kind], "{name}: one lease of one process");
+    }
+}
+
+#[tokio::test]
+async fn a_forced_release_takes_the_lock_from_whoever_has_it() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let mut waiting = Box::pin(there.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    once_somebody_waits(&pair.here).await;
+    assert_eq!(pair.there.force_release("it").await.unwrap(), 1);
+    let next = timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
+    assert_eq!(timeout(SOON, guard.lost()).await.unwrap().reason(), LossReason::Revoked);
+    drop((guard, next));
+    pair.all_released().await;
+    assert_eq!(pair.there.force_release("it").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_prefix_counts() {
+    let pair = Pair::build(|builder| builder.prefix("app/"));
+    let (here, _) = pair.mutexes();
+    let _guard = here.lock().await.unwrap();
+    assert_eq!(pair.there.inspect("it").await.unwrap().holding, 1);
+    let plain = Locks::new(pair.store.client());
+    assert_eq!(plain.inspect("it").await.unwrap().holding, 0);
+    assert_eq!(plain.inspect("app/it").await.unwrap().holding, 1);
+    let exact = Key::as_is("app/it").unwrap();
+    assert_eq!(pair.there.inspect(&exact).await.unwrap().holding, 0, "another name");
+    let error = pair.there.inspect("x".repeat(510)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidKey);
+}
+
+#[tokio::test]
+async fn failures_are_told() {
+    let pair = Pair::threaded();
+    pair.ours.faults().on(Verb::Inspect).fail(ErrorKind::Denied);
+    assert_eq!(pair.here.inspect("it").await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(pair.here.force_release("it").await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn the_ability_is_all_that_is_asked_for() {
+    let backend: Arc<dyn InspectBackend> = Arc::new(MemoryBackend::new());
+    let locks = Locks::new(backend);
+    let mutex = locks.mutex("it", ()).unwrap();
+    let _guard = mutex.lock().await.unwrap();
+    assert_eq!(locks.inspect("it").await.unwrap().holding, 1);
+}

@@ -1,0 +1,305 @@
+//! Everything of which one holder excludes all others, to be put to the same tests.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, FencingToken, Instant};
+use lock_redis::RedisBackend;
+use lock_sync::{
+    AcquireError, LockError, Locks, Lost, Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard,
+    OwnedSemaphorePermit, Owner, ReentrantGuard, ReentrantLockError, ReentrantMutex, ReleaseError,
+    RwLock, Semaphore, TryAcquireError, TryLockError, TryReentrantLockError, owner_scope,
+    owner_scope_sync,
+};
+
+use super::LOCK;
+
+/// A handle of a lock, which is "it" unless it is said. Clones are the same handle.
+pub(crate) trait Excluding: Clone + Send + Sync + 'static {
+    type Guard: Guard;
+
+    /// The keys that the server has while it is held.
+    const KEYS: &'static [&'static str];
+
+    fn named(locks: &Locks<RedisBackend>, name: &str) -> Self;
+
+    fn of(locks: &Locks<RedisBackend>) -> Self {
+        Self::named(locks, "it")
+    }
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
+
+    fn lock_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
+
+    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
+
+    fn blocking_lock(&self) -> Result<Self::Guard, Denied>;
+}
+
+/// What all guards have.
+pub(crate) trait Guard: Debug + Send + 'static {
+    fn fencing_token(&self) -> FencingToken;
+
+    fn is_valid(&self) -> bool;
+
+    fn valid_until(&self) -> Instant;
+
+    fn lost(&self) -> Lost;
+
+    fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + 'static;
+}
+
+/// Why there is no guard, whatever the lock calls it.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// Somebody else has it.
+    WouldBlock,
+    Timeout {
+        source: Option<Error>,
+    },
+    Backend(Error),
+    /// Of this the tests here know nothing.
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+pub(crate) type TheMutex = Arc<Mutex<()>>;
+pub(crate) type TheWriter = Arc<RwLock<()>>;
+pub(crate) type TheOnePermit = Arc<Semaphore>;
+/// Each time in the name of somebody new. Its guards borrow it, and here they have to outlive everything:
+/// so it stays for as long as the process.
+pub(crate) type TheReentrant = &'static ReentrantMutex<()>;
+
+impl Excluding for TheMutex {
+    type Guard = OwnedMutexGuard<()>;
+
+    const KEYS: &'static [&'static str] = &[LOCK];
+
+    fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
+        Arc::new(locks.mutex(name, ()).unwrap())
+    }
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).lock_owned())
+    }
+
+    fn lock_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).lock_owned_timeout(limit))
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).try_lock_owned())
+    }
+
+    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+        Ok(Arc::clone(self).blocking_lock_owned()?)
+    }
+}
+
+impl Excluding for TheWriter {
+    type Guard = OwnedRwLockWriteGuard<()>;
+
+    const KEYS: &'static [&'static str] = &[LOCK];
+
+    fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
+        Arc::new(locks.rwlock(name, ()).unwrap())
+    }
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).write_owned())
+    }
+
+    fn lock_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).write_owned_timeout(limit))
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).try_write_owned())
+    }
+
+    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+        Ok(Arc::clone(self).blocking_write_owned()?)
+    }
+}
+
+/// What is there besides while a lock is shared, be it with nobody.
+const SHARED: &[&str] = &[LOCK, "lock:{it}:grants", "lock:{it}:holders"];
+
+impl Excluding for TheOnePermit {
+    type Guard = OwnedSemaphorePermit;
+
+    const KEYS: &'static [&'static str] = SHARED;
+
+    fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
+        Arc::new(locks.semaphore(name, 1).unwrap())
+    }
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).acquire_owned())
+    }
+
+    fn lock_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).acquire_owned_timeout(limit))
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(Arc::clone(self).try_acquire_owned())
+    }
+
+    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+        Ok(Arc::clone(self).blocking_acquire_owned()?)
+    }
+}
+
+impl Excluding for TheReentrant {
+    type Guard = ReentrantGuard<'static, ()>;
+
+    const KEYS: &'static [&'static str] = SHARED;
+
+    fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
+        Box::leak(Box::new(locks.reentrant_mutex(name, ()).unwrap()))
+    }
+
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(owner_scope(ReentrantMutex::lock(self)))
+    }
+
+    fn lock_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(owner_scope(ReentrantMutex::lock_timeout(self, limit)))
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+        denied(owner_scope(ReentrantMutex::try_lock(self)))
+    }
+
+    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+        Ok(owner_scope_sync(|| ReentrantMutex::blocking_lock(self))?)
+    }
+}
+
+async fn denied<G, E>(asking: impl Future<Output = Result<G, E>>) -> Result<G, Denied>
+where
+    Denied: From<E>,
+{
+    Ok(asking.await?)
+}
+
+macro_rules! guard {
+    ($($guard:ty),*) => {$(
+        impl Guard for $guard {
+            fn fencing_token(&self) -> FencingToken {
+                <$guard>::fencing_token(self)
+            }
+
+            fn is_valid(&self) -> bool {
+                <$guard>::is_valid(self)
+            }
+
+            fn valid_until(&self) -> Instant {
+                <$guard>::valid_until(self)
+            }
+
+            fn lost(&self) -> Lost {
+                <$guard>::lost(self)
+            }
+
+            fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + 'static {
+                <$guard>::release(self)
+            }
+        }
+    )*};
+}
+
+guard!(
+    OwnedMutexGuard<()>,
+    OwnedRwLockWriteGuard<()>,
+    OwnedSemaphorePermit,
+    ReentrantGuard<'static, ()>
+);
+
+/// From the errors of those who wait, and of those who do not.
+macro_rules! denied {
+    ($(waiting $waiting:ident, trying $trying:ident: $would_block:ident;)*) => {$(
+        impl From<$waiting> for Denied {
+            fn from(error: $waiting) -> Self {
+                match error {
+                    $waiting::Timeout { source } => Self::Timeout { source },
+                    $waiting::Backend(error) => Self::Backend(error),
+                    error => Self::Other(error.into()),
+                }
+            }
+        }
+
+        impl From<$trying> for Denied {
+            fn from(error: $trying) -> Self {
+                match error {
+                    $trying::$would_block => Self::WouldBlock,
+                    $trying::Backend(error) => Self::Backend(error),
+                    error => Self::Other(error.into()),
+                }
+            }
+        }
+    )*};
+}
+
+denied! {
+    waiting LockError, trying TryLockError: WouldBlock;
+    waiting AcquireError, trying TryAcquireError: NoPermits;
+    waiting ReentrantLockError, trying TryReentrantLockError: WouldBlock;
+}
+
+/// Makes tests of these functions, which are generic over [`Excluding`], for everything that excludes.
+macro_rules! for_all_that_excludes {
+    ($($test:ident)*) => {
+        $crate::support::for_all_that_excludes! { @each [test] [] $($test)* }
+    };
+    (async $($test:ident)*) => {
+        $crate::support::for_all_that_excludes! { @each [tokio::test] [async] $($test)* }
+    };
+    (async on two threads $($test:ident)*) => {
+        $crate::support::for_all_that_excludes! {
+            @each [tokio::test(flavor = "multi_thread", worker_threads = 2)] [async] $($test)*
+        }
+    };
+    (@each $attribute:tt $async:tt $($test:ident)*) => {$(
+        mod $test {
+            $crate::support::for_all_that_excludes! { @one $attribute $async $test mutex TheMutex }
+            $crate::support::for_all_that_excludes! { @one $attribute $async $test rwlock TheWriter }
+            $crate::support::for_all_that_excludes! {
+                @one $attribute $async $test semaphore TheOnePermit
+            }
+            $crate::support::for_all_that_excludes! {
+                @one $attribute $async $test reentrant TheReentrant
+            }
+        }
+    )*};
+    (@one [$($attribute:tt)*] [] $test:ident $name:ident $lock:ident) => {
+        #[$($attribute)*]
+        fn $name() {
+            super::$test::<$crate::support::$lock>();
+        }
+    };
+    (@one [$($attribute:tt)*] [async] $test:ident $name:ident $lock:ident) => {
+        #[$($attribute)*]
+        async fn $name() {
+            super::$test::<$crate::support::$lock>().await;
+        }
+    };
+}
+
+pub(crate) use for_all_that_excludes;
