@@ -25,8 +25,7 @@ impl<W> Machine<W> {
     /// lease is here that it could not be granted beside, and no other request stands in line.
     pub(super) fn may_ask(&self, want: Mode) -> bool {
         // Whoever comes after an upgrade waits for it.
-        let upgrading = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.is_wanted());
-        !upgrading
+        self.upgrade.is_none()
             && self.seats.iter().all(|phase| match phase {
                 Phase::Idle => true,
                 // Groups do not wait for one another, nor for anybody else.

@@ -67,7 +67,10 @@ impl<W> Machine<W> {
 
     /// Whether the lease may be converted now. One that is about to be exclusive need not be made weaker.
     pub(super) fn may_weaken(&self, seat: usize, held: &Held) -> bool {
-        !held.renewing && !held.spent && held.leaving.is_none() && !self.is_upgrading(seat)
+        let settled = held.leaving.is_none() && !held.renewing;
+        // What was begun has to be known first, whatever is to follow.
+        let useful = held.converting.is_some() || !self.is_upgrading(seat);
+        settled && useful && !held.spent
     }
 
     /// The store answered to the conversion to this claim.

@@ -327,9 +327,12 @@ impl<W> Machine<W> {
         // If an answer is to come, it says what there is to be released. If it was lost, it is either.
         if let Some(other) = held.converting.take_if(|_| !held.renewing) {
             effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
+            held.spent = true;
         }
-        if held.leaving.is_some() {
+        if held.leaving.take().is_some() {
             effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
+            // It may be that which the lease is now.
+            held.spent = true;
         }
         effects.ops.push(Op::Release { urgent: held.demand() == Demand::Wanted });
         self.seats[seat] =

@@ -15,16 +15,16 @@ impl<W> Machine<W> {
         reason: LossReason,
         effects: &mut Effects<W>,
     ) {
-        let mut held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
-            Phase::Held(held) => held,
-            other => {
-                self.seats[seat] = other;
-                return;
-            }
-        };
+        if !matches!(self.seats[seat], Phase::Held(_)) {
+            return;
+        }
         let loss = LeaseLost::new(reason);
-        if self.is_upgrading(seat) {
-            self.deny_upgrade(now, Denial::Lost(loss), effects);
+        let upgrading = self.lose_upgrade(seat, loss, effects);
+        let Phase::Held(mut held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) else {
+            return;
+        };
+        if upgrading {
+            effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
         }
         held.lease.end(held.holds.end_all(), reason);
         effects.lose(held.lease, loss);
@@ -34,9 +34,6 @@ impl<W> Machine<W> {
             // The store may still have it for a moment; there is no reason to make others wait.
             if let Some(other) = held.converting {
                 effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
-            }
-            if held.leaving.is_some() {
-                effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
             }
             effects.ops.push(Op::Forget(held.claim));
         }

@@ -111,7 +111,10 @@ pub(super) struct Machine<W> {
     /// What the store knows of this process.
     seats: Vec<Phase>,
     queue: Queue<W, Outcome>,
+    /// The hold that wants to be exclusive, if there is one.
     upgrade: Option<Upgrade<W>>,
+    /// What became of others that did, until somebody asks.
+    upgraded: Vec<(HoldId, Outcome)>,
     watch: Watching,
     /// When a watch that is not needed any more is given up.
     rest_at: Instant,
@@ -222,6 +225,7 @@ impl<W> Machine<W> {
             seats: vec![Phase::Idle],
             queue: Queue::new(),
             upgrade: None,
+            upgraded: Vec::new(),
             watch: Watching::Off,
             rest_at: Instant::FAR_FUTURE,
             closed: false,

@@ -20,7 +20,6 @@ pub(super) struct Upgrade<W> {
     claim: Claim,
     stage: Asking,
     waker: Option<W>,
-    outcome: Option<Outcome>,
 }
 
 #[derive(Debug)]
@@ -34,11 +33,6 @@ enum Asking {
 }
 
 impl<W> Upgrade<W> {
-    /// Whether nothing has come of it yet.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.outcome.is_none()
-    }
-
     pub(super) fn hold(&self) -> HoldId {
         self.hold
     }
@@ -47,9 +41,7 @@ impl<W> Upgrade<W> {
 impl<W> Machine<W> {
     /// Whether the hold that is about to be exclusive is on this seat: nobody joins it there.
     pub(super) fn is_upgrading(&self, seat: usize) -> bool {
-        self.upgrade
-            .as_ref()
-            .is_some_and(|upgrade| upgrade.hold.seat == seat && upgrade.outcome.is_none())
+        self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold.seat == seat)
     }
 
     /// Whether the store may have made the lease on this seat exclusive, without its being known here.
@@ -62,9 +54,7 @@ impl<W> Machine<W> {
 
     /// Whether this claim is what the upgrade asks for.
     pub(super) fn upgrade_asks_for(&self, claim: &Claim) -> bool {
-        self.upgrade
-            .as_ref()
-            .is_some_and(|upgrade| upgrade.claim == *claim && upgrade.outcome.is_none())
+        self.upgrade.as_ref().is_some_and(|upgrade| upgrade.claim == *claim)
     }
 
     /// A holder wants to hold alone. Its outcome is fetched with [`poll_upgrade`](Self::poll_upgrade).
@@ -92,7 +82,7 @@ impl<W> Machine<W> {
             _ => return Err(Denial::Lost(LeaseLost::new(LossReason::Expired))),
         };
         let stage = Asking::Not;
-        self.upgrade = Some(Upgrade { hold, patience, claim, stage, waker: None, outcome: None });
+        self.upgrade = Some(Upgrade { hold, patience, claim, stage, waker: None });
         self.advance_upgrade(now, effects);
         Ok(())
     }
@@ -103,12 +93,12 @@ impl<W> Machine<W> {
         hold: HoldId,
         waker: impl FnOnce() -> W,
     ) -> Option<Outcome> {
-        let upgrade = self.upgrade.as_mut().filter(|upgrade| upgrade.hold == hold)?;
-        if upgrade.outcome.is_none() {
-            upgrade.waker = Some(waker());
-            return None;
+        if let Some(nth) = self.upgraded.iter().position(|(done, _)| *done == hold) {
+            return Some(self.upgraded.swap_remove(nth).1);
         }
-        self.upgrade.take().and_then(|upgrade| upgrade.outcome)
+        let upgrade = self.upgrade.as_mut().filter(|upgrade| upgrade.hold == hold)?;
+        upgrade.waker = Some(waker());
+        None
     }
 
     /// Nobody waits for the upgrade of this hold any more, which stays as it is.
@@ -118,27 +108,44 @@ impl<W> Machine<W> {
         hold: HoldId,
         effects: &mut Effects<W>,
     ) {
+        self.upgraded.retain(|(done, _)| *done != hold);
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
             self.leave_line(now, effects);
             self.upgrade = None;
+            self.weaken(hold.seat, now, effects);
             self.line_changed(now, effects);
         }
     }
 
     /// The upgrade will not be.
     pub(super) fn deny_upgrade(&mut self, now: Instant, denial: Denial, effects: &mut Effects<W>) {
-        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.outcome.is_none()) {
+        if let Some(seat) = self.upgrade.as_ref().map(|upgrade| upgrade.hold.seat) {
             self.leave_line(now, effects);
             self.settle_upgrade(Err(denial), effects);
+            self.weaken(seat, now, effects);
             self.line_changed(now, effects);
         }
     }
 
+    /// The upgrade will not be, because the lease on this seat is lost. Returns whether the store may know
+    /// of it.
+    pub(super) fn lose_upgrade(
+        &mut self,
+        seat: usize,
+        loss: LeaseLost,
+        effects: &mut Effects<W>,
+    ) -> bool {
+        let asked = self.may_be_upgraded(seat);
+        if self.is_upgrading(seat) {
+            self.settle_upgrade(Err(Denial::Lost(loss)), effects);
+        }
+        asked
+    }
+
     fn settle_upgrade(&mut self, outcome: Outcome, effects: &mut Effects<W>) {
-        if let Some(upgrade) = &mut self.upgrade {
-            upgrade.stage = Asking::Not;
-            upgrade.outcome = Some(outcome);
-            effects.wake(upgrade.waker.take());
+        if let Some(upgrade) = self.upgrade.take() {
+            self.upgraded.push((upgrade.hold, outcome));
+            effects.wake(upgrade.waker);
         }
     }
 
@@ -211,7 +218,7 @@ impl<W> Machine<W> {
     /// Takes the next step towards an upgrade that is wanted: asks the store, or finds it done.
     pub(super) fn advance_upgrade(&mut self, now: Instant, effects: &mut Effects<W>) {
         let Some(upgrade) = &self.upgrade else { return };
-        if upgrade.outcome.is_some() || !matches!(upgrade.stage, Asking::Not) {
+        if !matches!(upgrade.stage, Asking::Not) {
             return;
         }
         let (hold, patience) = (upgrade.hold, upgrade.patience);
@@ -301,6 +308,7 @@ impl<W> Machine<W> {
                     held.become_exclusive(asked.clone(), grant.tokens);
                     held.lease.extend(grant.valid_until);
                     held.answered(grant.demand, now);
+                    held.consider_weaker(now);
                 }
                 self.advance_upgrade(now, effects);
             }
@@ -352,8 +360,7 @@ impl<W> Machine<W> {
 
     /// When the upgrade has something to do, if nothing else happens.
     pub(super) fn upgrade_deadline(&self) -> Instant {
-        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none())
-        else {
+        let Some(upgrade) = self.upgrade.as_ref() else {
             return Instant::FAR_FUTURE;
         };
         let again = match upgrade.stage {
@@ -368,8 +375,7 @@ impl<W> Machine<W> {
 
     /// Time has passed.
     pub(super) fn tick_upgrade(&mut self, now: Instant, effects: &mut Effects<W>) {
-        let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.outcome.is_none())
-        else {
+        let Some(upgrade) = self.upgrade.as_ref() else {
             return;
         };
         let error = match &upgrade.stage {
