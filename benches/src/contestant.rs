@@ -39,6 +39,28 @@ pub trait Contestant: Send + Sync + 'static {
     where
         S: Future<Output = ()> + Send + 'static;
 
+    /// The same, beside others who do this at the same time: for a section that only reads.
+    ///
+    /// A lock that does not know the difference locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`locked`](Self::locked).
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the library.
+    fn shared<S>(
+        &self,
+        key: &Self::Key,
+        section: S,
+    ) -> impl Future<Output = Result<(), Failure>> + Send
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        self.locked(key, section)
+    }
+
     /// Waits for what goes on although the future that asked for it was dropped.
     fn settled(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())

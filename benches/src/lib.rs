@@ -9,6 +9,7 @@
 //! - [`Entrant`] is a contestant made ready, with its clients connected.
 //! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
 //! - [`team`] does the same with several processes.
+//! - [`contest`] lets all who follow one [`Rule`] stand against one another, in both ways.
 //! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.
 //!
 //! Every contestant runs the same loop, which is compiled for it: nothing is boxed or dispatched
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod contest;
 pub mod contestants;
 pub mod measure;
 pub mod plot;
@@ -29,6 +31,7 @@ mod figures;
 mod histogram;
 mod report;
 mod rounds;
+mod rule;
 mod server_load;
 mod stage;
 mod table;
@@ -39,6 +42,7 @@ pub use entrant::Entrant;
 pub use figures::{jain, median, per_second, quantile, quantiles, short};
 pub use histogram::Histogram;
 pub use rounds::{Rounds, Series};
+pub use rule::{Rule, verdict};
 pub use server_load::ServerLoad;
 pub use stage::{Setting, Stage};
 pub use table::Table;

@@ -13,9 +13,11 @@ pub(crate) const PAGE: &str = "report.html";
 const PARTS: &str = "parts";
 
 /// In which order the tables stand. Those of other names come last.
-const ORDER: [&str; 9] = [
+const ORDER: [&str; 11] = [
     "hot-key",
     "processes",
+    "rwlock",
+    "semaphore",
     "handover",
     "section",
     "waiters",

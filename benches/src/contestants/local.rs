@@ -8,7 +8,7 @@ use crate::{Contestant, Failure};
 /// `tokio::sync::Mutex`, one for each name.
 #[derive(Debug, Default)]
 pub struct Local {
-    mutexes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    mutexes: Shelf<tokio::sync::Mutex<()>>,
 }
 
 impl Contestant for Local {
@@ -17,8 +17,7 @@ impl Contestant for Local {
     const INNER: &'static [&'static str] = &[];
 
     fn key(&self, name: &str) -> Result<Self::Key, Failure> {
-        let mut mutexes = self.mutexes.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(mutexes.entry(name.to_owned()).or_default()))
+        Ok(self.mutexes.get(name, tokio::sync::Mutex::default))
     }
 
     async fn locked<S>(&self, key: &Self::Key, section: S) -> Result<(), Failure>
@@ -29,5 +28,23 @@ impl Contestant for Local {
         section.await;
         drop(guard);
         Ok(())
+    }
+}
+
+/// A lock for each name.
+#[derive(Debug)]
+pub(super) struct Shelf<L>(Mutex<HashMap<String, Arc<L>>>);
+
+impl<L> Shelf<L> {
+    /// The lock of this name, made now if there is none.
+    pub(super) fn get(&self, name: &str, make: impl FnOnce() -> L) -> Arc<L> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(name.to_owned()).or_insert_with(|| Arc::new(make())))
+    }
+}
+
+impl<L> Default for Shelf<L> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }

@@ -3,6 +3,8 @@
 //! The peers run with the defaults that they have, but for the lease: 30 s where it has to be given.
 //! Where they wait they poll, so each has a second form for a contended key, with the shortest delay
 //! between two tries that it accepts.
+//!
+//! Those here are mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`].
 
 mod distributed_lock;
 mod driver;
@@ -12,6 +14,8 @@ mod redis_lock;
 mod redlock;
 mod rlock;
 mod rslock;
+pub mod rwlocks;
+pub mod semaphores;
 mod socket;
 
 use std::time::Duration;
@@ -28,7 +32,7 @@ pub use rlock::Rlock;
 pub use rslock::Rslock;
 pub use socket::Socket;
 
-use crate::{Entrant, Failure};
+use crate::{Entrant, Failure, Rule};
 
 /// How long the leases of the peers live, where it has to be said.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -119,6 +123,19 @@ pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Fai
         "redlock, impatient" => entrant!(Redlock::connect(url).impatient()),
         _ => return Err(format!("nobody is called {name}").into()),
     })
+}
+
+/// The one that has this name among the locks that follow a rule, with one client.
+///
+/// # Errors
+///
+/// If there is none, or it does not connect.
+pub async fn under(rule: Rule, name: &str, url: &str) -> Result<Entrant, Failure> {
+    match rule {
+        Rule::Exclusive => named(name, url, 1).await,
+        Rule::ReadWrite { .. } => rwlocks::named(name, url).await,
+        Rule::Permits(permits) => semaphores::named(name, permits, url).await,
+    }
 }
 
 /// The peers that wait for a lock which somebody else holds, with `clients` clients each.

@@ -44,8 +44,12 @@ impl Ours {
     ///
     /// If the URL makes no sense.
     pub fn with(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
-        let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?.erase();
-        Ok(Self { locks, ending, cache: None })
+        Ok(Self { locks: Self::locks(url, handoff)?.erase(), ending, cache: None })
+    }
+
+    /// What all of our locks over a Redis server are made from.
+    pub(super) fn locks(url: &str, handoff: Handoff) -> Result<Locks<RedisBackend>, Failure> {
+        Ok(Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?)
     }
 
     /// The same, without a thread of its own: the driver lives on the runtime in whose context this is

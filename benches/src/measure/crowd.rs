@@ -1,18 +1,14 @@
 //! Many tasks at once.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lock_tests::RedisServer;
 use tokio::task::JoinSet;
 
-use super::yield_once;
-use crate::{Contestant, Failure, cpu};
-
-/// One in so many sections gives up the thread between reading and writing, so that an overlap of
-/// two holders loses an update. The others are as short as can be.
-const YIELD_EVERY: u64 = 8;
+use super::section::Protected;
+use crate::{Contestant, Failure, Rule, cpu};
 
 /// Tasks that lock, count and unlock, again and again.
 #[derive(Clone, Debug)]
@@ -22,6 +18,8 @@ pub struct Crowd {
     pub tasks: usize,
     /// Their keys. Task after task takes the next one.
     pub keys: Vec<String>,
+    /// Who may be inside beside whom.
+    pub rule: Rule,
     /// For how long they are counted; they run for a quarter of it before.
     pub window: Duration,
     /// Whether it is measured how long each pass had to wait, which itself takes a little time.
@@ -33,7 +31,8 @@ pub struct Crowd {
 impl Crowd {
     /// A crowd whose waits and commands nobody looks at.
     pub fn new(tasks: usize, keys: Vec<String>, window: Duration) -> Self {
-        Self { tasks, keys, window, waits: false, server: None }
+        let rule = Rule::Exclusive;
+        Self { tasks, keys, rule, window, waits: false, server: None }
     }
 }
 
@@ -45,9 +44,10 @@ pub struct Window {
     pub elapsed: Duration,
     /// How often each task held its lock.
     pub passes: Vec<u64>,
-    /// How often a lock went from one task to another.
+    /// How often a lock went from one task to another, if one alone can have it.
     pub handovers: u64,
-    /// How long they waited for that. Who still waits at the end counts with what it has waited.
+    /// How long they waited for that; among readers and writers, how long the writers did. Who still
+    /// waits at the end counts with what it has waited.
     pub waits: Vec<Duration>,
     /// What this process has computed.
     pub cpu: Duration,
@@ -55,6 +55,8 @@ pub struct Window {
     pub commands: u64,
     /// How many updates of a counter were lost from beginning to end: none if the lock locks.
     pub lost: u64,
+    /// How often somebody found another inside who must not be there: never if the lock locks.
+    pub intrusions: u64,
 }
 
 impl Window {
@@ -64,19 +66,13 @@ impl Window {
     }
 }
 
-/// What a lock protects: a counter that a single wrong overlap spoils.
-#[derive(Default)]
-struct Protected {
-    count: AtomicU64,
-    holder: AtomicUsize,
-    handovers: AtomicU64,
-}
-
 struct Worker {
     number: usize,
     protected: Arc<Protected>,
     shared: Arc<Shared>,
     passes: AtomicU64,
+    /// How many of them change what is protected in a way that can be lost.
+    updates: AtomicU64,
     /// Since when it waits, in nanoseconds since the crowd began; 0 if it does not.
     waiting_since: AtomicU64,
     waits: Mutex<Vec<Duration>>,
@@ -84,6 +80,7 @@ struct Worker {
 
 struct Shared {
     begin: Instant,
+    rule: Rule,
     timed: bool,
     counting: AtomicBool,
     done: AtomicBool,
@@ -97,6 +94,7 @@ pub(crate) async fn crowd<C: Contestant>(
 ) -> Result<Window, Failure> {
     let shared = Arc::new(Shared {
         begin: Instant::now(),
+        rule: crowd.rule,
         timed: crowd.waits,
         counting: AtomicBool::new(false),
         done: AtomicBool::new(false),
@@ -111,6 +109,7 @@ pub(crate) async fn crowd<C: Contestant>(
             protected: Arc::clone(&protected[key]),
             shared: Arc::clone(&shared),
             passes: AtomicU64::new(0),
+            updates: AtomicU64::new(0),
             waiting_since: AtomicU64::new(0),
             waits: Mutex::default(),
         });
@@ -148,7 +147,8 @@ pub(crate) async fn crowd<C: Contestant>(
     for client in clients {
         client.settled().await;
     }
-    let counted: u64 = protected.iter().map(|it| it.count.load(Ordering::Acquire)).sum();
+    let counted: u64 = protected.iter().map(|it| it.updates(shared.rule)).sum();
+    let updates: u64 = workers.iter().map(|it| it.updates.load(Ordering::Acquire)).sum();
     Ok(Window {
         elapsed,
         passes: passes_after
@@ -163,7 +163,8 @@ pub(crate) async fn crowd<C: Contestant>(
             .filter(|(name, _)| !inner_commands.contains(name))
             .map(|(_, calls)| calls)
             .sum(),
-        lost: passes(&workers).iter().sum::<u64>().saturating_sub(counted),
+        lost: updates.saturating_sub(counted),
+        intrusions: protected.iter().map(|it| it.intrusions()).sum(),
     })
 }
 
@@ -172,30 +173,40 @@ async fn work<C: Contestant>(
     key: C::Key,
     worker: Arc<Worker>,
 ) -> Result<(), Failure> {
-    while !worker.shared.done.load(Ordering::Relaxed) {
-        worker.begin_to_wait();
-        client.locked(&key, hold(Arc::clone(&worker))).await?;
+    let (shared, task) = (Arc::clone(&worker.shared), worker.number as u64);
+    while !shared.done.load(Ordering::Relaxed) {
+        if shared.rule.reads(task, worker.passes.load(Ordering::Relaxed)) {
+            client.shared(&key, look(Arc::clone(&worker))).await?;
+        } else {
+            worker.begin_to_wait();
+            client.locked(&key, hold(Arc::clone(&worker))).await?;
+        }
     }
     Ok(())
 }
 
-/// The section: a counter goes up by one, by a read and a write.
+/// The section of those who change what is protected.
 async fn hold(worker: Arc<Worker>) {
     worker.end_waiting();
-    let protected = &*worker.protected;
-    let passes = worker.passes.load(Ordering::Relaxed);
-    let seen = protected.count.load(Ordering::Acquire);
-    if passes.is_multiple_of(YIELD_EVERY) {
-        yield_once().await;
-    }
-    protected.count.store(seen + 1, Ordering::Release);
-    if protected.holder.load(Ordering::Relaxed) != worker.number {
-        protected.holder.store(worker.number, Ordering::Relaxed);
-        let handovers = protected.handovers.load(Ordering::Relaxed);
-        protected.handovers.store(handovers + 1, Ordering::Relaxed);
+    let (protected, pass) = (&*worker.protected, worker.passes.load(Ordering::Relaxed));
+    match worker.shared.rule {
+        Rule::Exclusive => protected.alone(worker.number, pass).await,
+        Rule::ReadWrite { .. } => protected.write(pass).await,
+        Rule::Permits(permits) => protected.enter(permits, pass).await,
     }
     // No await since the write: a task that is aborted has counted both or neither.
-    worker.passes.store(passes + 1, Ordering::Release);
+    if !matches!(worker.shared.rule, Rule::Permits(_)) {
+        let updates = worker.updates.load(Ordering::Relaxed);
+        worker.updates.store(updates + 1, Ordering::Release);
+    }
+    worker.passes.store(pass + 1, Ordering::Release);
+}
+
+/// The section of those who only read.
+async fn look(worker: Arc<Worker>) {
+    let pass = worker.passes.load(Ordering::Relaxed);
+    worker.protected.read(pass).await;
+    worker.passes.store(pass + 1, Ordering::Release);
 }
 
 fn passes(workers: &[Arc<Worker>]) -> Vec<u64> {
@@ -203,7 +214,7 @@ fn passes(workers: &[Arc<Worker>]) -> Vec<u64> {
 }
 
 fn handovers(protected: &[Arc<Protected>]) -> u64 {
-    protected.iter().map(|it| it.handovers.load(Ordering::Relaxed)).sum()
+    protected.iter().map(|it| it.handovers()).sum()
 }
 
 impl Worker {
@@ -247,7 +258,9 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contestants::Local;
+    use crate::contestants::{Local, rwlocks, semaphores};
+
+    const MIXED: Rule = Rule::ReadWrite { reads: 50 };
 
     /// A lock that lets everybody in.
     struct Open;
@@ -271,22 +284,47 @@ mod tests {
         }
     }
 
-    async fn run<C: Contestant>(client: C) -> Window {
+    async fn run<C: Contestant>(client: C, rule: Rule) -> Window {
         let mut plan = Crowd::new(8, vec!["hot".to_owned()], Duration::from_millis(40));
-        plan.waits = true;
+        (plan.rule, plan.waits) = (rule, true);
         crowd(&[Arc::new(client)], plan, &[]).await.unwrap()
+    }
+
+    fn assert_all_took_part(window: &Window) {
+        assert_eq!((window.lost, window.intrusions), (0, 0));
+        assert!(window.passes.iter().all(|&passes| passes > 0), "{:?}", window.passes);
+        assert!(!window.waits.is_empty());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lock_loses_no_update() {
-        let window = run(Local::default()).await;
-        assert_eq!(window.lost, 0);
-        assert!(window.passes.iter().all(|&passes| passes > 0), "{:?}", window.passes);
-        assert!(window.handovers > 0 && !window.waits.is_empty());
+        let window = run(Local::default(), Rule::Exclusive).await;
+        assert_all_took_part(&window);
+        assert!(window.handovers > 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_lock_loses_updates() {
-        assert!(run(Open).await.lost > 0);
+        assert!(run(Open, Rule::Exclusive).await.lost > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_writer_is_alone() {
+        assert_all_took_part(&run(rwlocks::Local::default(), MIXED).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_writer_beside_readers_is_seen() {
+        assert!(run(Open, MIXED).await.intrusions > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_more_are_inside_than_there_are_permits() {
+        assert_all_took_part(&run(semaphores::Local::new(3), Rule::Permits(3)).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_too_many_is_seen() {
+        assert!(run(semaphores::Local::new(4), Rule::Permits(3)).await.intrusions > 0);
     }
 }

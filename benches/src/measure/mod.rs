@@ -4,6 +4,7 @@ mod crowd;
 mod idle;
 mod pairs;
 mod pings;
+mod section;
 mod yield_once;
 
 pub use crowd::{Crowd, Window};
@@ -12,7 +13,7 @@ pub use idle::{Idle, Idleness};
 pub(crate) use crowd::crowd;
 pub(crate) use idle::idle;
 pub(crate) use pairs::pairs;
-pub(crate) use yield_once::yield_once;
+pub(crate) use section::maybe_yield;
 
 pub use pairs::calibrate;
 pub use pings::pings;

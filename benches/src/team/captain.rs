@@ -28,7 +28,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     static TIMES: AtomicU64 = AtomicU64::new(0);
     let folder = tempfile::Builder::new().prefix("lock-benches-").tempdir_in(shared_memory())?;
     let path = folder.path().join("record");
-    let record = Record::create(&path)?;
+    let record = Record::create(&path, plan.tasks * plan.processes)?;
     let time = TIMES.fetch_add(1, Ordering::Relaxed);
     let part = Part {
         contestant: plan.contestant.clone(),
@@ -38,6 +38,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
         number: 0,
         tasks: plan.tasks,
         tasks_of_all: plan.tasks * plan.processes,
+        rule: plan.rule,
         hold: plan.hold,
         by_turns: plan.by_turns,
     };
@@ -62,7 +63,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
         outcome.add(tally);
     }
     let last = record.read()?;
-    outcome.lost = total.saturating_sub(last.count);
+    outcome.lost = total.saturating_sub(last.updates(plan.rule));
     // The turn that nobody has ended is one, too.
     if last.turn_began >= start {
         outcome.turns.add(Duration::from_nanos(last.released.saturating_sub(last.turn_began)));

@@ -10,13 +10,9 @@ use tokio::task::JoinSet;
 use super::outcome::Tally;
 use super::record::{Entry, Record, now};
 use super::serve::say;
-use super::{Orders, Part};
-use crate::measure::yield_once;
-use crate::{Contestant, Failure, cpu};
-
-/// One in so many sections gives up the thread between reading and writing, so that an overlap of
-/// two holders loses an update. The others are as short as can be.
-const YIELD_EVERY: u64 = 8;
+use super::{Orders, Part, section};
+use crate::measure::maybe_yield;
+use crate::{Contestant, Failure, Rule, cpu};
 
 struct Shared {
     part: Part,
@@ -38,7 +34,9 @@ struct Worker {
     shared: Arc<Shared>,
     /// How often it held the lock.
     passes: AtomicU64,
-    /// The same when the window began.
+    /// How many of them have changed the record.
+    updates: AtomicU64,
+    /// How often it held the lock when the window began.
     passes_before: AtomicU64,
     /// Since when it waits; 0 if it does not.
     waiting_since: AtomicU64,
@@ -79,6 +77,7 @@ pub(crate) async fn member<C: Contestant>(
             number: (shared.part.number * shared.part.tasks + number + 1) as u64,
             shared: Arc::clone(&shared),
             passes: AtomicU64::new(0),
+            updates: AtomicU64::new(0),
             passes_before: AtomicU64::new(0),
             waiting_since: AtomicU64::new(0),
             last_count: AtomicU64::new(u64::MAX),
@@ -113,7 +112,7 @@ pub(crate) async fn member<C: Contestant>(
     }
     let mut tally = shared.tally();
     tally.cpu = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
-    tally.total = workers.iter().map(|worker| worker.passes.load(Ordering::Relaxed)).sum();
+    tally.total = workers.iter().map(|worker| worker.updates.load(Ordering::Relaxed)).sum();
     Ok(say(&tally.to_json().to_string())?)
 }
 
@@ -127,21 +126,30 @@ async fn work<C: Contestant>(
         if shared.part.by_turns {
             shared.may_ask.notified().await;
         }
-        worker.waiting_since.store(now(), Ordering::Relaxed);
-        client.locked(&key, hold(Arc::clone(&worker))).await?;
+        if shared.part.rule.reads(worker.number, worker.passes.load(Ordering::Relaxed)) {
+            client.shared(&key, hold(Arc::clone(&worker), true)).await?;
+        } else {
+            worker.waiting_since.store(now(), Ordering::Relaxed);
+            client.locked(&key, hold(Arc::clone(&worker), false)).await?;
+        }
     }
     Ok(())
 }
 
-/// The section: the record is read, and written at its end.
-async fn hold(worker: Arc<Worker>) {
+/// The section.
+async fn hold(worker: Arc<Worker>, reads: bool) {
     let begun = now();
-    if let Err(error) = pass(&worker, begun).await {
+    let outcome = match worker.shared.part.rule {
+        Rule::Exclusive => pass(&worker, begun).await,
+        rule => pass_beside(&worker, rule, reads, begun).await,
+    };
+    if let Err(error) = outcome {
         _ = worker.shared.failure.set(format!("the record cannot be used: {error}"));
         worker.shared.done.store(true, Ordering::Relaxed);
     }
 }
 
+/// The record is read, and written at the end.
 async fn pass(worker: &Worker, begun: u64) -> Result<(), std::io::Error> {
     let shared = &*worker.shared;
     let process = shared.part.number as u64 + 1;
@@ -153,8 +161,8 @@ async fn pass(worker: &Worker, begun: u64) -> Result<(), std::io::Error> {
     let passes = worker.passes.load(Ordering::Relaxed);
     if !shared.part.hold.is_zero() {
         tokio::time::sleep(shared.part.hold).await;
-    } else if passes.is_multiple_of(YIELD_EVERY) {
-        yield_once().await;
+    } else {
+        maybe_yield(passes).await;
     }
 
     let ended = now();
@@ -167,10 +175,44 @@ async fn pass(worker: &Worker, begun: u64) -> Result<(), std::io::Error> {
     })?;
     // No await since the write: a task that is aborted has counted both or neither.
     worker.passes.store(passes + 1, Ordering::Relaxed);
+    worker.updates.store(passes + 1, Ordering::Relaxed);
     shared.inside_since.store(0, Ordering::Relaxed);
     if shared.counting.load(Ordering::Relaxed) {
         let start = shared.start.load(Ordering::Relaxed);
         shared.tally().in_use += ended.saturating_sub(begun.max(start));
+    }
+    Ok(())
+}
+
+/// There may be others inside.
+async fn pass_beside(
+    worker: &Worker,
+    rule: Rule,
+    reads: bool,
+    begun: u64,
+) -> Result<(), std::io::Error> {
+    let shared = &*worker.shared;
+    let (record, tasks) = (&shared.record, shared.part.tasks_of_all);
+    let since = worker.waiting_since.swap(0, Ordering::Relaxed);
+    if !reads && shared.counting.load(Ordering::Relaxed) {
+        shared.tally().waits.add(Duration::from_nanos(begun.saturating_sub(since)));
+    }
+    let passes = worker.passes.load(Ordering::Relaxed);
+    let intruded = match rule {
+        Rule::Permits(permits) => {
+            section::enter(record, worker.number, tasks, permits, passes).await?
+        }
+        Rule::ReadWrite { .. } | Rule::Exclusive if reads => section::read(record, passes).await?,
+        Rule::ReadWrite { .. } | Rule::Exclusive => {
+            let intruded = section::write(record, passes).await?;
+            // No await since the write: a task that is aborted has counted both or neither.
+            worker.updates.fetch_add(1, Ordering::Relaxed);
+            intruded
+        }
+    };
+    worker.passes.store(passes + 1, Ordering::Relaxed);
+    if intruded {
+        shared.tally().intrusions += 1;
     }
     Ok(())
 }

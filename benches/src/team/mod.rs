@@ -15,7 +15,9 @@
 //! A member that cannot go on says `failed WHY`. It ends with its standard input.
 //!
 //! What the lock protects is a record in a file, which is read, and written a moment later: an overlap
-//! of two holders loses an update, whatever processes they are of.
+//! of two holders loses an update, whatever processes they are of. Beside readers a writer makes its count
+//! odd for a while, and those with a permit say so in the same file: whoever finds what must not be
+//! counts it.
 
 mod burner;
 mod captain;
@@ -24,6 +26,7 @@ mod outcome;
 mod plan;
 mod python;
 mod record;
+mod section;
 mod serve;
 
 pub use burner::Burner;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Failure, Histogram, ServerLoad};
+use crate::{Failure, Histogram, ServerLoad, verdict};
 
 /// What one process counted.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,8 @@ pub(super) struct Tally {
     pub(super) in_turn: u64,
     /// For how long it held the lock.
     pub(super) in_use: u64,
-    /// How long they waited. Who still waits at the end counts with what it has waited.
+    /// How long they waited, of those who did not only want to read. Who still waits at the end counts
+    /// with what it has waited.
     pub(super) waits: Histogram,
     /// From the end of another process's section to the beginning of one of its own.
     pub(super) latencies: Histogram,
@@ -29,8 +30,10 @@ pub(super) struct Tally {
     pub(super) turns: Histogram,
     /// What it computed.
     pub(super) cpu: u64,
-    /// All its passes since it was started, also those beyond the window.
+    /// All its updates of the record since it was started, also those beyond the window.
     pub(super) total: u64,
+    /// How often one of them found another inside who must not be there, likewise.
+    pub(super) intrusions: u64,
 }
 
 impl Tally {
@@ -47,6 +50,7 @@ impl Tally {
             "turns": self.turns.to_json(),
             "cpu": self.cpu,
             "total": self.total,
+            "intrusions": self.intrusions,
         })
     }
 
@@ -71,6 +75,8 @@ impl Tally {
             turns: times("turns")?,
             cpu: number("cpu")?,
             total: number("total")?,
+            // Members in other languages only lock, and do not look.
+            intrusions: number("intrusions").unwrap_or(0),
         })
     }
 }
@@ -91,7 +97,8 @@ pub struct Outcome {
     pub in_turn: u64,
     /// For how long somebody held it.
     pub in_use: Duration,
-    /// How long they waited. Who still waits at the end counts with what it has waited.
+    /// How long they waited; among readers and writers, how long the writers did. Who still waits at
+    /// the end counts with what it has waited.
     pub waits: Histogram,
     /// From the end of one process's section to the beginning of another one's.
     pub latencies: Histogram,
@@ -105,6 +112,8 @@ pub struct Outcome {
     pub server: ServerLoad,
     /// How many updates of the record were lost from beginning to end: none if the lock locks.
     pub lost: u64,
+    /// How often somebody found another inside who must not be there: never if the lock locks.
+    pub intrusions: u64,
 }
 
 impl Outcome {
@@ -129,10 +138,7 @@ impl Outcome {
     ///
     /// Says what was wrong if the lock let two in at once.
     pub fn verdict(&self) -> Result<(), String> {
-        match self.lost {
-            0 => Ok(()),
-            lost => Err(format!("INCORRECT: {lost} updates lost, beside {} passes", self.total())),
-        }
+        verdict(self.lost, self.intrusions, self.total())
     }
 
     /// Adds what one process counted.
@@ -147,5 +153,6 @@ impl Outcome {
         self.latencies.merge(&tally.latencies);
         self.turns.merge(&tally.turns);
         self.cpu += Duration::from_nanos(tally.cpu);
+        self.intrusions += tally.intrusions;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::{Failure, Rule};
 
 /// What a team is to do.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Plan {
     pub processes: usize,
     /// How many tasks each process has.
     pub tasks: usize,
+    /// Who may be inside beside whom.
+    pub rule: Rule,
     /// How long each holds the lock. If zero, one in eight gives up its thread once instead.
     pub hold: Duration,
     /// Whether a process asks only when another one has the lock, so that it waits alone and nobody
@@ -34,8 +36,15 @@ impl Plan {
         tasks: usize,
         window: Duration,
     ) -> Self {
-        let contestant = contestant.into();
-        Self { contestant, processes, tasks, hold: Duration::ZERO, by_turns: false, window }
+        let (contestant, rule) = (contestant.into(), Rule::Exclusive);
+        Self { contestant, processes, tasks, rule, hold: Duration::ZERO, by_turns: false, window }
+    }
+
+    /// The same, but not with a mutex.
+    #[must_use]
+    pub fn under(mut self, rule: Rule) -> Self {
+        self.rule = rule;
+        self
     }
 
     /// The same, but each holds the lock for so long.
@@ -65,13 +74,14 @@ pub(crate) struct Part {
     pub(crate) number: usize,
     pub(crate) tasks: usize,
     pub(crate) tasks_of_all: usize,
+    pub(crate) rule: Rule,
     pub(crate) hold: Duration,
     pub(crate) by_turns: bool,
 }
 
 impl Part {
     pub(super) fn to_json(&self) -> Value {
-        json!({
+        let mut plan = json!({
             "contestant": self.contestant,
             "url": self.url,
             "key": self.key,
@@ -81,7 +91,11 @@ impl Part {
             "tasks_of_all": self.tasks_of_all,
             "hold": u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
             "by_turns": self.by_turns,
-        })
+        });
+        for (name, number) in self.rule.to_json() {
+            plan[name] = number.into();
+        }
+        plan
     }
 
     pub(super) fn parse(line: &str) -> Result<Self, Failure> {
@@ -101,6 +115,7 @@ impl Part {
             number: usize::try_from(number("number")?)?,
             tasks: usize::try_from(number("tasks")?)?,
             tasks_of_all: usize::try_from(number("tasks_of_all")?)?,
+            rule: Rule::from_json(&plan).ok_or("a plan with a rule that makes no sense")?,
             hold: Duration::from_nanos(number("hold")?),
             by_turns: plan["by_turns"].as_bool().unwrap_or(false),
         })
@@ -113,18 +128,21 @@ mod tests {
 
     #[test]
     fn a_part_travels() {
-        let part = Part {
-            contestant: "ours, fair".to_owned(),
-            url: "redis://127.0.0.1:1".to_owned(),
-            key: "k".to_owned(),
-            record: "/dev/shm/record".into(),
-            number: 3,
-            tasks: 16,
-            tasks_of_all: 64,
-            hold: Duration::from_millis(20),
-            by_turns: true,
-        };
-        assert_eq!(Part::parse(&part.to_json().to_string()).unwrap(), part);
+        for rule in [Rule::Exclusive, Rule::ReadWrite { reads: 95 }, Rule::Permits(8)] {
+            let part = Part {
+                contestant: "ours, fair".to_owned(),
+                url: "redis://127.0.0.1:1".to_owned(),
+                key: "k".to_owned(),
+                record: "/dev/shm/record".into(),
+                number: 3,
+                tasks: 16,
+                tasks_of_all: 64,
+                rule,
+                hold: Duration::from_millis(20),
+                by_turns: true,
+            };
+            assert_eq!(Part::parse(&part.to_json().to_string()).unwrap(), part);
+        }
         assert!(Part::parse("{}").is_err());
     }
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::Rule;
+
 /// Nanoseconds on a clock that all processes of this machine share.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -14,9 +16,11 @@ pub(super) fn now() -> u64 {
 }
 
 /// What is known of the passes up to now. Five numbers, in the byte order of the machine.
+///
+/// Behind it in the file is a number for each task: 1 while it has a permit, if the lock has several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// How many passes there were.
+    /// How many passes there were. Of writers among readers, twice that, and it is odd while one writes.
     pub(super) count: u64,
     /// The task that had the last one, from 1 over all processes; 0 if there was none.
     pub(super) task: u64,
@@ -28,7 +32,18 @@ pub(super) struct Entry {
     pub(super) released: u64,
 }
 
+impl Entry {
+    /// How many updates there were.
+    pub(super) fn updates(&self, rule: Rule) -> u64 {
+        match rule {
+            Rule::Exclusive | Rule::Permits(_) => self.count,
+            Rule::ReadWrite { .. } => self.count / 2,
+        }
+    }
+}
+
 const FIELDS: usize = 5;
+const ENTRY: usize = FIELDS * 8;
 
 /// A file with an entry that is read and written by who holds the lock.
 ///
@@ -37,9 +52,10 @@ const FIELDS: usize = 5;
 pub(super) struct Record(File);
 
 impl Record {
-    /// Makes a new file.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    /// Makes a new file, for so many tasks.
+    pub(super) fn create(path: &Path, tasks: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        file.set_len((ENTRY + tasks * 8) as u64)?;
         let record = Self(file);
         record.write(&Entry::default())?;
         Ok(record)
@@ -51,7 +67,7 @@ impl Record {
     }
 
     pub(super) fn read(&self) -> io::Result<Entry> {
-        let mut bytes = [0; FIELDS * 8];
+        let mut bytes = [0; ENTRY];
         self.0.read_exact_at(&mut bytes, 0)?;
         let mut fields = [0; FIELDS];
         for (field, bytes) in fields.iter_mut().zip(bytes.as_chunks().0) {
@@ -63,12 +79,27 @@ impl Record {
 
     pub(super) fn write(&self, entry: &Entry) -> io::Result<()> {
         let Entry { count, task, process, turn_began, released } = *entry;
-        let mut bytes = [0; FIELDS * 8];
+        let mut bytes = [0; ENTRY];
         let fields = [count, task, process, turn_began, released];
         for (field, bytes) in fields.into_iter().zip(bytes.as_chunks_mut().0) {
             *bytes = field.to_ne_bytes();
         }
         self.0.write_all_at(&bytes, 0)
+    }
+
+    /// Says whether this task, counted from 1, has a permit.
+    pub(super) fn mark(&self, task: u64, inside: bool) -> io::Result<()> {
+        let place = ENTRY as u64 + (task - 1) * 8;
+        self.0.write_all_at(&u64::from(inside).to_ne_bytes(), place)
+    }
+
+    /// How many of so many tasks say that they have a permit.
+    ///
+    /// Who has marked itself before sees at least those that were there, since no write is lost.
+    pub(super) fn inside(&self, tasks: usize) -> io::Result<usize> {
+        let mut bytes = vec![0; tasks * 8];
+        self.0.read_exact_at(&mut bytes, ENTRY as u64)?;
+        Ok(bytes.as_chunks::<8>().0.iter().filter(|&&mark| mark != [0; 8]).count())
     }
 }
 
@@ -80,11 +111,23 @@ mod tests {
     fn what_was_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
-        let record = Record::create(&path).unwrap();
+        let record = Record::create(&path, 2).unwrap();
         assert_eq!(Record::open(&path).unwrap().read().unwrap(), Entry::default());
         let entry = Entry { count: 1, task: 2, process: 3, turn_began: 4, released: u64::MAX };
         record.write(&entry).unwrap();
         assert_eq!(Record::open(&path).unwrap().read().unwrap(), entry);
-        assert!(Record::create(&path).is_err());
+        assert!(Record::create(&path, 2).is_err());
+    }
+
+    #[test]
+    fn those_with_a_permit_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = Record::create(&folder.path().join("record"), 3).unwrap();
+        record.mark(1, true).unwrap();
+        record.mark(3, true).unwrap();
+        assert_eq!(record.inside(3).unwrap(), 2);
+        record.mark(1, false).unwrap();
+        assert_eq!(record.inside(3).unwrap(), 1);
+        assert_eq!(record.read().unwrap(), Entry::default());
     }
 }

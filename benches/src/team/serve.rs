@@ -36,7 +36,7 @@ pub fn serve() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let orders = Orders::listen();
-        let entrant = contestants::named(&part.contestant, &part.url, 1).await?;
+        let entrant = contestants::under(part.rule, &part.contestant, &part.url).await?;
         entrant.member(part, orders).await
     });
     if let Err(failure) = outcome {

@@ -20,6 +20,25 @@
 //! # }
 //! ```
 //!
+//! # What there is
+//!
+//! | what | made by | the backend must be able to |
+//! | --- | --- | --- |
+//! | [`Mutex`] | [`Locks::mutex`] | grant leases: any can |
+//! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | the same; in one step if it can |
+//! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend) |
+//! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
+//! | [`ReentrantMutex`] | [`Locks::reentrant_mutex`] | [hold jointly](lock_core::JointBackend) |
+//! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
+//! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
+//! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
+//! | who holds and who waits | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
+//!
+//! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
+//! was created before, polled or not. Between processes a message can be lost, and creating a future
+//! tells nobody: something of that name would now and then lose a wake-up. What it is used for is mostly
+//! waiting for a value, for a leader or for the others: [`OnceCell`], [`Election`], [`Barrier`].
+//!
 //! # What is promised
 //!
 //! At most one *valid* guard per lock at a time, while (a) the store keeps its data, (b) clock *rates*

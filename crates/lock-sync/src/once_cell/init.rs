@@ -67,13 +67,14 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     ///
     /// - [`OnceCellError::Init`] with the error of `f`: the next call makes another attempt;
     /// - [`OnceCellError::Lost`] if the lease was lost during the attempt;
-    /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the [`Locks`] was
-    ///   reached before there was a value or the lock; how long `f` takes does not count;
+    /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the
+    ///   [`Locks`](crate::Locks) was reached before there was a value or the lock; how long `f` takes does not
+    ///   count;
     /// - [`OnceCellError::Value`] if what is stored is not of this type, or what `f` returned cannot be
     ///   stored, for instance because it is too long;
     /// - [`OnceCellError::Backend`] if the store refused or could not be reached for longer than a lease
     ///   lives, and there is no limit that says to wait longer;
-    /// - [`OnceCellError::Closed`] after [`Locks::shutdown`].
+    /// - [`OnceCellError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
     ///

@@ -140,7 +140,7 @@ async fn an_attempt_that_panics_is_followed_by_another() {
     let here = Arc::new(here);
     let panics = tokio::spawn(async move {
         let panicked = here.get_or_init(async || std::panic::resume_unwind(Box::new("on purpose")));
-        panicked.await.map(|value| *value)
+        panicked.await.copied()
     });
     assert!(panics.await.unwrap_err().is_panic());
     assert_eq!(*there.get_or_init(async || 2).await.unwrap(), 2);
@@ -255,7 +255,7 @@ async fn those_who_wait_read_although_the_lock_is_still_held() {
     let (go, ready) = tokio::sync::oneshot::channel::<()>();
     let first = tokio::spawn(async move {
         let init = async || ready.await.map_or(0, |()| 1);
-        here.get_or_init(init).await.map(|value| *value)
+        here.get_or_init(init).await.copied()
     });
     let mut second = Box::pin(there.get_or_init(async || 2));
     while pair.store.live_leases() == 0 {
