@@ -571,6 +571,8 @@ impl Semaphore {
     pub async fn add_permits(&self, n: usize) -> Result<(), Error> {
         let count = u32::try_from(n).map_err(|_| too_many(n))?;
         self.resize(Resize::Add(count)).await?;
+        // Who waits here for those that others hold need not wait for the news.
+        self.entry.look_again();
         Ok(())
     }
 

@@ -50,15 +50,20 @@ impl<W> Machine<W> {
 
     /// Whether all permits that there are by this declaration are here. Then no other process keeps
     /// them back, and a place in the store's queue would only make it seem that one wants them.
-    pub(super) fn has_all(&self, want: Mode) -> bool {
+    pub(super) fn has_all(&self, want: Mode, now: Instant) -> bool {
         let Mode::Permits { of, .. } = want else { return false };
         let here = self.seats.iter().map(|phase| match phase {
             Phase::Held(held)
             | Phase::Kept { held, .. }
-            | Phase::Releasing { held, stage: Stage::Queued, .. } => match held.claim.mode {
-                Mode::Permits { take, of: known } if known == of => u64::from(take),
-                _ => 0,
-            },
+            | Phase::Releasing { held, stage: Stage::Queued, .. }
+                if !held.spent && held.lease.is_valid(now) =>
+            {
+                // Those that are being given back are others' already, for all that is known.
+                match held.converting.unwrap_or(held.claim.mode) {
+                    Mode::Permits { take, of: known } if known == of => u64::from(take),
+                    _ => 0,
+                }
+            }
             _ => 0,
         });
         of > 0 && here.sum::<u64>() >= u64::from(of)
@@ -94,7 +99,7 @@ impl<W> Machine<W> {
             Ok(Attempt::Busy { retry_after }) => {
                 // It had no wish to be queued, but those who wait behind it have, and can be by now.
                 let on = matches!(self.watch, Watching::On { .. });
-                let place = !queued && on && !self.has_all(claim.mode);
+                let place = !queued && on && !self.has_all(claim.mode, now);
                 self.refused(seat, now, claim, was_placed, again || place, retry_after, effects);
             }
             Ok(Attempt::Queued { retry_after }) => {
@@ -113,17 +118,20 @@ impl<W> Machine<W> {
     /// Draws an owner and asks for a lease in this mode; `waits`, if somebody is ready to wait for it.
     pub(super) fn begin_attempt(
         &mut self,
+        now: Instant,
         want: Mode,
         waits: bool,
         outage: Option<Outage>,
     ) -> Result<Acquire, Error> {
         let claim = Claim::exclusive(self.key.clone(), (self.owners)()?).in_mode(want);
         let seat = self.free_seat();
-        Ok(self.request(seat, claim, waits, true, false, outage))
+        Ok(self.request(now, seat, claim, waits, true, false, outage))
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what is known of the claim")]
     fn request(
         &mut self,
+        now: Instant,
         seat: usize,
         claim: Claim,
         waits: bool,
@@ -132,7 +140,7 @@ impl<W> Machine<W> {
         outage: Option<Outage>,
     ) -> Acquire {
         // Who does not wait needs no place in the store's queue.
-        let queued = waits && !self.has_all(claim.mode);
+        let queued = waits && !self.has_all(claim.mode, now);
         let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
         self.seats[seat] =
             Phase::Attempting { claim, fresh, queued, placed, outage, again: false, wanted: false };
@@ -178,7 +186,7 @@ impl<W> Machine<W> {
         if !self.may_ask(want) {
             return self.queue_up(now, want, effects);
         }
-        match self.begin_attempt(want, self.is_waited_for(want), outage) {
+        match self.begin_attempt(now, want, self.is_waited_for(want), outage) {
             Ok(request) => {
                 effects.ops.push(Op::Attempt(request));
                 if matches!(self.watch, Watching::Off) && beside_others(&self.seats) {
@@ -193,7 +201,7 @@ impl<W> Machine<W> {
     /// Asks for a place in the store's queue after all, if there was no need for one before.
     fn queue_up(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
         let listens = matches!(self.watch, Watching::On { .. });
-        if !listens || !matches!(want, Mode::Permits { .. }) || self.has_all(want) {
+        if !listens || !matches!(want, Mode::Permits { .. }) || self.has_all(want, now) {
             return;
         }
         let idle = |phase: &Phase| {
@@ -236,7 +244,7 @@ impl<W> Machine<W> {
             std::mem::replace(&mut self.seats[seat], Phase::Idle)
         {
             let (waits, fresh) = (self.is_waited_for(claim.mode), outage.is_some());
-            let request = self.request(seat, claim, waits, fresh, placed, outage);
+            let request = self.request(now, seat, claim, waits, fresh, placed, outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }

@@ -214,7 +214,8 @@ impl Held {
     /// The mode to convert the lease to, if it is time.
     pub(super) fn weaker(&self, now: Instant) -> Option<Mode> {
         if let Some(to) = self.converting {
-            return Some(to);
+            // The store may be out of reach.
+            return (now >= self.renew_at).then_some(to);
         }
         let need = self.holds.need(self.claim.mode);
         let due = now >= self.weaken_at || self.demand == Demand::Wanted;

@@ -245,7 +245,7 @@ impl<W> Machine<W> {
         match &self.seats[seat] {
             Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
                 // Tokens that were reserved before others were granted permits come too late.
-                if held.used > 0 && !self.may_reuse(held.claim.mode) {
+                if held.used > 0 && !self.may_reuse(held.claim.mode, now) {
                     return Fate::GiveUp;
                 }
                 held.fate(now, manner, &self.policy)
@@ -257,14 +257,16 @@ impl<W> Machine<W> {
     /// Whether one more may hold the lease on this seat, beside those who do if there are any.
     pub(super) fn admits(&self, seat: usize, now: Instant, manner: Manner) -> bool {
         match &self.seats[seat] {
-            Phase::Held(held) if held.holds.live() == 0 => true,
+            Phase::Held(held) if held.used == 0 => true,
+            // `fate` has been asked before.
+            Phase::Held(held) if held.holds.is_empty() => true,
             // They are one holder.
             Phase::Held(held) if matches!(held.claim.mode, Mode::Joint { .. }) => {
                 held.lease.is_valid(now)
             }
             Phase::Held(held) => {
                 held.demand() != Demand::Wanted
-                    && self.may_reuse(held.claim.mode)
+                    && self.may_reuse(held.claim.mode, now)
                     && held.may_go_on(now, manner, &self.policy)
             }
             _ => false,
@@ -273,8 +275,8 @@ impl<W> Machine<W> {
 
     /// Whether a lease in this mode may have another holder after its first: of permits only if all that
     /// there are are here.
-    fn may_reuse(&self, mode: Mode) -> bool {
-        !matches!(mode, Mode::Permits { .. }) || self.has_all(mode)
+    fn may_reuse(&self, mode: Mode, now: Instant) -> bool {
+        !matches!(mode, Mode::Permits { .. }) || self.has_all(mode, now)
     }
 
     /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
@@ -379,8 +381,10 @@ impl<W> Machine<W> {
                 }
                 return ticket;
             }
-            Fate::AwaitTokens => self.keep(seat, now, held, manner, kept.unwrap_or(now), effects),
-            Fate::GiveUp => self.give_up(seat, held, effects),
+            Fate::AwaitTokens if held.converting.is_none() && held.leaving.is_none() => {
+                self.keep(seat, now, held, manner, kept.unwrap_or(now), effects);
+            }
+            _ => self.give_up(seat, held, effects),
         }
         None
     }

@@ -335,7 +335,7 @@ impl<W> Machine<W> {
         self.clear_kept(want, effects);
         if (first || joint) && self.may_ask(want) {
             let id = self.queue.push(patience, want);
-            return match self.begin_attempt(want, patience != Patience::Try, None) {
+            return match self.begin_attempt(now, want, patience != Patience::Try, None) {
                 Ok(request) => Entered::Attempt(id, request),
                 Err(error) => {
                     self.queue.remove(id);

@@ -33,7 +33,7 @@ impl<W> Machine<W> {
                     }
                     if self.policy.renew {
                         exact = exact.min(self.watch_retry());
-                        if !held.renewing {
+                        if !held.renewing && held.converting.is_none() {
                             exact = exact.min(held.check_at.unwrap_or(Instant::FAR_FUTURE));
                             let renewal = if held.relaxed { &mut flexible } else { &mut exact };
                             *renewal = held.renew_at.min(*renewal);
