@@ -18,9 +18,9 @@ const ROUNDS: usize = 1_000;
 async fn rounds<X: Excluding>(lock: &X, rounds: usize) {
     let mut last = None;
     for round in 0..rounds {
-        let guard = lock.lock().await.unwrap();
+        let guard = lock.take().await.unwrap();
         drop(guard);
-        let again = match lock.try_lock().await {
+        let again = match lock.try_take().await {
             Ok(guard) => guard,
             Err(error) => panic!("round {round}: {error:?}"),
         };
@@ -40,7 +40,7 @@ fn runtimes() -> [Runtime; 2] {
 /// The lock is everybody's again.
 fn assert_free<X: Excluding>(pair: &Pair) {
     let (_, there) = pair.locks::<X>();
-    drop(there.blocking_lock().unwrap());
+    drop(there.blocking_take().unwrap());
     pair.server.assert_all_free();
 }
 
@@ -67,8 +67,8 @@ fn between_one_block_on_and_the_next<X: Excluding>() {
         let pair = Pair::new();
         let (here, _) = pair.locks::<X>();
         for round in 0..ROUNDS {
-            drop(runtime.block_on(here.lock()).unwrap());
-            let again = runtime.block_on(here.try_lock());
+            drop(runtime.block_on(here.take()).unwrap());
+            let again = runtime.block_on(here.try_take());
             assert!(again.is_ok(), "round {round}: {again:?}");
         }
         assert_free::<X>(&pair);
@@ -79,8 +79,8 @@ fn on_a_plain_thread<X: Excluding>() {
     let pair = Pair::new();
     let (here, _) = pair.locks::<X>();
     for round in 0..ROUNDS {
-        drop(here.blocking_lock().unwrap());
-        let again = futures::executor::block_on(here.try_lock());
+        drop(here.blocking_take().unwrap());
+        let again = futures::executor::block_on(here.try_take());
         assert!(again.is_ok(), "round {round}: {again:?}");
     }
     assert_free::<X>(&pair);

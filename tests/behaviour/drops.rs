@@ -28,7 +28,7 @@ for_all_that_excludes! {
 /// A guard of the lock "it", and the handle that it came from.
 fn held<X: Excluding>(pair: &Pair) -> (X, X::Guard) {
     let lock = X::of(&pair.here);
-    let guard = lock.blocking_lock().unwrap();
+    let guard = lock.blocking_take().unwrap();
     assert_eq!(pair.server.locks(), X::KEYS);
     (lock, guard)
 }
@@ -38,7 +38,7 @@ fn holding<X: Excluding>(pair: &Pair, runtime: &Runtime) -> JoinHandle<()> {
     let lock = X::of(&pair.here);
     let (locked, is_locked) = oneshot::channel();
     let task = runtime.spawn(async move {
-        let _guard = lock.lock().await.unwrap();
+        let _guard = lock.take().await.unwrap();
         locked.send(()).unwrap();
         std::future::pending().await
     });
@@ -51,7 +51,7 @@ fn holding<X: Excluding>(pair: &Pair, runtime: &Runtime) -> JoinHandle<()> {
 fn assert_released<X: Excluding>(pair: &Pair) {
     pair.server.assert_all_free();
     let (_, there) = pair.locks::<X>();
-    drop(there.blocking_lock().unwrap());
+    drop(there.blocking_take().unwrap());
 }
 
 fn runtimes() -> [Runtime; 2] {
@@ -107,7 +107,7 @@ fn as_the_last_act_of_block_on<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
         let lock = X::of(&pair.here);
-        runtime.block_on(async { drop(lock.lock().await.unwrap()) });
+        runtime.block_on(async { drop(lock.take().await.unwrap()) });
         drop(runtime);
         assert_released::<X>(&pair);
     }
@@ -129,7 +129,7 @@ fn after_a_runtime_is_gone<X: Excluding>() {
         let pair = Pair::new();
         let lock = X::of(&pair.here);
         // In a task, so that the connection is this runtime's.
-        let task = runtime.spawn(lock.lock());
+        let task = runtime.spawn(lock.take());
         let guard = runtime.block_on(task).unwrap().unwrap();
         drop(runtime);
         assert!(guard.is_valid());

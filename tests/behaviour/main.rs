@@ -8,6 +8,7 @@
 
 mod cached;
 mod cancel;
+mod cancel_shared;
 mod client_rights;
 mod crash;
 mod crash_permits;

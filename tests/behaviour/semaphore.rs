@@ -1,6 +1,7 @@
 //! Permits that several processes share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_redis::RedisBackend;
@@ -77,8 +78,9 @@ async fn there_are_as_many_as_were_declared_and_no_more() {
         permits.clear();
         let all = u32::try_from(limit).unwrap();
         drop(soon(there.acquire_many(all)).await.unwrap());
-        let error = soon(here.acquire_many(all + 1)).await.unwrap_err();
-        assert!(matches!(error, AcquireError::Backend(_)), "{error:?}");
+        // For more than there are one waits.
+        let waited = soon(here.acquire_many_timeout(all + 1, Duration::from_millis(50))).await;
+        assert_eq!(waited.err(), Some(AcquireError::Timeout { source: None }));
         pair.server.assert_all_free();
     }
 }
@@ -164,9 +166,28 @@ async fn permits_that_are_added_serve_those_who_wait_elsewhere() {
     assert!(other.poll("locked").is_none(), "there is but one");
     soon(here.add_permits(1)).await.unwrap();
     other.locked("it", AT_ONCE);
+    // For more than there are, and than there were.
+    other.send("lock it#2 permits 3 2");
     soon(here.add_permits(3)).await.unwrap();
-    other.lock("it#2 permits 3 2");
+    other.locked("it#2", AT_ONCE);
     assert_eq!(soon(here.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_holds_as_many_as_were_declared_stands_in_line_for_those_that_were_added() {
+    let pair = Pair::new();
+    let (here, _) = semaphores(&pair, 2);
+    let [first, second] = [worker(&pair), worker(&pair)];
+    soon(here.add_permits(1)).await.unwrap();
+    first.lock("it permits 2 2");
+    let held = soon(here.acquire()).await.unwrap();
+    line_up(&pair.server, &[&first], "lock it#2 permits 1 2");
+    line_up(&pair.server, &[&second], "lock it permits 1 2");
+    soon(held.release()).await.unwrap();
+    first.locked("it#2", AT_ONCE);
+    assert!(second.poll("locked").is_none(), "a fourth permit");
+    first.unlock("it");
+    second.locked("it", AT_ONCE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,17 +9,33 @@ use lock_sync::{Handoff, LockError, LossReason, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
 
 use crate::support::{
-    LOCK, Leftovers, Pair, SOON, Traffic, assert_tokens_increase, client, mutex, soon, ttl_of,
-    until_heard, waiting,
+    Denied, Excluding, Guard, LOCK, Leftovers, Pair, SOON, TheMutex, Traffic,
+    assert_tokens_increase, client, for_all_that_excludes, soon, ttl_of, until_heard, waiting,
 };
 
 const TASKS: usize = 3;
 
+for_all_that_excludes! {
+    async:
+    a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays
+}
+
+for_all_that_excludes! {
+    async on two threads:
+    a_quiet_server_counts_right
+    scripts_may_be_flushed_under_load
+    connections_may_be_killed_under_load
+    the_server_may_stand_still_under_load
+    tokens_increase_although_everything_is_flushed_under_load
+    a_server_may_be_restarted_with_its_data_under_load
+}
+
 /// Does something to the server over and over under load; nothing may hang, fail or be counted
 /// wrong.
-async fn under_load(protocol: Protocol, times: usize, act: impl Fn(&RedisServer)) {
+async fn under_load<X: Excluding>(protocol: Protocol, times: usize, act: impl Fn(&RedisServer)) {
     let pair = Pair::with(|redis| redis.protocol(protocol), |locks| locks);
-    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    let (here, there) = pair.locks::<X>();
+    let mut traffic = Traffic::start([here, there], TASKS);
     for _ in 0..times {
         traffic.goes_on().await;
         act(&pair.server);
@@ -31,23 +47,20 @@ async fn under_load(protocol: Protocol, times: usize, act: impl Fn(&RedisServer)
     pair.server.assert_all_free();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quiet_server_counts_right() {
-    under_load(Protocol::Auto, 100, |_| {}).await;
+async fn a_quiet_server_counts_right<X: Excluding>() {
+    under_load::<X>(Protocol::Auto, 100, |_| {}).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_may_be_flushed_under_load() {
+async fn scripts_may_be_flushed_under_load<X: Excluding>() {
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let flush = |server: &RedisServer| drop(server.cli(&["SCRIPT", "FLUSH"]));
-        under_load(protocol, 100, flush).await;
+        under_load::<X>(protocol, 100, flush).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_may_be_killed_under_load() {
+async fn connections_may_be_killed_under_load<X: Excluding>() {
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
-        under_load(protocol, 10, |server| {
+        under_load::<X>(protocol, 4, |server| {
             eventually("there is a connection to kill", SOON, || server.client_kill_all() > 0);
         })
         .await;
@@ -57,16 +70,15 @@ async fn connections_may_be_killed_under_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_may_be_paused_under_load() {
     for mode in ["ALL", "WRITE"] {
-        under_load(Protocol::Auto, 5, |server| {
+        under_load::<TheMutex>(Protocol::Auto, 5, |server| {
             assert_eq!(server.cli(&["CLIENT", "PAUSE", "200", mode]).text(), "OK");
         })
         .await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_may_stand_still_under_load() {
-    under_load(Protocol::Auto, 5, |server| {
+async fn the_server_may_stand_still_under_load<X: Excluding>() {
+    under_load::<X>(Protocol::Auto, 5, |server| {
         server.stop();
         std::thread::sleep(Duration::from_millis(100));
         server.cont();
@@ -75,12 +87,13 @@ async fn the_server_may_stand_still_under_load() {
 }
 
 /// Exclusion is not promised when the server forgets; the order of the tokens is.
-async fn forgetful(times: usize, act: impl Fn(&RedisServer)) {
+async fn forgetful<X: Excluding>(times: usize, act: impl Fn(&RedisServer)) {
     // A token from the range of a lease that was forgotten may still be given to a task of the same
     // process. It is lower than those of others since, and refused by whoever compares them. Here
     // every guard is to be the server's own.
     let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Never));
-    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    let (here, there) = pair.locks::<X>();
+    let mut traffic = Traffic::start([here, there], TASKS);
     for _ in 0..times {
         traffic.goes_on().await;
         act(&pair.server);
@@ -91,24 +104,23 @@ async fn forgetful(times: usize, act: impl Fn(&RedisServer)) {
     pair.server.assert_all_free();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_increase_although_everything_is_flushed_under_load() {
-    forgetful(200, RedisServer::flushall).await;
+async fn tokens_increase_although_everything_is_flushed_under_load<X: Excluding>() {
+    forgetful::<X>(50, RedisServer::flushall).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_increase_although_the_server_is_restarted_empty_under_load() {
-    forgetful(5, RedisServer::restart).await;
+    forgetful::<TheMutex>(5, RedisServer::restart).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_may_be_restarted_with_its_data_under_load() {
+async fn a_server_may_be_restarted_with_its_data_under_load<X: Excluding>() {
     let pair = Pair::of(
         RedisServer::builder().append_only().config("appendfsync", "always").start(),
         |redis| redis,
         |locks| locks,
     );
-    let mut traffic = Traffic::start(&[&pair.here, &pair.there], TASKS);
+    let (here, there) = pair.locks::<X>();
+    let mut traffic = Traffic::start([here, there], TASKS);
     for _ in 0..3 {
         traffic.goes_on().await;
         pair.server.restart();
@@ -222,21 +234,20 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     pair.server.assert_all_free();
 }
 
-#[tokio::test]
-async fn a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays() {
+async fn a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays<X: Excluding>() {
     let pair = Pair::with(|redis| redis, |locks| locks.ttl(Duration::from_secs(3)));
-    let (here, there) = pair.mutexes();
-    let guard = soon(there.lock()).await.unwrap();
+    let (here, there) = pair.locks::<X>();
+    let guard = soon(there.take()).await.unwrap();
     pair.server.cli(&["DEL", LOCK]);
     let begin = Instant::now();
-    let other = mutex(&client(pair.server.url()));
-    let newer = soon(other.lock()).await.unwrap();
+    let other = X::of(&client(pair.server.url()));
+    let newer = soon(other.take()).await.unwrap();
     assert!(newer.fencing_token() > guard.fencing_token());
     assert_eq!(soon(guard.lost()).await.reason(), LossReason::Revoked);
     assert!(begin.elapsed() < SOON);
     drop(guard);
     // On the way that the late release took, or would have taken.
-    assert!(matches!(soon(there.try_lock()).await, Err(TryLockError::WouldBlock)));
-    assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
+    assert!(matches!(soon(there.try_take()).await, Err(Denied::WouldBlock)));
+    assert!(matches!(soon(here.try_take()).await, Err(Denied::WouldBlock)));
     assert!(newer.is_valid() && ttl_of(&pair.server, LOCK).is_some());
 }

@@ -1,6 +1,7 @@
 //! A lock that only looks like one: what these tests and the suite make of it.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -116,7 +117,8 @@ async fn the_suite_notices_a_backend_that_does_not_ask_its_server() {
 async fn lost_updates(stubbed: bool) -> u64 {
     let server = RedisServer::start();
     let clients = [(); 2].map(|()| Locks::new(Stub::of(&server, stubbed).unwrap()));
-    let mut traffic = Traffic::start(&clients.each_ref(), 2);
+    let mutexes = clients.each_ref().map(|client| Arc::new(client.mutex("it", ()).unwrap()));
+    let mut traffic = Traffic::start(mutexes, 2);
     for _ in 0..50 {
         traffic.goes_on().await;
     }

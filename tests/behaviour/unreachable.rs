@@ -8,7 +8,8 @@ use lock_sync::{LockError, Locks, LossReason, TryLockError};
 use lock_tests::{Direction, Proxy, RedisServer, eventually_async};
 
 use crate::support::{
-    LOCK, Leftovers, SOON, client, client_with, mutex, soon, ttl_of, until_heard, waiting,
+    Denied, Excluding, Guard, LOCK, Leftovers, SOON, client, client_with, for_all_that_excludes,
+    soon, ttl_of, until_heard,
 };
 
 /// How the way to a server may break.
@@ -75,6 +76,21 @@ fn tells(how: Break, error: &Error) -> bool {
     }
 }
 
+for_all_that_excludes! {
+    async at once:
+    a_guard_outlives_an_outage_that_is_shorter_than_its_lease
+    waiters_without_a_limit_are_told_after_one_lease
+    waiters_with_a_limit_wait_until_it_and_are_told_why
+    a_wait_behind_a_release_that_fails_is_told_why_too
+    waiters_with_time_left_get_the_lock_once_the_server_is_back
+}
+
+for_all_that_excludes! {
+    async:
+    whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid
+    a_try_is_answered_with_what_is_wrong
+}
+
 #[tokio::test]
 async fn a_guard_is_valid_until_its_deadline_and_lost_before_the_server_lets_go() {
     // The longer the lease, the longer the time between the two: here 152 ms.
@@ -114,14 +130,13 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     assert!(guard.valid_until() <= deadline, "{how:?}: an unanswered renewal moved the deadline");
 }
 
-#[tokio::test]
-async fn a_guard_outlives_an_outage_that_is_shorter_than_its_lease() {
+async fn a_guard_outlives_an_outage_that_is_shorter_than_its_lease<X: Excluding>() {
     let lease = Duration::from_secs(6);
     let survive = async |how| {
         let far = Far::with_lease(lease);
-        let other = client(far.server.url()).mutex("it", ()).unwrap();
-        let mutex = far.here.mutex("it", ()).unwrap();
-        let guard = soon(mutex.lock()).await.unwrap();
+        let other = X::of(&client(far.server.url()));
+        let lock = X::of(&far.here);
+        let guard = soon(lock.take()).await.unwrap();
         let deadline = guard.valid_until();
         far.cut_off(how);
         // Half of the lease: a renewal is due at a third, and fails.
@@ -130,77 +145,73 @@ async fn a_guard_outlives_an_outage_that_is_shorter_than_its_lease() {
         far.heal();
         eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
         assert!(guard.is_valid());
-        assert!(matches!(other.try_lock().await, Err(TryLockError::WouldBlock)));
+        assert!(matches!(other.try_take().await, Err(Denied::WouldBlock)));
         soon(guard.release()).await.unwrap();
-        assert!(soon(other.lock()).await.is_ok());
+        assert!(soon(other.take()).await.is_ok());
     };
     futures::future::join_all(BREAKS.map(survive)).await;
 }
 
-#[tokio::test]
-async fn waiters_without_a_limit_are_told_after_one_lease() {
+async fn waiters_without_a_limit_are_told_after_one_lease<X: Excluding>() {
     let lease = Duration::from_secs(2);
     let give_up = async |how| {
         let far = Far::with_lease(lease);
-        let mutex = far.here.mutex("it", ()).unwrap();
-        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        let lock = X::of(&far.here);
+        soon(lock.take()).await.unwrap().release().await.unwrap();
         far.cut_off(how);
         let begin = Instant::now();
-        let error = tokio::time::timeout(lease + SOON, mutex.lock()).await.unwrap().unwrap_err();
+        let error = tokio::time::timeout(lease + SOON, lock.take()).await.unwrap().unwrap_err();
         assert!(begin.elapsed() >= lease, "{how:?}: {:?}", begin.elapsed());
         assert!(
-            matches!(&error, LockError::Backend(error) if tells(how, error)),
+            matches!(&error, Denied::Backend(error) if tells(how, error)),
             "{how:?}: {error:?}"
         );
         far.heal();
-        drop(soon(mutex.lock()).await.unwrap());
+        drop(soon(lock.take()).await.unwrap());
         far.server.assert_all_free();
     };
     futures::future::join_all(BREAKS.map(give_up)).await;
 }
 
-#[tokio::test]
-async fn waiters_with_a_limit_wait_until_it_and_are_told_why() {
+async fn waiters_with_a_limit_wait_until_it_and_are_told_why<X: Excluding>() {
     let lease = Duration::from_secs(1);
     let give_up = async |how| {
         let far = Far::with_lease(lease);
-        let mutex = far.here.mutex("it", ()).unwrap();
-        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        let lock = X::of(&far.here);
+        soon(lock.take()).await.unwrap().release().await.unwrap();
         far.cut_off(how);
         let begin = Instant::now();
-        let waiting = mutex.lock_timeout(lease * 3);
+        let waiting = lock.take_within(lease * 3);
         let error = tokio::time::timeout(lease * 3 + SOON, waiting).await.unwrap().unwrap_err();
         assert!(begin.elapsed() >= lease * 3, "{how:?}: {:?}", begin.elapsed());
-        let LockError::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
+        let Denied::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
         assert!(tells(how, &why), "{how:?}: {why:?}");
     };
     futures::future::join_all(BREAKS.map(give_up)).await;
 }
 
-#[tokio::test]
-async fn a_wait_behind_a_release_that_fails_is_told_why_too() {
+async fn a_wait_behind_a_release_that_fails_is_told_why_too<X: Excluding>() {
     let give_up = async |how| {
         let far = Far::with_lease(Duration::from_secs(30));
-        let mutex = mutex(&far.here);
-        let held = soon(mutex.lock()).await.unwrap();
+        let lock = X::of(&far.here);
+        let held = soon(lock.take()).await.unwrap();
         far.cut_off(how);
         drop(held);
-        let error = soon(mutex.lock_timeout(Duration::from_secs(2))).await.unwrap_err();
-        let LockError::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
+        let error = soon(lock.take_within(Duration::from_secs(2))).await.unwrap_err();
+        let Denied::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
         assert!(tells(how, &why), "{how:?}: {why:?}");
     };
     futures::future::join_all(BREAKS.map(give_up)).await;
 }
 
-#[tokio::test]
-async fn waiters_with_time_left_get_the_lock_once_the_server_is_back() {
+async fn waiters_with_time_left_get_the_lock_once_the_server_is_back<X: Excluding>() {
     let lease = Duration::from_secs(1);
     let wait = async |how| {
         let far = Far::with_lease(lease);
-        let mutex = far.here.mutex("it", ()).unwrap();
-        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        let lock = X::of(&far.here);
+        soon(lock.take()).await.unwrap().release().await.unwrap();
         far.cut_off(how);
-        let patient = mutex.lock_timeout(Duration::from_secs(60));
+        let patient = lock.take_within(Duration::from_secs(60));
         let back = async {
             // Longer than one who has no limit would wait.
             tokio::time::sleep(lease * 3 / 2).await;
@@ -212,34 +223,32 @@ async fn waiters_with_time_left_get_the_lock_once_the_server_is_back() {
     futures::future::join_all(BREAKS.map(wait)).await;
 }
 
-#[tokio::test]
-async fn whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid() {
+async fn whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid<X: Excluding>() {
     let wait = async |how| {
         let far = Far::with_lease(Duration::from_secs(30));
-        let there = client(far.server.url()).mutex("it", ()).unwrap();
-        let held = soon(there.lock()).await.unwrap();
-        let waiting = waiting(&mutex(&far.here));
+        let there = X::of(&client(far.server.url()));
+        let held = soon(there.take()).await.unwrap();
+        let waiting = tokio::spawn(X::of(&far.here).take());
         until_heard(&far.server).await;
         far.cut_off(how);
         held.release().await.unwrap();
-        assert!(!waiting.is_over(), "{how:?}");
+        assert!(!waiting.is_finished(), "{how:?}");
         far.heal();
         // Well before the end of the lease that it was told of.
-        assert!(waiting.served().await.is_valid(), "{how:?}");
+        assert!(soon(waiting).await.unwrap().unwrap().is_valid(), "{how:?}");
     };
     futures::future::join_all(BREAKS.map(wait)).await;
 }
 
-#[tokio::test]
-async fn a_try_is_answered_with_what_is_wrong() {
+async fn a_try_is_answered_with_what_is_wrong<X: Excluding>() {
     let ask = async |how| {
         let far = Far::with_lease(Duration::from_secs(30));
-        let mutex = far.here.mutex("it", ()).unwrap();
-        soon(mutex.lock()).await.unwrap().release().await.unwrap();
+        let lock = X::of(&far.here);
+        soon(lock.take()).await.unwrap().release().await.unwrap();
         far.cut_off(how);
-        let error = soon(mutex.try_lock()).await.unwrap_err();
+        let error = soon(lock.try_take()).await.unwrap_err();
         assert!(
-            matches!(&error, TryLockError::Backend(error) if tells(how, error)),
+            matches!(&error, Denied::Backend(error) if tells(how, error)),
             "{how:?}: {error:?}"
         );
         far.heal();

@@ -8,9 +8,8 @@ use lock_core::{Error, FencingToken, Instant};
 use lock_redis::RedisBackend;
 use lock_sync::{
     AcquireError, LockError, Locks, Lost, Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard,
-    OwnedSemaphorePermit, Owner, ReentrantGuard, ReentrantLockError, ReentrantMutex, ReleaseError,
-    RwLock, Semaphore, TryAcquireError, TryLockError, TryReentrantLockError, owner_scope,
-    owner_scope_sync,
+    OwnedSemaphorePermit, ReentrantGuard, ReentrantLockError, ReentrantMutex, ReleaseError, RwLock,
+    Semaphore, TryAcquireError, TryLockError, TryReentrantLockError, owner_scope, owner_scope_sync,
 };
 
 use super::LOCK;
@@ -28,16 +27,16 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
         Self::named(locks, "it")
     }
 
-    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
+    fn take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
 
-    fn lock_timeout(
+    fn take_within(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
 
-    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
+    fn try_take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static;
 
-    fn blocking_lock(&self) -> Result<Self::Guard, Denied>;
+    fn blocking_take(&self) -> Result<Self::Guard, Denied>;
 }
 
 /// What all guards have.
@@ -62,7 +61,7 @@ pub(crate) enum Denied {
         source: Option<Error>,
     },
     Backend(Error),
-    /// Of this the tests here know nothing.
+    #[expect(dead_code, reason = "shown when a test fails")]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -82,22 +81,22 @@ impl Excluding for TheMutex {
         Arc::new(locks.mutex(name, ()).unwrap())
     }
 
-    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).lock_owned())
     }
 
-    fn lock_timeout(
+    fn take_within(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).lock_owned_timeout(limit))
     }
 
-    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn try_take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).try_lock_owned())
     }
 
-    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+    fn blocking_take(&self) -> Result<Self::Guard, Denied> {
         Ok(Arc::clone(self).blocking_lock_owned()?)
     }
 }
@@ -111,22 +110,22 @@ impl Excluding for TheWriter {
         Arc::new(locks.rwlock(name, ()).unwrap())
     }
 
-    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).write_owned())
     }
 
-    fn lock_timeout(
+    fn take_within(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).write_owned_timeout(limit))
     }
 
-    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn try_take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).try_write_owned())
     }
 
-    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+    fn blocking_take(&self) -> Result<Self::Guard, Denied> {
         Ok(Arc::clone(self).blocking_write_owned()?)
     }
 }
@@ -143,22 +142,22 @@ impl Excluding for TheOnePermit {
         Arc::new(locks.semaphore(name, 1).unwrap())
     }
 
-    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).acquire_owned())
     }
 
-    fn lock_timeout(
+    fn take_within(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).acquire_owned_timeout(limit))
     }
 
-    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn try_take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(Arc::clone(self).try_acquire_owned())
     }
 
-    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+    fn blocking_take(&self) -> Result<Self::Guard, Denied> {
         Ok(Arc::clone(self).blocking_acquire_owned()?)
     }
 }
@@ -172,22 +171,22 @@ impl Excluding for TheReentrant {
         Box::leak(Box::new(locks.reentrant_mutex(name, ()).unwrap()))
     }
 
-    fn lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(owner_scope(ReentrantMutex::lock(self)))
     }
 
-    fn lock_timeout(
+    fn take_within(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(owner_scope(ReentrantMutex::lock_timeout(self, limit)))
     }
 
-    fn try_lock(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
+    fn try_take(&self) -> impl Future<Output = Result<Self::Guard, Denied>> + Send + 'static {
         denied(owner_scope(ReentrantMutex::try_lock(self)))
     }
 
-    fn blocking_lock(&self) -> Result<Self::Guard, Denied> {
+    fn blocking_take(&self) -> Result<Self::Guard, Denied> {
         Ok(owner_scope_sync(|| ReentrantMutex::blocking_lock(self))?)
     }
 }
@@ -265,16 +264,29 @@ denied! {
 
 /// Makes tests of these functions, which are generic over [`Excluding`], for everything that excludes.
 macro_rules! for_all_that_excludes {
-    ($($test:ident)*) => {
-        $crate::support::for_all_that_excludes! { @each [test] [] $($test)* }
-    };
-    (async $($test:ident)*) => {
-        $crate::support::for_all_that_excludes! { @each [tokio::test] [async] $($test)* }
-    };
-    (async on two threads $($test:ident)*) => {
+    (async on two threads: $($test:ident)*) => {
         $crate::support::for_all_that_excludes! {
             @each [tokio::test(flavor = "multi_thread", worker_threads = 2)] [async] $($test)*
         }
+    };
+    // For tests that wait most of the time.
+    (async at once: $($test:ident)*) => {
+        $(mod $test {
+            use $crate::support::{TheMutex, TheOnePermit, TheReentrant, TheWriter};
+
+            #[tokio::test]
+            async fn all() {
+                tokio::join!(
+                    super::$test::<TheMutex>(),
+                    super::$test::<TheWriter>(),
+                    super::$test::<TheOnePermit>(),
+                    super::$test::<TheReentrant>(),
+                );
+            }
+        })*
+    };
+    (async: $($test:ident)*) => {
+        $crate::support::for_all_that_excludes! { @each [tokio::test] [async] $($test)* }
     };
     (@each $attribute:tt $async:tt $($test:ident)*) => {$(
         mod $test {
@@ -299,6 +311,9 @@ macro_rules! for_all_that_excludes {
         async fn $name() {
             super::$test::<$crate::support::$lock>().await;
         }
+    };
+    ($($test:ident)*) => {
+        $crate::support::for_all_that_excludes! { @each [test] [] $($test)* }
     };
 }
 

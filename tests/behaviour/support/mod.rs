@@ -31,7 +31,7 @@ pub(crate) use self::history::{History, Way};
 pub(crate) use self::intruders::Intruders;
 pub(crate) use self::keys::{LOCK, Lease, Leftovers, QUEUE, leases, ttl_of};
 pub(crate) use self::mixers::Mixers;
-pub(crate) use self::polls::{PolledOut, after_polls, spin_until};
+pub(crate) use self::polls::{PolledOut, after_polls, give_up_at_every_poll, spin_until};
 pub(crate) use self::tokens::{Grant, assert_tokens_increase};
 pub(crate) use self::traffic::Traffic;
 pub(crate) use self::waiting::{

@@ -1,5 +1,6 @@
 //! Futures that are given up at a chosen point.
 
+use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -35,6 +36,40 @@ pub(crate) fn after_polls<F: Future>(
         })
         .await
     })
+}
+
+/// Asks over and over for what somebody else holds, who lets go of it at about the time when the future
+/// is dropped, which is after each number of polls. `begin` returns what is held, and the future. How
+/// often it was dropped, and how often there was something.
+pub(crate) async fn give_up_at_every_poll<H, F, G, E>(
+    rounds: usize,
+    begin: impl AsyncFn() -> (H, F),
+) -> (usize, usize)
+where
+    F: Future<Output = Result<G, E>>,
+    E: Debug,
+{
+    let (mut dropped, mut had) = (0, 0);
+    for round in 0..rounds {
+        for polls in 0..8 {
+            let (held, asking) = begin().await;
+            let let_go = async {
+                for _ in 0..round % 16 {
+                    tokio::task::yield_now().await;
+                }
+                drop(held);
+            };
+            match soon(async { tokio::join!(after_polls(asking, polls), let_go).0 }).await {
+                Err(PolledOut) => dropped += 1,
+                Ok(Ok(guard)) => {
+                    had += 1;
+                    drop(guard);
+                }
+                Ok(Err(error)) => panic!("{error:?}"),
+            }
+        }
+    }
+    (dropped, had)
 }
 
 /// Ends at an instant, to the microsecond: the timers of a runtime are too coarse to hit a reply.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lock_core::Clock;
-use lock_sync::{Locks, Mutex, ReleaseError};
+use lock_sync::ReleaseError;
 use lock_tests::eventually_async;
 use tokio::task::JoinSet;
 
-use super::{Grant, SOON, soon};
+use super::{Excluding, Grant, Guard, SOON, soon};
 
 /// Tasks of several clients that take one lock over and over, and count under it in a way that
 /// loses counts when two do it at once.
@@ -37,13 +37,12 @@ pub(crate) struct Tally {
 }
 
 impl Traffic {
-    /// Starts `tasks` tasks for each client.
-    pub(crate) fn start<B>(clients: &[&Locks<B>], tasks: usize) -> Self {
+    /// Starts `tasks` tasks for each of these handles of one lock, in whatever client.
+    pub(crate) fn start<X: Excluding>(locks: impl IntoIterator<Item = X>, tasks: usize) -> Self {
         let mut traffic = Self { shared: Arc::default(), tasks: JoinSet::new() };
-        for client in clients {
+        for lock in locks {
             for _ in 0..tasks {
-                let mutex = client.mutex("it", ()).unwrap();
-                traffic.tasks.spawn(work(mutex, Arc::clone(&traffic.shared)));
+                traffic.tasks.spawn(work(lock.clone(), Arc::clone(&traffic.shared)));
             }
         }
         traffic
@@ -74,12 +73,12 @@ impl Traffic {
     }
 }
 
-async fn work(mutex: Mutex<()>, shared: Arc<Shared>) -> Vec<Grant> {
+async fn work<X: Excluding>(lock: X, shared: Arc<Shared>) -> Vec<Grant> {
     let clock = Clock::boot();
     let mut grants = Vec::new();
     while !shared.over.load(Ordering::Relaxed) {
         let asked = clock.now();
-        let guard = mutex.lock().await.unwrap();
+        let guard = lock.take().await.unwrap();
         grants.push(Grant { asked, had: clock.now(), token: guard.fencing_token() });
         shared.count().await;
         // By turns in each of the two ways to give a lock up.

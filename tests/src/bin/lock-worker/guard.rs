@@ -1,5 +1,7 @@
 //! A guard of any kind.
 
+#![allow(clippy::result_large_err, reason = "an error that gives a guard back is larger than that")]
+
 use lock_core::FencingToken;
 use lock_sync::{
     Lost, MutexGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,

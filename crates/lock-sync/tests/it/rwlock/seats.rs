@@ -70,6 +70,22 @@ async fn everybody_passes_through_one_line() {
 }
 
 #[tokio::test]
+async fn an_upgrade_keeps_its_seat() {
+    let pair = Pair::local();
+    let lock = limited(&pair, 1);
+    let (_, there) = rwlocks(&pair);
+    let reading = lock.upgradable_read().await.unwrap();
+    let elsewhere = there.read().await.unwrap();
+    let reading = reading.try_upgrade().await.unwrap_err().into_guard();
+    assert!(lock.try_read().await.is_err(), "it came to nothing");
+    elsewhere.release().await.unwrap();
+    let reading = soon(reading.upgrade()).await.unwrap().downgrade();
+    assert!(lock.try_read().await.is_err(), "it was done");
+    drop(reading);
+    assert!(soon(lock.read()).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_place_in_that_line_can_be_given_up() {
     let pair = Pair::local();
     let lock = limited(&pair, 1);

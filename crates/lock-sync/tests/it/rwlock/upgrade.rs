@@ -207,7 +207,9 @@ async fn a_writer_can_go_back_and_forth() {
 
     let writing = soon(Arc::clone(&here).write_owned()).await.unwrap();
     let writing = soon(writing.downgrade_to_upgradable().upgrade()).await.unwrap();
-    drop(writing.downgrade_to_upgradable().downgrade());
+    let reading = writing.downgrade_to_upgradable().downgrade();
+    assert!(soon(there.upgradable_read()).await.is_ok() && reading.is_valid());
+    drop(reading);
     pair.all_released().await;
 }
 
