@@ -16,42 +16,65 @@ use crate::lost::Lost;
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
-    mode: Mode,
+    how: How,
     manner: Manner,
     /// Whether dropping has still something to give up.
     live: bool,
 }
 
+/// How the lock is held, in as few bytes as that takes: guards are moved about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Shared with those who read.
+    Reads,
+    /// So many permits.
+    Permits(u32),
+    /// In any other way.
+    Else,
+}
+
+impl From<Mode> for How {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Shared => Self::Reads,
+            Mode::Permits { take, .. } => Self::Permits(take),
+            _ => Self::Else,
+        }
+    }
+}
+
 impl Hold {
     pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
-        Self { entry, ticket, mode, manner, live: true }
+        Self { entry, ticket, how: mode.into(), manner, live: true }
     }
 
-    /// How the lock is held.
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
+    /// How many permits it has; none, if it is on another kind of lock.
+    pub(crate) fn permits(&self) -> u32 {
+        match self.how {
+            How::Permits(take) => take,
+            _ => 0,
+        }
     }
 
     /// Goes on holding in a weaker mode: from exclusive to shared or upgradable, or from that to shared.
     /// Nobody gets in between.
     pub(crate) fn downgrade(&mut self, to: Mode) {
-        self.mode = to;
+        self.how = to.into();
         self.entry.downgrade(self.ticket.hold, to);
     }
 
     /// Takes so many permits out of this hold into one of their own, with the same token. `None` if there
     /// are not more than that. No request.
     pub(crate) fn split(&mut self, part: u32) -> Option<Self> {
-        let Mode::Permits { take, of } = self.mode else { return None };
-        let rest = take.checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
+        let rest = self.permits().checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
         // What is lost already can be split as well.
         let hold = self.entry.split(self.ticket.hold, part).unwrap_or(self.ticket.hold.gone());
-        self.mode = Mode::Permits { take: rest, of };
+        self.how = How::Permits(rest);
         let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,
-            mode: Mode::Permits { take: part, of },
+            how: How::Permits(part),
             manner: self.manner,
             live: true,
         })
@@ -79,7 +102,7 @@ impl Hold {
     /// What the hold has become by an upgrade.
     pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
         self.ticket = ticket;
-        self.mode = Mode::Exclusive;
+        self.how = How::Else;
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -165,7 +188,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let shared = self.mode == Mode::Shared;
+        let shared = self.how == How::Reads;
         if self.live && !(shared && self.entry.unshare(self.ticket.hold)) {
             self.entry.release(self.ticket.hold, self.manner);
         }

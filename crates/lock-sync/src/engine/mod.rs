@@ -65,6 +65,14 @@ struct State {
     watch: WatchTask,
 }
 
+impl State {
+    fn await_settled(&mut self, context: &Context<'_>) {
+        if !self.settling.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.settling.push(context.waker().clone());
+        }
+    }
+}
+
 /// The task that listens for hints. Events of an earlier one are told apart by their number.
 #[derive(Default)]
 struct WatchTask {
@@ -200,7 +208,7 @@ impl Entry {
         if !state.machine.is_converting(hold) {
             return Poll::Ready(());
         }
-        state.settling.push(context.waker().clone());
+        state.await_settled(context);
         Poll::Pending
     }
 
@@ -210,7 +218,7 @@ impl Entry {
         if !state.machine.is_shrinking(hold) {
             return Poll::Ready(());
         }
-        state.settling.push(context.waker().clone());
+        state.await_settled(context);
         Poll::Pending
     }
 
@@ -371,6 +379,7 @@ impl Entry {
             state.machine.hint(now, Hint::Wanted, &mut effects);
         }
         let result = event(&mut state, now, &mut effects);
+        state.machine.clear_seats();
         let commands: Vec<_> =
             effects.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
         self.arm(&mut state);

@@ -750,7 +750,7 @@ fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, events: Vec<Event>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_500, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Who holds may hold together, first come first served, an outcome for everybody, and nothing left
     /// behind.

@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::{FencingToken, Instant, Mode};
+use lock_core::{FencingToken, Instant};
 
 use crate::engine::Hold;
 use crate::error::{LeaseLost, ReleaseError};
@@ -130,8 +130,5 @@ impl IntoIterator for Holds {
 }
 
 fn permits(hold: &Hold) -> usize {
-    match hold.mode() {
-        Mode::Permits { take, .. } => take as usize,
-        _ => 0,
-    }
+    hold.permits() as usize
 }

@@ -371,7 +371,9 @@ impl<W> Machine<W> {
                 patience != Patience::Try || want != mode
             });
         }
-        while let Some((id, Patience::Try)) = self.queue.first() {
+        while let Some((id, Patience::Try)) = self.queue.first()
+            && !matches!(self.queue.want(id), Some(Mode::Joint { .. }))
+        {
             let waker = self.queue.settle(id, Err(denial.clone()));
             effects.wake(waker);
         }

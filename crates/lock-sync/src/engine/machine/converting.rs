@@ -16,11 +16,11 @@ impl<W> Machine<W> {
         to: Mode,
         effects: &mut Effects<W>,
     ) {
-        match self.seats.get_mut(hold.seat) {
+        match self.seats.get_mut(hold.seat()) {
             Some(Phase::Held(held)) => {
                 held.downgrade(hold, to, now);
-                self.hand_over(hold.seat, now, effects);
-                self.weaken(hold.seat, now, effects);
+                self.hand_over(hold.seat(), now, effects);
+                self.weaken(hold.seat(), now, effects);
             }
             // Its guard only reads from now on.
             Some(Phase::Lost { holds, .. }) => {
@@ -33,14 +33,14 @@ impl<W> Machine<W> {
 
     /// Whether it is unknown for the moment as what the store has the lease of this hold.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        matches!(self.seats.get(hold.seat), Some(Phase::Held(held))
+        matches!(self.seats.get(hold.seat()), Some(Phase::Held(held))
             if (held.converting.is_some() || held.leaving.is_some())
                 && held.holds.get(hold).is_some())
     }
 
     /// Whether the lease of permits that this hold was on is being made smaller, or about to be.
     pub(in super::super) fn is_shrinking(&self, hold: HoldId) -> bool {
-        matches!(self.seats.get(hold.seat), Some(Phase::Held(held))
+        matches!(self.seats.get(hold.seat()), Some(Phase::Held(held))
             if matches!(held.claim.mode, Mode::Permits { .. })
                 && (held.converting.is_some() || held.weaken_due() < Instant::FAR_FUTURE))
     }

@@ -244,7 +244,10 @@ impl Held {
         let ttl = policy.ttl.duration();
         // A lease that is not renewed is not passed on when it is used up.
         let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
+        // A writer who waits holds back readers who come later, wherever they come.
+        let reads = matches!(self.claim.mode, Mode::Shared | Mode::Upgradable);
         !self.spent
+            && !(reads && self.demand == Demand::Wanted)
             && self.lease.is_valid(now)
             && now + slice < self.lease.deadline()
             && (self.stays(now, manner, policy)

@@ -35,7 +35,7 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) -> bool {
         self.abandon_upgrade(now, hold, effects);
-        let seat = hold.seat;
+        let seat = hold.seat();
         match self.seats.get_mut(seat) {
             Some(Phase::Held(held)) => {
                 let Some(holding) = held.holds.remove(hold) else { return false };
@@ -415,14 +415,14 @@ impl<W> Machine<W> {
 
     /// Takes so many permits out of a hold into one of their own.
     pub(in super::super) fn split(&mut self, hold: HoldId, part: u32) -> Option<HoldId> {
-        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return None };
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat()) else { return None };
         let holding = *held.holds.get(hold)?;
         let Mode::Permits { take, of } = holding.mode else { return None };
         let rest = take.checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
         held.holds.change(hold, |holding| holding.mode = Mode::Permits { take: rest, of });
         self.holds += 1;
         let mode = Mode::Permits { take: part, of };
-        Some(held.holds.add(hold.seat, self.holds, mode, holding.token, holding.until))
+        Some(held.holds.add(hold.seat(), self.holds, mode, holding.token, holding.until))
     }
 
     /// Ends a hold whose permits shall not come back.
@@ -433,12 +433,12 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) {
-        match self.seats.get_mut(hold.seat) {
+        match self.seats.get_mut(hold.seat()) {
             Some(Phase::Held(held))
                 if held.holds.get(hold).is_some_and(|holding| holding.state == State::Live) =>
             {
                 held.holds.change(hold, |holding| holding.state = State::Forgotten);
-                self.thin_out(hold.seat, now, effects);
+                self.thin_out(hold.seat(), now, effects);
             }
             _ => drop(self.release(now, hold, manner, effects)),
         }
@@ -453,7 +453,7 @@ impl<W> Machine<W> {
 
     /// The same, of the lease that this hold was on.
     pub(in super::super) fn begin_release_of(&mut self, hold: HoldId) -> Option<Ending> {
-        self.begin_release_at(hold.seat)
+        self.begin_release_at(hold.seat())
     }
 
     fn begin_release_at(&mut self, seat: usize) -> Option<Ending> {

@@ -6,7 +6,7 @@ use lock_core::{FencingToken, Instant, Mode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldId {
     /// Which of the machine's leases it is on.
-    pub(super) seat: usize,
+    seat: u32,
     slot: u32,
     serial: u64,
 }
@@ -15,6 +15,10 @@ impl HoldId {
     /// What no other hold on the key has: the number by which a lease knows who lost it.
     pub(crate) fn serial(self) -> u64 {
         self.serial
+    }
+
+    pub(super) fn seat(self) -> usize {
+        self.seat as usize
     }
 
     /// The name of no hold, for what is over already.
@@ -95,7 +99,7 @@ impl Holds {
                 (self.slots.len() - 1) as u32
             }
         };
-        HoldId { seat, slot, serial }
+        HoldId { seat: seat as u32, slot, serial }
     }
 
     pub(super) fn get(&self, id: HoldId) -> Option<&Holding> {
@@ -157,7 +161,7 @@ impl Holds {
         });
         let (slot, first) = live.min_by_key(|(_, holding)| holding.until)?;
         if first.until <= now {
-            return Some(HoldId { seat, slot: slot as u32, serial: first.serial });
+            return Some(HoldId { seat: seat as u32, slot: slot as u32, serial: first.serial });
         }
         self.first_limit = (first.until < Instant::FAR_FUTURE).then_some(first.until);
         None

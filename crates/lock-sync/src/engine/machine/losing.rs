@@ -53,21 +53,21 @@ impl<W> Machine<W> {
 
     /// One who holds a lease has held it for too long.
     pub(super) fn lose_hold(&mut self, hold: HoldId, now: Instant, effects: &mut Effects<W>) {
-        let Phase::Held(held) = &mut self.seats[hold.seat] else { return };
+        let Phase::Held(held) = &mut self.seats[hold.seat()] else { return };
         let reason = LossReason::HeldTooLong;
         if held.holds.live() <= 1 {
-            return self.lose(hold.seat, now, reason, effects);
+            return self.lose(hold.seat(), now, reason, effects);
         }
         if let Some(upgrade) = &self.upgrade
             && upgrade.hold() == hold
         {
             self.deny_upgrade(now, Denial::Lost(LeaseLost::new(reason)), effects);
         }
-        let Phase::Held(held) = &mut self.seats[hold.seat] else { return };
+        let Phase::Held(held) = &mut self.seats[hold.seat()] else { return };
         held.holds.change(hold, |holding| holding.state = super::holds::State::Dead);
         held.lease.end_for([hold.serial()], reason);
         effects.lose(std::sync::Arc::clone(&held.lease), LeaseLost::new(reason));
-        self.thin_out(hold.seat, now, effects);
+        self.thin_out(hold.seat(), now, effects);
     }
 
     /// A lease that nobody held is over.

@@ -304,7 +304,7 @@ impl<W> Machine<W> {
 
     /// The claim under which the store knows what this hold is on, unless that is over.
     pub(super) fn claim(&self, hold: HoldId) -> Option<&Claim> {
-        match self.seats.get(hold.seat) {
+        match self.seats.get(hold.seat()) {
             Some(Phase::Held(held)) if held.holds.get(hold).is_some() => Some(&held.claim),
             _ => None,
         }
@@ -374,9 +374,16 @@ impl<W> Machine<W> {
     /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
     pub(super) fn unshare(&mut self, hold: HoldId) -> bool {
         let plain = self.queue.is_empty() && self.upgrade.is_none();
-        match self.seats.get_mut(hold.seat) {
+        match self.seats.get_mut(hold.seat()) {
             Some(Phase::Held(held)) if plain => held.holds.remove_beside_others(hold),
             _ => false,
+        }
+    }
+
+    /// Takes away seats at the end that nobody has any more.
+    pub(super) fn clear_seats(&mut self) {
+        while let [_, .., Phase::Idle] = &self.seats[..] {
+            self.seats.pop();
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Upgrade<W> {
     /// What the lease is to become.
     claim: Claim,
     stage: Asking,
+    /// A token was asked for already.
+    stocked: bool,
     waker: Option<W>,
 }
 
@@ -41,13 +43,13 @@ impl<W> Upgrade<W> {
 impl<W> Machine<W> {
     /// Whether the hold that is about to be exclusive is on this seat: nobody joins it there.
     pub(super) fn is_upgrading(&self, seat: usize) -> bool {
-        self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold.seat == seat)
+        self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold.seat() == seat)
     }
 
     /// Whether the store may have made the lease on this seat exclusive, without its being known here.
     pub(super) fn may_be_upgraded(&self, seat: usize) -> bool {
         let asked = self.upgrade.as_ref().is_some_and(|upgrade| {
-            upgrade.hold.seat == seat && !matches!(upgrade.stage, Asking::Not)
+            upgrade.hold.seat() == seat && !matches!(upgrade.stage, Asking::Not)
         });
         asked || matches!(&self.seats[seat], Phase::Held(held) if held.leaving.is_some())
     }
@@ -72,7 +74,7 @@ impl<W> Machine<W> {
         if self.closed {
             return Err(Denial::Closed);
         }
-        let claim = match self.seats.get(hold.seat) {
+        let claim = match self.seats.get(hold.seat()) {
             Some(Phase::Held(held))
                 if held.holds.get(hold).is_some_and(|holding| holding.state == State::Live) =>
             {
@@ -82,7 +84,7 @@ impl<W> Machine<W> {
             _ => return Err(Denial::Lost(LeaseLost::new(LossReason::Expired))),
         };
         let stage = Asking::Not;
-        self.upgrade = Some(Upgrade { hold, patience, claim, stage, waker: None });
+        self.upgrade = Some(Upgrade { hold, patience, claim, stage, stocked: false, waker: None });
         self.advance_upgrade(now, effects);
         Ok(())
     }
@@ -112,14 +114,14 @@ impl<W> Machine<W> {
         if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
             self.leave_line(now, effects);
             self.upgrade = None;
-            self.weaken(hold.seat, now, effects);
+            self.weaken(hold.seat(), now, effects);
             self.line_changed(now, effects);
         }
     }
 
     /// The upgrade will not be.
     pub(super) fn deny_upgrade(&mut self, now: Instant, denial: Denial, effects: &mut Effects<W>) {
-        if let Some(seat) = self.upgrade.as_ref().map(|upgrade| upgrade.hold.seat) {
+        if let Some(seat) = self.upgrade.as_ref().map(|upgrade| upgrade.hold.seat()) {
             self.leave_line(now, effects);
             self.settle_upgrade(Err(denial), effects);
             self.weaken(seat, now, effects);
@@ -155,7 +157,7 @@ impl<W> Machine<W> {
     /// relies on it.
     fn leave_line(&mut self, now: Instant, effects: &mut Effects<W>) {
         let Some(upgrade) = &mut self.upgrade else { return };
-        let seat = upgrade.hold.seat;
+        let seat = upgrade.hold.seat();
         let leaving = match std::mem::replace(&mut upgrade.stage, Asking::Not) {
             Asking::Not => return,
             Asking::Sent { .. } => Leaving::Sent,
@@ -222,11 +224,11 @@ impl<W> Machine<W> {
             return;
         }
         let (hold, patience) = (upgrade.hold, upgrade.patience);
-        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat()) else { return };
         let settled = held.converting.is_none() && held.leaving.is_none();
         let (claimed, busy) = (held.claim.mode == Mode::Exclusive, held.renewing);
         let alone = held.holds.live() == 1 && !held.holds.has_dead();
-        let alone = alone && self.is_tolerated(hold.seat, Mode::Exclusive);
+        let alone = alone && self.is_tolerated(hold.seat(), Mode::Exclusive);
         if !alone && patience == Patience::Try {
             // Whoever tries does not make those wait who read here.
             return self.deny_upgrade(now, Denial::WouldBlock, effects);
@@ -240,7 +242,7 @@ impl<W> Machine<W> {
             }
             return;
         }
-        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) else { return };
+        let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat()) else { return };
         match held.next_token() {
             Some(token) => {
                 let mut until = Instant::FAR_FUTURE;
@@ -253,8 +255,17 @@ impl<W> Machine<W> {
                 let lease = std::sync::Arc::clone(&held.lease);
                 self.settle_upgrade(Ok(Ticket { hold, lease, token, hold_until: until }), effects);
             }
-            // The next renewal brings some.
-            None => self.renew_for_tokens(hold.seat, now, effects),
+            None if busy => {}
+            // The next renewal brings some, if any does.
+            None => {
+                let asked = self.upgrade.as_mut().map(|upgrade| &mut upgrade.stocked);
+                if asked.is_none_or(|asked| std::mem::replace(asked, true)) {
+                    let error = Error::new(ErrorKind::Protocol, "the store has no token to give");
+                    self.deny_upgrade(now, Denial::Failed(error), effects);
+                } else {
+                    self.renew_for_tokens(hold.seat(), now, effects);
+                }
+            }
         }
     }
 
@@ -269,7 +280,7 @@ impl<W> Machine<W> {
     /// Asks the store to convert the lease.
     fn ask_to_upgrade(&mut self, effects: &mut Effects<W>) {
         let Some(upgrade) = &mut self.upgrade else { return };
-        let Some(Phase::Held(held)) = self.seats.get_mut(upgrade.hold.seat) else { return };
+        let Some(Phase::Held(held)) = self.seats.get_mut(upgrade.hold.seat()) else { return };
         let request = Acquire::new(upgrade.claim.clone(), self.policy.ttl)
             .reserving(NonZeroU32::MIN.saturating_add(8))
             .converting(held.claim.mode);
@@ -304,7 +315,7 @@ impl<W> Machine<W> {
         match result {
             Ok(Attempt::Granted(grant)) => {
                 upgrade.stage = Asking::Not;
-                if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat) {
+                if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat()) {
                     held.become_exclusive(asked.clone(), grant.tokens);
                     held.lease.extend(grant.valid_until);
                     held.answered(grant.demand, now);
@@ -342,7 +353,7 @@ impl<W> Machine<W> {
                 }
                 if error.kind() == ErrorKind::NotHeld {
                     // Which the next renewal finds out, and says so to whoever holds it.
-                    self.renew_seat(hold.seat, now, effects);
+                    self.renew_seat(hold.seat(), now, effects);
                 }
                 self.deny_upgrade(now, Denial::Failed(error), effects);
             }
