@@ -34,6 +34,8 @@
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
 //! | who holds and who waits | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
 //!
+//! What changes for those who come from `tokio::sync`, item by item, is on [a page of its own](from_tokio).
+//!
 //! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
 //! was created before, polled or not. Between processes a message can be lost, and creating a future
 //! tells nobody: something of that name would now and then lose a wake-up. What it is used for is mostly

@@ -5,7 +5,7 @@ const PAGE: &str = include_str!("../../src/from_tokio.md");
 /// What tokio 1.54 has, by the section of the page that has to name it.
 ///
 /// That the names on our side exist is checked by rustdoc, which follows the links.
-const TOKIO: [(&str, &[&str]); 4] = [
+const TOKIO: [(&str, &[&str]); 6] = [
     (
         "Mutex",
         &[
@@ -98,12 +98,43 @@ const TOKIO: [(&str, &[&str]); 4] = [
             "Drop",
         ],
     ),
-    ("Errors", &["TryLockError", "AcquireError", "TryAcquireError"]),
+    (
+        "OnceCell and SetOnce",
+        &[
+            "new",
+            "const_new",
+            "new_with",
+            "const_new_with",
+            "get",
+            "initialized",
+            "get_mut",
+            "get_or_init",
+            "get_or_try_init",
+            "set",
+            "take",
+            "into_inner",
+            "wait",
+            "Debug",
+            "Default",
+            "From<T>",
+            "Clone",
+            "PartialEq",
+        ],
+    ),
+    ("Barrier", &["new", "wait", "is_leader", "Debug"]),
+    ("Errors", &["TryLockError", "AcquireError", "TryAcquireError", "SetError", "SetOnceError"]),
 ];
 
-/// What has no table, because there is nothing like it here.
-const WITHOUT: [&str; 6] =
-    ["Notify", "notify_one", "notify_last", "notify_waiters", "notified_owned", "enable"];
+/// The methods of what has no table, because there is nothing like it here.
+const WITHOUT: [&str; 7] = [
+    "Notify",
+    "notify_one",
+    "notify_last",
+    "notify_waiters",
+    "notified",
+    "notified_owned",
+    "enable",
+];
 
 #[test]
 fn every_method_of_tokios_has_a_row() {
