@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{ErrorKind, InspectBackend, Key};
+use lock_core::{
+    Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key, OwnerToken,
+    Stored, Ttl,
+};
 use lock_sync::{Barrier, BarrierError, BarrierWaitResult, Locks};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
@@ -268,6 +271,87 @@ async fn a_leader_whose_word_was_not_confirmed_leads_all_the_same() {
     gate.open();
     let (leading, waiting) = tokio::join!(leading, waiting);
     assert!(leading.unwrap().is_leader() && !waiting.unwrap().is_leader());
+}
+
+/// Writes the value beside the barrier as somebody else would, or erases it.
+async fn meddle(store: &MemoryBackend, value: Option<&[u8]>) {
+    let claim = Claim::exclusive(Key::new("it").unwrap(), OwnerToken::generate().unwrap());
+    let request = Acquire::new(claim.clone(), Ttl::DEFAULT);
+    let Ok(Attempt::Granted(grant)) = store.try_acquire(&request).await else { panic!() };
+    let stored = store.store(&claim, grant.tokens.first(), value).await.unwrap();
+    assert_eq!(stored, Stored::Written);
+    store.release(&claim).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_counts_too_late_does_not_begin_a_round() {
+    let pair = short();
+    let (here, there) = pair.barriers(2);
+    let mut waiting = Box::pin(there.wait());
+    assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
+    let gate = pair.ours.faults().on(Verb::Count).hold_replies();
+    let mut late = Box::pin(here.wait());
+    tokio::select! {
+        _ = &mut late => panic!("it waits for its count"),
+        () = gate.arrived(1) => {}
+    }
+    // Somebody else, who has taken it for dead, was faster.
+    meddle(&pair.store, Some(b"2")).await;
+    assert!(!waiting.await.unwrap().is_leader());
+    let mut next = Box::pin(there.wait());
+    gate.open();
+    assert!(!late.await.unwrap().is_leader(), "it passes, but has not led");
+    assert!(timeout(TTL * 2, next.as_mut()).await.is_err(), "the next round is a round of its own");
+    assert!(here.wait().await.unwrap().is_leader());
+    assert!(!next.await.unwrap().is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_was_forgotten_is_left() {
+    let pair = short();
+    let (here, there) = pair.barriers(2);
+    let (one, other) = tokio::join!(here.wait(), there.wait());
+    assert_eq!(leaders(&[one.unwrap(), other.unwrap()]), 1);
+    let mut waiting = Box::pin(here.wait());
+    assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
+    assert_eq!(arrived(&pair.store).await, 0, "this is another round");
+    // The arrivals are there still, but nobody else can know their name any more.
+    meddle(&pair.store, None).await;
+    assert!(timeout(TTL, waiting.as_mut()).await.is_err());
+    assert_eq!(arrived(&pair.store).await, 1);
+    let (one, other) = tokio::join!(waiting, there.wait());
+    assert_eq!(leaders(&[one.unwrap(), other.unwrap()]), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_finds_its_own_word_in_the_store() {
+    let pair = short();
+    let (here, there) = pair.barriers(2);
+    let mut waiting = Box::pin(there.wait());
+    assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
+    let counted = pair.ours.faults().on(Verb::Count).hold_replies();
+    let mut leading = Box::pin(here.wait());
+    tokio::select! {
+        _ = &mut leading => panic!("it waits for its count"),
+        () = counted.arrived(1) => {}
+    }
+    // The reply to what it stores is lost, and so is its lease before it can ask again.
+    let cells = pair.ours.faults().on(Verb::Cell).hold_replies();
+    counted.open();
+    tokio::select! {
+        _ = &mut leading => panic!("it looks for the round"),
+        () = cells.arrived(1) => {}
+    }
+    pair.ours.faults().on(Verb::Cell).lose_replies(1);
+    cells.let_through(1);
+    tokio::select! {
+        _ = &mut leading => panic!("it stores"),
+        () = cells.arrived(2) => {}
+    }
+    assert!(!waiting.await.unwrap().is_leader());
+    pair.store.force_release(&Key::new("it").unwrap()).await.unwrap();
+    cells.open();
+    assert!(leading.await.unwrap().is_leader());
 }
 
 #[tokio::test]

@@ -289,6 +289,25 @@ async fn an_observer_that_is_cancelled_misses_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_look_that_was_cancelled_is_made_again() {
+    let pair = short();
+    let (here, there) = pair.elections();
+    let mut observer = here.observe();
+    assert_eq!(observer.next().await.unwrap(), None);
+    let gate = pair.ours.faults().on(Verb::Cell).hold_replies();
+    let _leadership = there.campaign("me").await.unwrap();
+    // It has heard of the change, and looks.
+    tokio::select! {
+        _ = observer.next() => panic!("the answer is held"),
+        () = gate.arrived(1) => {}
+    }
+    gate.open();
+    let begin = Instant::now();
+    assert_eq!(value(&observer.next().await.unwrap()), Some(&b"me"[..]));
+    assert!(begin.elapsed() < TTL / 10, "without another hint");
+}
+
 #[tokio::test]
 async fn an_observer_is_a_stream() {
     let pair = Pair::threaded();

@@ -297,6 +297,18 @@ async fn what_is_lost_while_it_waits_is_taken_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_loss_is_noticed_although_the_wait_goes_on() {
+    let pair = short();
+    let b = pair.there.mutex("b", ()).unwrap();
+    let _held = b.lock().await.unwrap();
+    let mut waiting = Box::pin(pair.here.lock_all(["a", "b"]));
+    assert!(tokio::time::timeout(TTL / 2, waiting.as_mut()).await.is_err());
+    assert_eq!(pair.store.force_release(&key("a")).await.unwrap(), 1);
+    assert!(tokio::time::timeout(TTL / 2, waiting.as_mut()).await.is_err());
+    assert!(!is_free(&pair.there, "a").await, "it has it again, and goes on waiting for the other");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_lost_lease_is_the_guards() {
     let pair = short();
     let guard = pair.here.lock_all(["a", "b"]).await.unwrap();
