@@ -5,7 +5,7 @@ use lock_core::{Error, InspectBackend, Inspection, Key};
 use crate::asking::ask;
 use crate::locks::Locks;
 
-impl<B: InspectBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// Who holds the lock of this name and who waits for it, whatever kind of lock it is, as the store sees
     /// it now.
     ///
@@ -40,6 +40,7 @@ impl<B: InspectBackend + ?Sized> Locks<B> {
     /// ```
     pub async fn inspect<K>(&self, name: K) -> Result<Inspection, Error>
     where
+        B: InspectBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
@@ -79,6 +80,7 @@ impl<B: InspectBackend + ?Sized> Locks<B> {
     /// ```
     pub async fn force_release<K>(&self, name: K) -> Result<u64, Error>
     where
+        B: InspectBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

@@ -126,7 +126,7 @@ impl BarrierWaitResult {
     }
 }
 
-impl<B: PermitBackend + CellBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The barrier with this name, at which `n` participants wait for one another. None counts as one.
     ///
     /// Every participant has to give the same number. Nothing is sent until somebody waits. A name that a
@@ -139,6 +139,7 @@ impl<B: PermitBackend + CellBackend + ?Sized> Locks<B> {
     /// - [`ErrorKind::InvalidConfig`] for more than 2³² - 1 participants.
     pub fn barrier<K>(&self, name: K, n: usize) -> Result<Barrier, Error>
     where
+        B: PermitBackend + CellBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

@@ -79,7 +79,7 @@ pub struct LeaderInfo {
     pub token: FencingToken,
 }
 
-impl<B: CellBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The election with this name.
     ///
     /// A name that an election has should not be that of another lock. Nothing is sent until somebody
@@ -91,6 +91,7 @@ impl<B: CellBackend + ?Sized> Locks<B> {
     /// [prefix](crate::Builder::prefix), is too long.
     pub fn election<K>(&self, name: K) -> Result<Election, Error>
     where
+        B: CellBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

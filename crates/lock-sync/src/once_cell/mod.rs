@@ -82,7 +82,7 @@ pub struct OnceCell<T> {
     turn: Mutex<()>,
 }
 
-impl<B: CellBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The cell with this name.
     ///
     /// Every user of a name must give the same type, or one that reads the same JSON. A name that a cell
@@ -93,6 +93,7 @@ impl<B: CellBackend + ?Sized> Locks<B> {
     /// [`ErrorKind::InvalidKey`] if the name, with the [prefix](crate::Builder::prefix), is too long.
     pub fn once_cell<T, K>(&self, name: K) -> Result<OnceCell<T>, Error>
     where
+        B: CellBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {

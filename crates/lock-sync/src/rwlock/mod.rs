@@ -151,7 +151,7 @@ struct Core {
     seats: Option<Seats>,
 }
 
-impl<B: SharedBackend + ?Sized> Locks<B> {
+impl<B: ?Sized> Locks<B> {
     /// The reader-writer lock with this name, around a value of this process.
     ///
     /// The value is local: the lock is what processes share. Two locks of one name exclude each other
@@ -180,6 +180,7 @@ impl<B: SharedBackend + ?Sized> Locks<B> {
     /// ```
     pub fn rwlock<T, K>(&self, name: K, value: T) -> Result<RwLock<T>, Error>
     where
+        B: SharedBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
@@ -223,6 +224,7 @@ impl<B: SharedBackend + ?Sized> Locks<B> {
         max_readers: u32,
     ) -> Result<RwLock<T>, Error>
     where
+        B: SharedBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
@@ -259,6 +261,7 @@ impl<B: SharedBackend + ?Sized> Locks<B> {
         value: Box<tokio::sync::RwLock<T>>,
     ) -> Result<RwLock<T>, Error>
     where
+        B: SharedBackend,
         T: ?Sized,
         K: TryInto<Key>,
         Error: From<K::Error>,

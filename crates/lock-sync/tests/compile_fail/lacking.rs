@@ -33,6 +33,7 @@ impl Backend for Plain {
 fn main() {
     let locks = Locks::new(Plain);
     let _ = locks.mutex("a", ());
+    let _ = locks.rwlock("d", ());
     let _ = locks.semaphore("b", 1);
     let _ = locks.reentrant_mutex("c", ());
 }

@@ -246,8 +246,8 @@ impl Held {
         let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
         // A writer who waits holds back readers who come later, wherever they come.
         let reads = matches!(self.claim.mode, Mode::Shared | Mode::Upgradable);
-        !self.spent
-            && !(reads && self.demand == Demand::Wanted)
+        let held_back = reads && self.demand == Demand::Wanted;
+        !(self.spent || held_back)
             && self.lease.is_valid(now)
             && now + slice < self.lease.deadline()
             && (self.stays(now, manner, policy)
