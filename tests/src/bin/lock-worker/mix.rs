@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::{Clock, FencingToken, Instant};
-use lock_sync::{RwLock, Semaphore, UpgradeError};
+use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
 
 use crate::work::{Failure, given_up};
 
@@ -110,7 +110,11 @@ impl Turn<'_> {
                 let guard = lock.upgradable_read().await?;
                 let had = now();
                 self.work().await;
-                let guard = guard.upgrade().await.map_err(UpgradeError::into_error)?;
+                let guard = match guard.upgrade().await.map_err(UpgradeError::into_error) {
+                    // This process stood still.
+                    Err(LockError::Lost(_)) => return Ok(()),
+                    upgraded => upgraded?,
+                };
                 let wrote = now();
                 self.work().await;
                 self.record("w", 1, guard.fencing_token(), wrote, guard.valid_until())?;
