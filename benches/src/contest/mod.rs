@@ -9,5 +9,5 @@ mod tasks;
 pub use processes::Processes;
 pub use tasks::{Rate, Tasks, in_one_process, summary};
 
-/// Rounds, however many there are to be: figures that are small numbers of passes take long.
-const ROUNDS: usize = 3;
+/// Rounds, however many there are to be: there are many tables, and teams take longer than their windows.
+const ROUNDS: usize = 5;
