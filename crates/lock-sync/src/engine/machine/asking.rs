@@ -17,6 +17,8 @@ const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
 /// again only after the first if a hint says that it may, and after the second in any case. The hint
 /// may be the echo of its own release, so the first leaves the others time to come.
 const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+/// When a place in the store's queue is asked for although all permits that were declared are here.
+const INSIST_AFTER: Duration = Duration::from_secs(1);
 /// Tokens reserved when nothing is known about the demand, and at most.
 const RESERVE: (u32, u32) = (8, 8192);
 
@@ -125,22 +127,20 @@ impl<W> Machine<W> {
     ) -> Result<Acquire, Error> {
         let claim = Claim::exclusive(self.key.clone(), (self.owners)()?).in_mode(want);
         let seat = self.free_seat();
-        Ok(self.request(now, seat, claim, waits, true, false, outage))
+        // Who does not wait needs no place in the store's queue.
+        let queued = waits && !self.has_all(want, now);
+        Ok(self.request(seat, claim, queued, true, false, outage))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what is known of the claim")]
     fn request(
         &mut self,
-        now: Instant,
         seat: usize,
         claim: Claim,
-        waits: bool,
+        queued: bool,
         fresh: bool,
         placed: bool,
         outage: Option<Outage>,
     ) -> Acquire {
-        // Who does not wait needs no place in the store's queue.
-        let queued = waits && !self.has_all(claim.mode, now);
         let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
         self.seats[seat] =
             Phase::Attempting { claim, fresh, queued, placed, outage, again: false, wanted: false };
@@ -240,11 +240,23 @@ impl<W> Machine<W> {
 
     /// Asks again with the same claim: if it is held after all, the store says so.
     pub(super) fn ask_again(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        self.ask_once_more(seat, now, false, effects);
+    }
+
+    /// The same; `insists`, if it has waited for so long that it wants a place in any case.
+    pub(super) fn ask_once_more(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        insists: bool,
+        effects: &mut Effects<W>,
+    ) {
         if let Phase::Waiting { claim, outage, placed, .. } =
             std::mem::replace(&mut self.seats[seat], Phase::Idle)
         {
             let (waits, fresh) = (self.is_waited_for(claim.mode), outage.is_some());
-            let request = self.request(now, seat, claim, waits, fresh, placed, outage);
+            let queued = waits && (insists || !self.has_all(claim.mode, now));
+            let request = self.request(seat, claim, queued, fresh, placed, outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
@@ -283,13 +295,13 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) {
         let mode = claim.mode;
-        self.seats[seat] = Phase::Waiting {
-            until: now + retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(&claim)),
-            claim,
-            outage: None,
-            placed,
-            yielding: None,
-        };
+        let mut pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(&claim));
+        if !placed && self.has_all(mode, now) {
+            // There may be more by now than were declared.
+            pause = pause.min(INSIST_AFTER);
+        }
+        self.seats[seat] =
+            Phase::Waiting { until: now + pause, claim, outage: None, placed, yielding: None };
         self.deny_tries(mode, &Denial::WouldBlock, effects);
         if !self.is_wanted(mode) {
             self.line_changed(now, effects);

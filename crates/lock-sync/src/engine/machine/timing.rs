@@ -92,7 +92,9 @@ impl<W> Machine<W> {
 
     fn tick_seat(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
         match &mut self.seats[seat] {
-            Phase::Waiting { until, .. } if now >= *until => self.ask_again(seat, now, effects),
+            Phase::Waiting { until, .. } if now >= *until => {
+                self.ask_once_more(seat, now, true, effects);
+            }
             Phase::Waiting { .. } => self.watch_again(now, effects),
             Phase::Held(held) if !held.lease.is_valid(now) => {
                 self.lose(seat, now, LossReason::Expired, effects);
