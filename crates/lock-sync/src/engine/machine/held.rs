@@ -30,6 +30,8 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     pub(super) lease: Arc<Lease>,
     tokens: Tokens,
+    /// The tokens were reserved after the last holder was done, and nobody has had one of them.
+    pub(super) fresh: bool,
     /// How many holders there have been.
     pub(super) used: u32,
     demand: Demand,
@@ -90,6 +92,7 @@ impl Held {
             claim,
             lease: Arc::new(Lease::new(clock, grant.valid_until)),
             tokens: Tokens::new(grant.tokens),
+            fresh: true,
             used: 0,
             demand: grant.demand,
             granted: now,
@@ -136,6 +139,7 @@ impl Held {
             _ => self.tokens.take()?,
         };
         self.group = shares.then_some(token);
+        self.fresh = false;
         self.used = self.used.saturating_add(1);
         self.turn.1 = self.turn.1.saturating_add(1);
         let hold = self.holds.add(seat, serial, want, token, until);
@@ -308,6 +312,23 @@ impl Held {
 
     pub(super) fn refill(&mut self, range: TokenRange) {
         self.tokens.add(range);
+    }
+
+    /// Takes these tokens in place of all that are left, for the next holder.
+    pub(super) fn restock(&mut self, range: TokenRange) {
+        self.tokens = Tokens::new(range);
+        self.fresh = true;
+    }
+
+    /// Whether the lease may stay until fresh tokens have come.
+    pub(super) fn may_await_tokens(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
+        self.may_go_on(now, manner, policy) && self.stays(now, manner, policy)
+    }
+
+    /// Gives up the tokens that are left.
+    pub(super) fn drop_tokens(&mut self) {
+        self.tokens.used = self.tokens.range.count().get();
+        self.tokens.more = None;
     }
 
     /// A hint casts doubt on the lease.

@@ -245,8 +245,9 @@ impl<W> Machine<W> {
         match &self.seats[seat] {
             Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
                 // Tokens that were reserved before others were granted permits come too late.
-                if held.used > 0 && !self.may_reuse(held.claim.mode, now) {
-                    return Fate::GiveUp;
+                if !held.fresh && !self.may_reuse(held.claim.mode, now) {
+                    let waits = held.may_await_tokens(now, manner, &self.policy);
+                    return if waits { Fate::AwaitTokens } else { Fate::GiveUp };
                 }
                 held.fate(now, manner, &self.policy)
             }
@@ -273,8 +274,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether a lease in this mode may have another holder after its first: of permits only if all that
-    /// there are are here.
+    /// Whether a lease in this mode may have another holder with a token that was reserved for an earlier
+    /// one: of permits only if all that there are are here.
     fn may_reuse(&self, mode: Mode, now: Instant) -> bool {
         !matches!(mode, Mode::Permits { .. }) || self.has_all(mode, now)
     }
@@ -303,6 +304,9 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) {
         self.watch_again(now, effects);
+        if !held.fresh && !self.may_reuse(held.claim.mode, now) {
+            held.drop_tokens();
+        }
         let unknown = held.demand() == Demand::Unknown;
         let known_soon = matches!(self.watch, Watching::Starting { .. });
         if held.tokens_left() < LOW_TOKENS || unknown && !known_soon {

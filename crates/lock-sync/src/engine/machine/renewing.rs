@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Claim, Demand, Instant, Renew, Renewal};
+use lock_core::{Claim, Demand, Instant, Mode, Renew, Renewal};
 
 use super::held::Held;
 use super::watching::Watching;
@@ -79,6 +79,7 @@ impl<W> Machine<W> {
         };
         let Some(seat) = self.seats.iter().position(ours) else { return };
         let changing = self.may_be_upgraded(seat);
+        let kept = matches!(self.seats[seat], Phase::Kept { .. });
         let (Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. }) =
             &mut self.seats[seat]
         else {
@@ -103,8 +104,10 @@ impl<W> Machine<W> {
                 held.renew_at = sent + ttl / 3;
                 held.relaxed = true;
                 held.answered(demand, now);
-                if let Some(tokens) = tokens {
-                    held.refill(tokens);
+                match tokens {
+                    Some(tokens) if kept && counts(held.claim.mode) => held.restock(tokens),
+                    Some(tokens) => held.refill(tokens),
+                    None => {}
                 }
                 None
             }
@@ -171,4 +174,8 @@ impl<W> Machine<W> {
             self.seats[seat] = Phase::Kept { held, manner, until };
         }
     }
+}
+
+fn counts(mode: Mode) -> bool {
+    matches!(mode, Mode::Permits { .. })
 }
