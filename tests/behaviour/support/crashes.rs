@@ -6,6 +6,7 @@
 //! - a holder that died costs its `ttl`;
 //! - a waiter asks by itself every third of `max(ttl, 3 s)`, and at once when it was disconnected.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use lock_core::{Clock, Instant};
@@ -58,17 +59,21 @@ pub(crate) fn now() -> Instant {
     Clock::boot().now()
 }
 
-/// How many connections the server has, without the kit's own.
-pub(crate) fn connections(server: &RedisServer) -> usize {
+/// The connections that the server has, without the kit's own.
+fn connections(server: &RedisServer) -> HashSet<String> {
     let list = server.cli(&["CLIENT", "LIST"]).text();
-    list.lines().filter(|line| !line.contains(" user=kit ")).count()
+    let clients = list.lines().filter(|line| !line.contains(" user=kit "));
+    // The first word is the number of the connection, which is never given again.
+    clients.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 /// Kills a process, and returns once the server has noticed.
 pub(crate) fn kill_noticed(server: &RedisServer, victim: &Worker) {
     let before = connections(server);
     victim.kill();
-    eventually("the server has noticed", SOON, || connections(server) < before);
+    // Others may open some meanwhile, but close none.
+    let noticed = || !before.is_subset(&connections(server));
+    eventually("the server has noticed", SOON, noticed);
 }
 
 /// What becomes of a process.
