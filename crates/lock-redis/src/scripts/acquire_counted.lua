@@ -20,8 +20,6 @@ if take then
   elseif closed == nil then
     limit = limit or tonumber(of)
     remember_permits(of, limit, false, lease)
-  else
-    use_permits(lease)
   end
 elseif value and fits(mode) then
   -- Whoever belongs to the group that holds the lock stands in no line.
