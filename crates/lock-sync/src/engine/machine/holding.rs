@@ -4,15 +4,13 @@ use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Mode, Released}
 
 use super::held::{Fate, Held};
 use super::holds::{HoldId, State};
+use super::renewing::LOW_TOKENS;
 use super::timing::backoff;
 use super::watching::Watching;
 use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::error::LossReason;
 use crate::handoff::Handoff;
-
-/// When a lease that stays here has fewer tokens than this, it gets more.
-const LOW_TOKENS: u32 = 1024;
 
 /// What is to be sent to end a lease.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::error::LossReason;
 /// How long to wait at least before a renewal that failed is tried again.
 const SOON: Duration = Duration::from_millis(1);
 /// When a lease that stays here has fewer tokens than this, it gets more.
-const LOW_TOKENS: u32 = 1024;
+pub(super) const LOW_TOKENS: u32 = 1024;
 /// How many it asks for then.
 const STOCK: u32 = 8192;
 
