@@ -15,6 +15,7 @@
 //! | [`PermitBackend`] | counted permits, whose number is remembered and can change | `Semaphore` |
 //! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `OnceCell`, `Barrier`, `Leader` |
 //! | [`InspectBackend`] | who holds and who waits, and an end to all leases | people |
+//! | [`QuorumNode`] | a vote, and tokens that can be brought into step with those of others | a lock over several stores |
 //!
 //! The crate does no I/O, and without features it needs no runtime.
 //!
@@ -51,8 +52,9 @@ pub mod conformance;
 pub mod memory;
 
 pub use abilities::{
-    Cell, CellBackend, Holder, InspectBackend, Inspection, JointBackend, Kind, PermitBackend,
-    Permits, Resize, Resized, SharedBackend, Stored, Waiter,
+    Ballot, Cell, CellBackend, Holder, InspectBackend, Inspection, JointBackend, Kind, OwnerTag,
+    PermitBackend, Permits, Quarantine, QuorumNode, Resize, Resized, Server, SharedBackend,
+    Standing, Stored, Vote, Waiter,
 };
 pub use backend::Backend;
 pub use clock::{Clock, Instant};

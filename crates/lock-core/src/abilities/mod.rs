@@ -5,10 +5,12 @@ mod cell;
 mod inspect;
 mod joint;
 mod permits;
+mod quorum;
 mod shared;
 
 pub use cell::{Cell, CellBackend, Stored};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
 pub use permits::{PermitBackend, Permits, Resize, Resized};
+pub use quorum::{Ballot, OwnerTag, Quarantine, QuorumNode, Server, Standing, Vote};
 pub use shared::SharedBackend;
