@@ -9,13 +9,23 @@ use crate::{FencingToken, TokenRange};
 /// How far, in ticks, a reserved range may put the counter ahead of the clock: a second.
 const MAX_LEAD: u64 = 4_000_000;
 
+/// How far, in ticks, a quorum may put it ahead: an hour.
+const MAX_FLOOR_LEAD: u64 = 4_000_000 * 60 * 60;
+
+/// How long, in ticks, a counter is kept that a quorum has moved: an hour.
+const MEMORY: u64 = 4_000_000 * 60 * 60;
+
 /// A counter with the time as its floor: the next token is `max(last + 1, now)`.
 ///
 /// A counter that was thrown away starts above where it ended, because the time has moved on. That
 /// holds only if it was not ahead of the clock, hence [`MAX_LEAD`] and [`Fence::is_at_rest`].
+///
+/// A quorum numbers tokens by the clocks of its clients, which may be behind, so a counter that it has
+/// moved is kept for a while in any case.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
     last: u64,
+    kept_until: u64,
 }
 
 impl Fence {
@@ -29,9 +39,48 @@ impl Fence {
         range
     }
 
-    /// Whether a new counter would go on above this one.
+    /// Reserves up to `wanted` tokens, the last of which is `floor`; or one, the next, if that was
+    /// given out before.
+    pub(super) fn reserve_up_to(
+        &mut self,
+        floor: FencingToken,
+        wanted: NonZeroU32,
+        now: Ticks,
+    ) -> TokenRange {
+        let floor = floor.get().min(now.0.saturating_add(MAX_FLOOR_LEAD));
+        let next = self.last.saturating_add(1);
+        let last = floor.max(next);
+        // Above `next` by less than `wanted`, so the conversion cannot fail.
+        let first = next.max(last.saturating_sub(u64::from(wanted.get()) - 1));
+        let more = u32::try_from(last - first).unwrap_or(0);
+        self.move_to(last, now);
+        TokenRange::new(FencingToken::new(first), NonZeroU32::MIN.saturating_add(more))
+    }
+
+    /// Goes on above a token that a quorum has given out, unless it has gone on already.
+    pub(super) fn confirm(&mut self, token: FencingToken, now: Ticks) -> bool {
+        let is_latest = self.last <= token.get();
+        if is_latest {
+            self.move_to(token.get(), now);
+        }
+        is_latest
+    }
+
+    /// Whether a new counter would go on above this one, and nobody will miss it.
     pub(super) fn is_at_rest(&self, now: Ticks) -> bool {
-        self.last < now.0
+        self.last < now.0 && self.kept_until <= now.0
+    }
+
+    /// Begins anew, unless the store's own tokens could then repeat.
+    pub(super) fn forget(&mut self, now: Ticks) {
+        if self.last < now.0 {
+            *self = Self::default();
+        }
+    }
+
+    fn move_to(&mut self, last: u64, now: Ticks) {
+        self.last = last;
+        self.kept_until = now.0.saturating_add(MEMORY);
     }
 }
 
@@ -53,6 +102,8 @@ impl Ticks {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn reserve(fence: &mut Fence, count: u32, now: u64) -> (u64, u64) {
@@ -78,6 +129,113 @@ mod tests {
         assert_eq!(reserve(&mut fence, 64, 1000), (4_001_001, 4_001_001));
         // The clock catches up.
         assert_eq!(reserve(&mut fence, 64, 9_000_000), (9_000_000, 9_000_063));
+    }
+
+    fn vote(fence: &mut Fence, floor: u64, count: u32, now: u64) -> (u64, u64) {
+        let (floor, count) = (FencingToken::new(floor), NonZeroU32::new(count).unwrap());
+        let range = fence.reserve_up_to(floor, count, Ticks(now));
+        (range.first().get(), range.last().get())
+    }
+
+    #[test]
+    fn a_quorum_says_where_a_range_ends() {
+        let mut fence = Fence::default();
+        assert_eq!(vote(&mut fence, 1000, 1, 0), (1000, 1000));
+        assert_eq!(vote(&mut fence, 1100, 10, 0), (1091, 1100));
+        // There are fewer between the last and this one.
+        assert_eq!(vote(&mut fence, 1104, 10, 0), (1101, 1104));
+        assert_eq!(vote(&mut fence, 1104, 10, 0), (1105, 1105));
+        assert_eq!(vote(&mut fence, 0, u32::MAX, 0), (1106, 1106));
+        assert_eq!(vote(&mut fence, u64::MAX, 2, 0), (MAX_FLOOR_LEAD - 1, MAX_FLOOR_LEAD));
+        assert_eq!(vote(&mut fence, u64::MAX, 2, 1), (MAX_FLOOR_LEAD + 1, MAX_FLOOR_LEAD + 1));
+    }
+
+    #[test]
+    fn only_what_is_not_behind_is_confirmed() {
+        let mut fence = Fence::default();
+        let mut confirm = |token| fence.confirm(FencingToken::new(token), Ticks(0));
+        assert_eq!([7, 7, 9, 8].map(&mut confirm), [true, true, true, false]);
+        assert_eq!(vote(&mut fence, 9, 1, 0), (10, 10));
+    }
+
+    #[test]
+    fn a_counter_that_a_quorum_moved_is_kept_for_an_hour() {
+        let mut fence = Fence::default();
+        vote(&mut fence, 1, 1, 1000);
+        assert!(!fence.is_at_rest(Ticks(1000 + MEMORY - 1)));
+        assert!(fence.is_at_rest(Ticks(1000 + MEMORY)));
+        fence.forget(Ticks(1000));
+        assert_eq!(vote(&mut fence, 1, 1, 1000), (1, 1));
+        // What is ahead of the clock is not forgotten.
+        vote(&mut fence, 2000, 1, 1000);
+        fence.forget(Ticks(1000));
+        assert_eq!(reserve(&mut fence, 1, 1000), (2001, 2001));
+    }
+
+    /// What may happen to a counter, with floors and tokens around where it is and far away.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Reserve { wanted: NonZeroU32 },
+        ReserveUpTo { floor: u64, wanted: NonZeroU32 },
+        Confirm { token: u64 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let number = || prop_oneof![NOW - 100..NOW + 100, Just(0), 0..=u64::MAX];
+        let wanted = || prop_oneof![1..200u32, 1..=u32::MAX].prop_filter_map("0", NonZeroU32::new);
+        prop_oneof![
+            wanted().prop_map(|wanted| Step::Reserve { wanted }),
+            (number(), wanted()).prop_map(|(floor, wanted)| Step::ReserveUpTo { floor, wanted }),
+            // Confirmed is only what some node gave out, so nothing far ahead.
+            (0..NOW + MAX_FLOOR_LEAD).prop_map(|token| Step::Confirm { token }),
+        ]
+    }
+
+    const NOW: u64 = 1 << 50;
+
+    proptest! {
+        #[test]
+        fn no_token_is_given_out_twice(steps in prop::collection::vec(step(), 1..60)) {
+            let (mut fence, mut highest) = (Fence::default(), 0);
+            for (tick, step) in (NOW..).zip(steps) {
+                let now = Ticks(tick);
+                let (range, wanted) = match step {
+                    Step::Reserve { wanted } => (fence.reserve(wanted, now), wanted),
+                    Step::ReserveUpTo { floor, wanted } => {
+                        let range = fence.reserve_up_to(FencingToken::new(floor), wanted, now);
+                        let bounded = floor.min(tick + MAX_FLOOR_LEAD);
+                        prop_assert_eq!(range.last().get(), bounded.max(highest + 1));
+                        (range, wanted)
+                    }
+                    Step::Confirm { token } => {
+                        let is_confirmed = fence.confirm(FencingToken::new(token), now);
+                        prop_assert_eq!(is_confirmed, token >= highest);
+                        highest = highest.max(token);
+                        continue;
+                    }
+                };
+                prop_assert!(range.first().get() > highest && range.count() <= wanted);
+                highest = range.last().get();
+            }
+        }
+
+        /// The steady state: nodes that were asked for different numbers of tokens before, and gave out
+        /// different ones, agree on the last.
+        #[test]
+        fn nodes_that_are_behind_the_floor_agree(
+            behind in prop::collection::vec(0..1000u64, 2..7),
+            wanted in 1..2000u32,
+        ) {
+            let ranges = behind.iter().map(|behind| {
+                let mut fence = Fence::default();
+                fence.confirm(FencingToken::new(NOW - 1 - behind), Ticks(0));
+                vote(&mut fence, NOW, wanted, NOW)
+            });
+            for (range, behind) in ranges.zip(&behind) {
+                let count = u64::from(wanted).min(behind + 1);
+                prop_assert_eq!(range, (NOW - count + 1, NOW));
+            }
+        }
     }
 
     #[test]

@@ -40,8 +40,10 @@ mod faults;
 mod fence;
 mod gate;
 mod leases;
+mod node;
 mod post;
 mod queue;
+mod quorum;
 mod room;
 mod semaphore;
 mod stats;
@@ -84,6 +86,12 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 ///
 /// A queue takes [10 000](Self::DEFAULT_QUEUE_LIMIT) requests unless the store was made
 /// [with another limit](Self::with_queue_limit).
+///
+/// # In a quorum
+///
+/// A vote gives up the place in the queue that its claim has. The counter of a key is kept for an hour
+/// after a quorum has moved it. The names of servers and quarantines are unique in this process, which is
+/// all that can see them.
 ///
 /// # What stays
 ///
@@ -168,10 +176,41 @@ impl MemoryBackend {
     /// Makes the store drop every lease, every place in a queue, every limit and every value without
     /// telling anybody, as a Redis server does on FLUSHALL.
     ///
-    /// Watches stay. Fencing tokens go on increasing. For the method of the same name that takes permits
+    /// Watches stay. Fencing tokens go on increasing, but for those that a quorum numbers. As a node of
+    /// one it is [kept out](crate::QuorumNode) from now on. For the method of the same name that takes permits
     /// away, write [`PermitBackend::forget`](crate::PermitBackend::forget).
     pub fn forget(&self) {
         self.store.forget();
+    }
+
+    /// Has the store go on as another run of its server, with all that it had: what a restart from a
+    /// file that is up to date looks like.
+    ///
+    /// Every watch of every client ends. As a node of a quorum it is [kept out](crate::QuorumNode) from
+    /// now on. For a restart from an old file, [`forget`](Self::forget) as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{QuorumNode, Ttl};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let node = MemoryBackend::new();
+    /// let before = node.standing().await?;
+    /// assert!(node.vouch(&before.quarantine, Ttl::DEFAULT).await?);
+    /// assert_eq!(node.standing().await?.max_ttl, Some(Ttl::DEFAULT));
+    ///
+    /// node.restart();
+    /// let after = node.standing().await?;
+    /// assert_eq!(after.max_ttl, None);
+    /// assert_ne!(after.server, before.server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restart(&self) {
+        self.store.restart();
     }
 }
 

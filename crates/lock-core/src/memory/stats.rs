@@ -22,11 +22,18 @@ pub enum Verb {
     Cell,
     /// Every method of [`InspectBackend`](crate::InspectBackend).
     Inspect,
+    /// [`QuorumNode::vote`](crate::QuorumNode::vote).
+    Vote,
+    /// [`QuorumNode::confirm`](crate::QuorumNode::confirm).
+    Confirm,
+    /// [`QuorumNode::standing`](crate::QuorumNode::standing) and
+    /// [`vouch`](crate::QuorumNode::vouch).
+    Standing,
 }
 
 impl Verb {
     /// How many there are.
-    pub(super) const COUNT: usize = Self::Inspect as usize + 1;
+    pub(super) const COUNT: usize = Self::Standing as usize + 1;
 }
 
 /// The requests of one client, by kind.
@@ -60,6 +67,12 @@ pub struct Stats {
     pub cells: u64,
     /// Requests to inspect a key, or to release it by force.
     pub inspections: u64,
+    /// Requests for a vote.
+    pub votes: u64,
+    /// Requests to confirm a token.
+    pub confirmations: u64,
+    /// Requests to tell whether the node is kept out, or to end that.
+    pub standings: u64,
 }
 
 impl Stats {
@@ -81,13 +94,37 @@ impl Stats {
 
     /// By kind, in the order of [`Verb`].
     fn to_array(self) -> [u64; Verb::COUNT] {
-        let Self { acquires, renewals, releases, watches, counts, cells, inspections } = self;
-        [acquires, renewals, releases, watches, counts, cells, inspections]
+        let Self { acquires, renewals, releases, watches, counts, cells, inspections, .. } = self;
+        let Self { votes, confirmations, standings, .. } = self;
+        [
+            acquires,
+            renewals,
+            releases,
+            watches,
+            counts,
+            cells,
+            inspections,
+            votes,
+            confirmations,
+            standings,
+        ]
     }
 
     fn from_array(counts: [u64; Verb::COUNT]) -> Self {
-        let [acquires, renewals, releases, watches, counts, cells, inspections] = counts;
-        Self { acquires, renewals, releases, watches, counts, cells, inspections }
+        let [acquires, renewals, releases, watches, counts, cells, more @ ..] = counts;
+        let [inspections, votes, confirmations, standings] = more;
+        Self {
+            acquires,
+            renewals,
+            releases,
+            watches,
+            counts,
+            cells,
+            inspections,
+            votes,
+            confirmations,
+            standings,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use futures::channel::mpsc;
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
 use super::fence::Ticks;
+use super::node::Node;
 use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
@@ -22,12 +23,13 @@ const MIN_SWEEP: usize = 64;
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
-    queue_limit: NonZeroU32,
+    pub(super) queue_limit: NonZeroU32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
+    pub(super) node: Node,
     /// How many entries there may be before the idle ones are looked for.
     sweep_at: usize,
     last_watch: u64,
@@ -47,7 +49,7 @@ impl Store {
         sent: Instant,
     ) -> Result<Attempt, Error> {
         self.at(&request.claim.key, |entry, now, post| {
-            entry.acquire(request, &Visit { client, sent, now }, self.queue_limit, post)
+            entry.acquire(request, &Visit::new(client, sent, now), self.queue_limit, post)
         })
     }
 
@@ -58,7 +60,7 @@ impl Store {
         sent: Instant,
     ) -> Renewal {
         let renewed = self.at_known(&request.claim.key, |entry, now, _| {
-            entry.renew(request, &Visit { client, sent, now })
+            entry.renew(request, &Visit::new(client, sent, now))
         });
         renewed.unwrap_or(Renewal::Lost)
     }
@@ -77,7 +79,7 @@ impl Store {
         sent: Instant,
     ) -> (Released, Option<Attempt>) {
         let attempt = self.at_known(&claim.key, |entry, now, post| {
-            entry.exchange(claim, next, &Visit { client, sent, now }, self.queue_limit, post)
+            entry.exchange(claim, next, &Visit::new(client, sent, now), self.queue_limit, post)
         });
         match attempt.flatten() {
             Some(attempt) => (Released::Freed { contended: false }, Some(attempt)),
@@ -165,7 +167,20 @@ impl Store {
     }
 
     pub(super) fn forget(&self) {
-        self.lock().entries.values_mut().for_each(Entry::forget);
+        let ticks = Ticks::now();
+        let mut state = self.lock();
+        state.entries.values_mut().for_each(|entry| entry.forget(ticks));
+        state.node.forget();
+    }
+
+    /// Goes on as another run of the server, to which nobody is connected any more.
+    pub(super) fn restart(&self) {
+        let mut state = self.lock();
+        state.node.restart();
+        let entries = state.entries.values_mut();
+        let ended: Vec<_> = entries.flat_map(|entry| entry.watchers.remove_all()).collect();
+        drop(state);
+        drop(ended);
     }
 
     pub(super) fn live_leases(&self) -> usize {

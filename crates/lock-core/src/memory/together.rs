@@ -28,7 +28,7 @@ impl Store {
         if requests.iter().any(|request| request.from.is_some()) {
             return Ok(None);
         }
-        let visit = Visit { client, sent, now: Clock::tokio().now() };
+        let visit = Visit::new(client, sent, Clock::tokio().now());
         let mut post = Post::default();
         let mut state = self.lock();
         let answers = all_or_none(&mut state, requests, &visit, &mut post);

@@ -3,12 +3,26 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
-use crate::Instant;
+use crate::{FencingToken, Instant};
 
-/// Whose request it is, and when it was sent and has arrived.
+/// Whose request it is, when it was sent and has arrived, and how its tokens are to be numbered.
 #[derive(Debug)]
 pub(super) struct Visit<'a> {
     pub(super) client: &'a Arc<Connection>,
     pub(super) sent: Instant,
     pub(super) now: Instant,
+    /// The last token that a quorum wants to be given out for it.
+    pub(super) floor: Option<FencingToken>,
+}
+
+impl<'a> Visit<'a> {
+    /// A visit for which the store numbers its tokens itself.
+    pub(super) fn new(client: &'a Arc<Connection>, sent: Instant, now: Instant) -> Self {
+        Self { client, sent, now, floor: None }
+    }
+
+    pub(super) fn numbered(mut self, floor: FencingToken) -> Self {
+        self.floor = Some(floor);
+        self
+    }
 }

@@ -42,6 +42,10 @@ impl Watchers {
         self.0.extract_if(.., |watcher| watcher.is_of(client)).collect()
     }
 
+    pub(super) fn remove_all(&mut self) -> Vec<Watcher> {
+        std::mem::take(&mut self.0)
+    }
+
     /// Whether a message to this client would reach it. One that is muted counts: its messages are
     /// lost on the way, which the store cannot know.
     pub(super) fn reach(&self, client: &Arc<Connection>) -> bool {

@@ -5,6 +5,7 @@ mod inspecting;
 mod keeping;
 mod serving;
 mod together;
+mod voting;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::room::{Conversion, Room, last_end, when_alone};
 use super::semaphore::Semaphore;
 use super::visit::Visit;
 use super::watchers::Watchers;
-use crate::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Hint, Instant, Mode};
+use crate::{Acquire, Attempt, Claim, Error, ErrorKind, FencingToken, Grant, Hint, Instant, Mode};
 use crate::{Released, Renew, Renewal, TokenRange};
 
 /// One key: who holds it, who waits for it, the counter of its tokens, how many permits it has, the
@@ -123,9 +124,10 @@ impl Entry {
         Some(Attempt::Queued { retry_after: Some(next.ttl.place().duration() / 3) })
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget(&mut self, ticks: Ticks) {
         self.leases.clear();
         self.queue.clear();
+        self.fence.forget(ticks);
         self.semaphore = None;
         self.kept = None;
     }
@@ -228,7 +230,7 @@ impl Entry {
             return self.refuse(alone, request, visit, limit, post);
         }
         self.queue.leave(&request.claim);
-        let tokens = self.fence.reserve(request.tokens, Ticks::now());
+        let tokens = self.new_tokens(request.tokens, visit.floor);
         let lease = self.turn(from, request, visit)?;
         lease.tokens = tokens;
         let grant = lease.grant(visit);
@@ -283,7 +285,7 @@ impl Entry {
         let lease = Lease {
             owner: request.claim.owner,
             mode: request.claim.mode,
-            tokens: self.next_tokens(request.claim.mode, request.tokens),
+            tokens: self.next_tokens(request.claim.mode, request.tokens, visit.floor),
             ttl: request.ttl,
             ends: visit.now + request.ttl.duration(),
             client: Arc::clone(visit.client),
@@ -294,10 +296,23 @@ impl Entry {
     }
 
     /// The tokens of a new lease: those of the group that it joins, or new ones.
-    fn next_tokens(&mut self, mode: Mode, wanted: NonZeroU32) -> TokenRange {
+    fn next_tokens(
+        &mut self,
+        mode: Mode,
+        wanted: NonZeroU32,
+        floor: Option<FencingToken>,
+    ) -> TokenRange {
         match self.leases.group() {
             Some((group, tokens)) if group == mode => tokens,
-            _ => self.fence.reserve(wanted, Ticks::now()),
+            _ => self.new_tokens(wanted, floor),
+        }
+    }
+
+    /// Tokens that nobody has: those that a quorum wants, if it asks, or the store's own.
+    fn new_tokens(&mut self, wanted: NonZeroU32, floor: Option<FencingToken>) -> TokenRange {
+        match floor {
+            Some(floor) => self.fence.reserve_up_to(floor, wanted, Ticks::now()),
+            None => self.fence.reserve(wanted, Ticks::now()),
         }
     }
 

@@ -91,7 +91,7 @@ impl Entry {
             }
             self.leases.remove(slot.owner, from);
         }
-        let tokens = self.next_tokens(slot.mode, slot.tokens);
+        let tokens = self.next_tokens(slot.mode, slot.tokens, None);
         self.leases.add(Lease {
             owner: slot.owner,
             mode: slot.mode,

@@ -1,0 +1,65 @@
+//! The store as one node of a quorum.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::connection::Connection;
+use super::post::Post;
+use super::store::Store;
+use super::visit::Visit;
+use super::{MemoryBackend, Verb};
+use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant, Mode};
+use crate::{Quarantine, QuorumNode, Result, Standing, Ttl, Vote};
+
+#[async_trait]
+impl QuorumNode for MemoryBackend {
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        check(ballot)?;
+        let sent = self.clock().now();
+        let Self { store, connection } = self;
+        connection.carry(Verb::Vote, || store.vote(ballot, connection, sent)).await?
+    }
+
+    async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
+        let confirm =
+            || self.store.at_known(&claim.key, |entry, now, _| entry.confirm(claim, token, now));
+        Ok(self.connection.carry(Verb::Confirm, confirm).await?.unwrap_or(false))
+    }
+
+    async fn standing(&self) -> Result<Standing> {
+        self.connection.carry(Verb::Standing, || self.store.lock().node.standing()).await
+    }
+
+    async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
+        let vouch = || self.store.lock().node.vouch(quarantine, max_ttl);
+        self.connection.carry(Verb::Standing, vouch).await
+    }
+}
+
+impl Store {
+    fn vote(&self, ballot: &Ballot, client: &Arc<Connection>, sent: Instant) -> Result<Vote> {
+        let Ballot { request, floor, guarded } = ballot;
+        let visit = Visit::new(client, sent, Clock::tokio().now()).numbered(*floor);
+        let mut post = Post::default();
+        let mut state = self.lock();
+        if *guarded && let Some(quarantine) = state.node.abstention(request.ttl)? {
+            return Ok(Vote::Abstains(quarantine));
+        }
+        let entry = state.entry(&request.claim.key, visit.now);
+        let vote = entry.vote(request, &visit, self.queue_limit, &mut post);
+        drop(state);
+        post.send();
+        vote
+    }
+}
+
+/// Refuses what cannot be voted on.
+fn check(ballot: &Ballot) -> Result<()> {
+    let modes = [Some(ballot.request.claim.mode), ballot.request.from];
+    if modes.iter().any(|mode| matches!(mode, Some(Mode::Permits { .. }))) {
+        let message = "permits are not voted on: majorities that overlap can give out too many";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    Ok(())
+}
