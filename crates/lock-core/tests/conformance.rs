@@ -14,14 +14,14 @@ use lock_core::{Backend, Result};
 mod real_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect]
+        abilities: [shared, joint, permits, cell, inspect, quorum]
     );
 }
 
 mod paused_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect],
+        abilities: [shared, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -29,7 +29,7 @@ mod paused_time {
 mod many_threads {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect],
+        abilities: [shared, joint, permits, cell, inspect, quorum],
         flavor = "multi_thread",
         worker_threads = 4
     );
@@ -38,7 +38,7 @@ mod many_threads {
 mod slow_connection {
     lock_core::conformance_tests!(
         super::Slow(super::MemoryBackend::new()),
-        abilities: [shared, joint, permits, cell, inspect],
+        abilities: [shared, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -46,7 +46,7 @@ mod slow_connection {
 mod behind_arc {
     lock_core::conformance_tests!(
         super::Behind::new(super::Arc::new),
-        abilities: [shared, joint, permits, cell, inspect],
+        abilities: [shared, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -110,6 +110,16 @@ mod behind_box_dyn_inspect {
     );
 }
 
+mod behind_arc_dyn_quorum {
+    use lock_core::QuorumNode;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn QuorumNode>),
+        abilities: [quorum],
+        start_paused = true
+    );
+}
+
 /// Clients whose messages take their time.
 struct Slow(MemoryBackend);
 
@@ -125,6 +135,10 @@ impl Harness for Slow {
         Ok(Some(slowed(MemoryBackend::with_queue_limit(waiters))))
     }
 
+    async fn other_server(&self) -> Result<Option<MemoryBackend>> {
+        Ok(Some(slowed(MemoryBackend::new())))
+    }
+
     async fn cut(&self, client: &MemoryBackend) -> Hook {
         self.0.cut(client).await
     }
@@ -135,6 +149,10 @@ impl Harness for Slow {
 
     async fn forget(&self) -> Hook {
         Harness::forget(&self.0).await
+    }
+
+    async fn restart(&self) -> Hook {
+        Harness::restart(&self.0).await
     }
 }
 
@@ -188,6 +206,10 @@ where
         Ok(Some((self.wrap)(MemoryBackend::with_queue_limit(waiters))))
     }
 
+    async fn other_server(&self) -> Result<Option<P>> {
+        Ok(Some((self.wrap)(MemoryBackend::new())))
+    }
+
     async fn cut(&self, client: &P) -> Hook {
         self.faults_of(client).cut();
         Hook::Done
@@ -199,6 +221,11 @@ where
 
     async fn forget(&self) -> Hook {
         self.store.forget();
+        Hook::Done
+    }
+
+    async fn restart(&self) -> Hook {
+        self.store.restart();
         Hook::Done
     }
 }

@@ -18,6 +18,7 @@ fn the_docs_of_each_ability_name_its_laws() {
     check(PERMITS, Suite::<MemoryBackend>::permits().laws());
     check(CELL, Suite::<MemoryBackend>::cell().laws());
     check(INSPECT, Suite::<MemoryBackend>::inspect().laws());
+    check(QUORUM, Suite::<MemoryBackend>::quorum().laws());
 }
 
 #[test]
@@ -51,6 +52,7 @@ const JOINT: &str = include_str!("../src/abilities/joint.rs");
 const PERMITS: &str = include_str!("../src/abilities/permits.rs");
 const CELL: &str = include_str!("../src/abilities/cell.rs");
 const INSPECT: &str = include_str!("../src/abilities/inspect.rs");
+const QUORUM: &str = include_str!("../src/abilities/quorum.rs");
 
 fn all() -> impl Iterator<Item = &'static Law> {
     let abilities = [
@@ -59,6 +61,7 @@ fn all() -> impl Iterator<Item = &'static Law> {
         Suite::permits(),
         Suite::cell(),
         Suite::inspect(),
+        Suite::quorum(),
     ];
     laws().iter().chain(abilities.into_iter().flat_map(|suite| suite.laws()))
 }

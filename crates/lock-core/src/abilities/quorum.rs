@@ -15,16 +15,20 @@ use crate::{Acquire, Backend, Claim, Error, FencingToken, Grant, OwnerToken, Ttl
 /// out until they are certainly over.
 ///
 /// **Voting**
-/// - A vote MUST be given by the laws under *Granting* and *Sharing* in the contract of [`Backend`], and
-///   never for a place in a queue (`a_vote_is_a_lease`). Nobody who waits in the node's own queue MAY be
-///   overtaken.
+/// - A vote MUST be given, renewed, released and end by the laws of a lease in the contract of [`Backend`]
+///   (`a_vote_is_a_lease`), those under *Sharing* and *Converting* included
+///   (`a_vote_keeps_to_its_mode`).
+/// - It MUST NOT be given for a place in the node's own queue (`a_vote_queues_nobody`), and nobody who waits
+///   there MAY be overtaken (`a_vote_overtakes_nobody`).
 /// - The last of the tokens that it brings MUST be the ballot's [`floor`](Ballot::floor) wherever that is
 ///   above all that the node gave out before (`votes_agree_on_their_tokens`), and the next number that it
 ///   never gave out where it is not; there MAY be fewer of them than were asked for, but none that it gave
 ///   out before (`tokens_increase_from_vote_to_vote`). A floor more than an hour ahead of the node's clock
 ///   MUST be taken as one an hour ahead (`a_wild_floor_is_bounded`).
 /// - A vote that is repeated MUST bring the same tokens (`a_repeated_vote_is_the_same`).
-/// - A refusal MUST name the holder in the same way on every node (`a_refusal_names_the_holder`).
+/// - A refusal MUST name the holder in the same way on every node: the one whose lease ends last, but never
+///   the lease that is to be converted, and if nobody holds the key, the first in line
+///   (`a_refusal_names_the_holder`).
 /// - Permits MUST be refused as [`ErrorKind::Unsupported`](crate::ErrorKind) (`permits_are_not_voted_on`).
 ///
 /// **Confirming**
@@ -33,9 +37,10 @@ use crate::{Acquire, Backend, Claim, Error, FencingToken, Grant, OwnerToken, Ttl
 ///   grant MUST be above it (`a_confirmed_token_is_never_reissued`).
 ///
 /// **Keeping out**
-/// - A node that was never vouched for, that has restarted since, or that dropped its leases in any other
-///   way MUST abstain from guarded ballots (`an_unknown_node_abstains`, `a_node_that_forgot_abstains`), and
-///   MUST then grant nothing by them (`an_abstention_holds_nothing`). Every client MUST see the same
+/// - A node that was never vouched for (`an_unknown_node_abstains`), that has restarted since
+///   (`a_restarted_node_abstains`), or that dropped its leases in any other way
+///   (`a_node_that_forgot_abstains`) MUST abstain from guarded ballots, and MUST then neither grant nor end
+///   anything by them (`an_abstention_holds_nothing`). Every client MUST see the same
 ///   quarantine (`a_quarantine_is_the_same_for_all`).
 /// - It votes again, for every client, once somebody has vouched for it (`a_node_votes_once_vouched_for`).
 ///   Vouching for a quarantine that was followed by another MUST have no effect

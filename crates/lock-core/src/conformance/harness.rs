@@ -80,6 +80,18 @@ pub trait Harness: Send + Sync {
         Ok(None)
     }
 
+    /// Makes a client of a server that no other client uses and nobody has used before: another node of
+    /// a quorum.
+    ///
+    /// `None` by default, for a harness that has one server.
+    ///
+    /// # Errors
+    ///
+    /// Whatever hinders it.
+    async fn other_server(&self) -> Result<Option<Self::Client>, Error> {
+        Ok(None)
+    }
+
     /// Breaks a client's connection to the store.
     ///
     /// It may stay broken until [`heal`](Self::heal), or come back as soon as the client connects
@@ -94,6 +106,13 @@ pub trait Harness: Send + Sync {
 
     /// Makes the store forget everything, counters included: FLUSHALL, an empty disk.
     async fn forget(&self) -> Hook;
+
+    /// Restarts the server with all that it had. It may take a while until clients reach it again.
+    ///
+    /// Not applicable by default.
+    async fn restart(&self) -> Hook {
+        Hook::NotApplicable("this harness does not restart its server")
+    }
 
     /// Lets `time` pass, and as much more as the store's clock may lag behind.
     ///
@@ -139,6 +158,10 @@ impl Harness for MemoryBackend {
         Ok(Some(Self::with_queue_limit(waiters)))
     }
 
+    async fn other_server(&self) -> Result<Option<Self>, Error> {
+        Ok(Some(Self::new()))
+    }
+
     async fn cut(&self, client: &Self) -> Hook {
         client.faults().cut();
         Hook::Done
@@ -150,6 +173,11 @@ impl Harness for MemoryBackend {
 
     async fn forget(&self) -> Hook {
         Self::forget(self);
+        Hook::Done
+    }
+
+    async fn restart(&self) -> Hook {
+        Self::restart(self);
         Hook::Done
     }
 

@@ -85,7 +85,7 @@ impl<B: Backend> Client<B> {
     }
 
     /// A mode or a conversion that the backend does not offer.
-    fn lacks(&self, request: &Acquire, error: &Error) -> Failure {
+    pub(super) fn lacks(&self, request: &Acquire, error: &Error) -> Failure {
         let to = request.claim.mode;
         let lack = match request.from {
             None => format!("this backend has no {to:?}: {error}"),

@@ -4,10 +4,10 @@
 /// named, for the harness that an expression makes.
 ///
 /// The expression is evaluated in each test anew and may await. `abilities: [...]` may follow it, with
-/// any of `shared`, `joint`, `permits`, `cell` and `inspect`: the clients of the harness implement
+/// any of `shared`, `joint`, `permits`, `cell`, `inspect` and `quorum`: the clients of the harness implement
 /// [`SharedBackend`](crate::SharedBackend), [`JointBackend`](crate::JointBackend),
-/// [`PermitBackend`](crate::PermitBackend), [`CellBackend`](crate::CellBackend) and
-/// [`InspectBackend`](crate::InspectBackend). With `permits` there is a module `one_permit` as well, in
+/// [`PermitBackend`](crate::PermitBackend), [`CellBackend`](crate::CellBackend),
+/// [`InspectBackend`](crate::InspectBackend) and [`QuorumNode`](crate::QuorumNode). With `permits` there is a module `one_permit` as well, in
 /// which the laws of a mutex are tested with a semaphore of one permit. What follows goes to
 /// `#[tokio::test]`.
 ///
@@ -88,6 +88,12 @@ macro_rules! __lock_core_abilities {
     ([inspect $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_inspect_laws! {
             [$crate::__lock_core_tests] inspect $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([quorum $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_quorum_laws! {
+            [$crate::__lock_core_tests] quorum $harness $options
         }
         $crate::__lock_core_abilities! { [$($more)*] $harness $options }
     };

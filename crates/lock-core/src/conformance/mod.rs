@@ -17,7 +17,7 @@
 //! // The same, and the laws of the abilities that the backend implements the traits of.
 //! lock_core::conformance_tests!(
 //!     MemoryBackend::new(),
-//!     abilities: [shared, joint, permits, cell, inspect]
+//!     abilities: [shared, joint, permits, cell, inspect, quorum]
 //! );
 //! # }
 //! ```
@@ -41,6 +41,7 @@
 //! it as well. The same goes for the writer of an `RwLock`, which asks for
 //! [`Mode::Exclusive`](crate::Mode::Exclusive) as a mutex does: its laws are the mutex laws themselves.
 
+mod ballots;
 mod harness;
 mod laws;
 mod line;
@@ -49,6 +50,7 @@ mod scene;
 mod suite;
 mod tables;
 mod verdict;
+mod voter;
 
 pub use self::harness::{Harness, Hook};
 pub use self::suite::Suite;

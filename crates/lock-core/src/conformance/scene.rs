@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::verdict::{Check, Failure, ensure};
+use super::voter::Voters;
 use super::{Harness, Hook};
 use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
 use crate::{Mode, OwnerToken, Released, Renew, Renewal, Ttl, Watch};
@@ -49,6 +50,22 @@ impl<'h, H: Harness> Scene<'h, H> {
     pub(super) async fn limited_client(&self, waiters: NonZeroU32) -> Check<Client<H::Client>> {
         let none = || Failure::NotApplicable("this harness has no client with such a limit".into());
         Ok(self.of(self.harness.limited_client(waiters).await?.ok_or_else(none)?))
+    }
+
+    /// A client of another server than the other clients', which nobody has used before.
+    pub(super) async fn other_server(&self) -> Check<Client<H::Client>> {
+        let none = || Failure::NotApplicable("this harness has no other server".into());
+        Ok(self.of(self.harness.other_server().await?.ok_or_else(none)?))
+    }
+
+    /// The same stage with votes in the place of requests.
+    pub(super) fn voters(&self) -> Voters<'h, H> {
+        Voters(self.harness)
+    }
+
+    /// The same stage with another harness.
+    pub(super) fn with<'o, O: Harness>(&self, harness: &'o O) -> Scene<'o, O> {
+        Scene::new(harness, self.terms)
     }
 
     fn of(&self, backend: H::Client) -> Client<H::Client> {
@@ -98,6 +115,10 @@ impl<'h, H: Harness> Scene<'h, H> {
 
     pub(super) async fn forget(&self) -> Check {
         needed(self.harness.forget().await)
+    }
+
+    pub(super) async fn restart(&self) -> Check {
+        needed(self.harness.restart().await)
     }
 
     /// Checks that nobody else is granted the key before `deadline`.

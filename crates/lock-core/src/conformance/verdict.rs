@@ -25,6 +25,16 @@ pub(super) enum Failure {
 /// What the test of a law returns.
 pub(super) type Check<T = ()> = Result<T, Failure>;
 
+impl Failure {
+    /// The same, of one law among several that are tested together.
+    pub(super) fn of(self, law: &str) -> Self {
+        match self {
+            Self::Broken(reason) => Self::Broken(format!("{law}: {reason}")),
+            Self::NotApplicable(reason) => Self::NotApplicable(format!("{law}: {reason}")),
+        }
+    }
+}
+
 impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Self {
         match failure {

@@ -4,12 +4,14 @@
 
 pub(super) mod arena;
 pub(super) mod cell;
+pub(super) mod confirming;
 pub(super) mod converting;
 pub(super) mod counting;
 pub(super) mod ending;
 pub(super) mod failing;
 pub(super) mod fencing;
 pub(super) mod granting;
+pub(super) mod guarding;
 pub(super) mod handing;
 pub(super) mod inspect;
 pub(super) mod joint;
@@ -21,4 +23,5 @@ pub(super) mod shared;
 pub(super) mod sharing;
 pub(super) mod slow;
 pub(super) mod together;
+pub(super) mod voting;
 pub(super) mod watching;

@@ -6,9 +6,11 @@ use super::super::scene::{Scene, Terms};
 use super::super::verdict::Check;
 use super::super::{Harness, Suite, laws};
 use super::{Law, suite};
-use crate::{CellBackend, InspectBackend, JointBackend, Mode, PermitBackend, SharedBackend};
+use crate::SharedBackend;
+use crate::{CellBackend, InspectBackend, JointBackend, Mode, PermitBackend, QuorumNode};
 
 const PROMISED: Terms = Terms { mode: Mode::Exclusive, promised: true };
+const UNPROMISED: Terms = Terms { mode: Mode::Exclusive, promised: false };
 
 #[doc(hidden)]
 #[macro_export]
@@ -121,6 +123,65 @@ macro_rules! __lock_core_inspect_laws {
     } };
 }
 
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_quorum_laws {
+    ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
+        voting {
+            a_vote_is_a_lease:
+                "A vote is given, repeated, dated, renewed, released and ends as a lease is.",
+            a_vote_keeps_to_its_mode:
+                "Readers vote beside readers, writers alone, and conversions keep their laws.",
+            a_vote_queues_nobody:
+                "Who is refused a vote has no place in the node's queue, not even for an upgrade.",
+            a_vote_overtakes_nobody:
+                "Who waits in the node's own queue comes before those who ask for a vote.",
+            votes_agree_on_their_tokens:
+                "Tokens end with the floor where that is above all before, and with the next elsewhere.",
+            tokens_increase_from_vote_to_vote:
+                "Whatever the floors are, tokens are above those of all votes, grants and renewals before.",
+            a_wild_floor_is_bounded:
+                "A floor that is far ahead of the time puts tokens an hour ahead, and no more.",
+            a_repeated_vote_is_the_same:
+                "A vote that is asked for again brings the same tokens, whatever the floor is now.",
+            a_refusal_names_the_holder:
+                "A refusal names who holds the key, of several the one whose lease ends last.",
+            permits_are_not_voted_on:
+                "A ballot for permits is refused as unsupported, and holds nothing.",
+        }
+        confirming {
+            a_token_is_confirmed_while_its_lease_is_held:
+                "Only the claim that holds the key confirms a token, as often as it likes.",
+            a_stale_token_is_not_confirmed:
+                "A token is not confirmed after a higher one was given out or confirmed.",
+            a_confirmed_token_is_never_reissued:
+                "All tokens that are given out after a confirmed one are above it.",
+        }
+        guarding {
+            an_unknown_node_abstains:
+                "A server that nobody has vouched for takes no guarded ballot.",
+            a_restarted_node_abstains:
+                "After a restart a server is another, and nobody has vouched for that.",
+            a_node_that_forgot_abstains:
+                "After a server has lost its leases it takes no guarded ballot.",
+            an_abstention_holds_nothing:
+                "Who asked a node that abstained holds nothing there, and loses nothing.",
+            a_quarantine_is_the_same_for_all:
+                "Every client sees the same quarantine, as often as it looks.",
+            a_node_votes_once_vouched_for:
+                "After one client has vouched for a node it votes for every client.",
+            a_stale_vouch_has_no_effect:
+                "Vouching for a quarantine that is past, or never was, ends none.",
+            a_lease_longer_than_vouched_for_is_refused:
+                "A lease for which nobody has vouched is refused, with both times in the message.",
+            vouching_again_only_lengthens:
+                "Vouching for longer leases allows them, and vouching for shorter ones forbids none.",
+            a_server_is_told_from_another:
+                "All clients of a server see the same name, and those of another server another.",
+        }
+    } };
+}
+
 __lock_core_shared_laws! { [suite]
     /// The laws of [`SharedBackend`] beside those under *Sharing* and *Converting* in the contract of
     /// [`Backend`](crate::Backend).
@@ -146,4 +207,9 @@ __lock_core_cell_laws! { [suite]
 __lock_core_inspect_laws! { [suite]
     /// The laws of [`InspectBackend`].
     inspect(InspectBackend, PROMISED)
+}
+
+__lock_core_quorum_laws! { [suite]
+    /// The laws of [`QuorumNode`].
+    quorum(QuorumNode, UNPROMISED)
 }
