@@ -189,7 +189,7 @@ async fn places_of_those_who_hear_nothing_hold_nobody_up() {
     cut_off(&proxy);
     soon(async {
         while !raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]).is_empty() {
-            tokio::time::sleep(millis(1).duration()).await;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     })
     .await;
