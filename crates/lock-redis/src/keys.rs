@@ -11,6 +11,7 @@
 //! lock:{orders/42}:cell          the value beside the lock, if one was stored
 //! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
 //! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
+//! lock:node@0                    what the server knows of having forgotten, in database 0
 //! ```
 //!
 //! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, holds them all. Bytes
@@ -38,6 +39,8 @@ pub(crate) struct Layout {
     released: Box<[u8]>,
     /// `__keyspace@0__:`
     keyspace: Box<[u8]>,
+    /// `lock:node@0`. The database is in it so that one which is swapped for another is not taken for it.
+    node: Box<[u8]>,
 }
 
 impl Layout {
@@ -54,6 +57,7 @@ impl Layout {
             prefix: prefix.as_bytes().into(),
             released: format!(":released@{database}").into_bytes().into(),
             keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
+            node: format!("{prefix}node@{database}").into_bytes().into(),
         })
     }
 
@@ -62,6 +66,12 @@ impl Layout {
         let mut inbox = [&*self.prefix, b"inbox:"].concat();
         inbox.extend_from_slice(OwnerToken::from_bytes(random).expose());
         inbox
+    }
+
+    /// The key of what the server knows of its standing as one of a quorum. It has no braces, so no lock
+    /// is called that, and ends in a number, so none with another prefix is.
+    pub(crate) fn node(&self) -> &[u8] {
+        &self.node
     }
 
     /// The places that belong to a lock.
@@ -270,6 +280,12 @@ mod tests {
     fn an_inbox_is_under_the_prefix() {
         let inbox = layout().inbox([0xAB; 16]);
         assert_eq!(inbox, b"lock:inbox:abababababababababababababababab");
+    }
+
+    #[test]
+    fn the_standing_of_a_server_is_under_the_prefix_and_tells_the_database() {
+        assert_eq!(layout().node(), b"lock:node@0");
+        assert_eq!(Layout::new("app/", 12).unwrap().node(), b"app/node@12");
     }
 
     #[test]

@@ -19,34 +19,40 @@ pub(crate) static ACQUIRE: LazyLock<Script> = script!(
     "acquire.lua",
     "tokens.lua",
     "acquire_free.lua",
+    "clock.lua",
     "places.lua",
     "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
+    "join.lua",
     "acquire_on.lua",
     "acquire_alone.lua",
-    "acquire_line.lua"
+    "acquire_line.lua",
+    "acquire_join.lua"
 );
 /// For permits, and for leases that are held jointly.
 pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = script!(
     "keys.lua",
     "acquire.lua",
     "tokens.lua",
+    "clock.lua",
     "places.lua",
     "leases.lua",
     "limit.lua",
     "queue.lua",
+    "join.lua",
     "acquire_on.lua",
     "acquire_counted.lua",
-    "acquire_line.lua"
+    "acquire_line.lua",
+    "acquire_join.lua"
 );
 pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> =
-    script!("together.lua", "keys.lua", "tokens.lua", "places.lua", "together_on.lua");
+    script!("together.lua", "keys.lua", "tokens.lua", "clock.lua", "together_on.lua");
 pub(crate) static RENEW: LazyLock<Script> = script!(
     "keys.lua",
     "tokens.lua",
     "renew_exclusive.lua",
-    "places.lua",
+    "clock.lua",
     "leases.lua",
     "limit.lua",
     "renew.lua"
@@ -55,6 +61,7 @@ pub(crate) static RELEASE: LazyLock<Script> = script!(
     "keys.lua",
     "release_alone.lua",
     "tokens.lua",
+    "clock.lua",
     "places.lua",
     "release_on.lua",
     "leases.lua",
@@ -66,7 +73,7 @@ pub(crate) static PERMITS: LazyLock<Script> = script!(
     "keys.lua",
     "permits.lua",
     "tokens.lua",
-    "places.lua",
+    "clock.lua",
     "leases.lua",
     "limit.lua",
     "queue.lua",
@@ -77,7 +84,7 @@ pub(crate) static FORGET: LazyLock<Script> = script!(
     "keys.lua",
     "forget.lua",
     "tokens.lua",
-    "places.lua",
+    "clock.lua",
     "leases.lua",
     "limit.lua",
     "queue.lua",
@@ -87,7 +94,7 @@ pub(crate) static INSPECT: LazyLock<Script> = script!(
     "keys.lua",
     "inspect.lua",
     "tokens.lua",
-    "places.lua",
+    "clock.lua",
     "leases.lua",
     "queue.lua",
     "line.lua",
@@ -97,13 +104,37 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = script!(
     "keys.lua",
     "force.lua",
     "tokens.lua",
-    "places.lua",
+    "clock.lua",
     "leases.lua",
     "queue.lua",
     "force_on.lua"
 );
 pub(crate) static STORE: LazyLock<Script> = script!("cell_store.lua");
 pub(crate) static LOAD: LazyLock<Script> = script!("cell_load.lua");
+
+/// For leases that are votes, in every mode but permits.
+pub(crate) static VOTE: LazyLock<Script> = script!(
+    "keys.lua",
+    "node.lua",
+    "vote.lua",
+    "tokens.lua",
+    "vote_tokens.lua",
+    "acquire_free.lua",
+    "vote_refused.lua",
+    "clock.lua",
+    "leases.lua",
+    "queue.lua",
+    "acquire_on.lua",
+    "vote_on.lua",
+    "acquire_alone.lua",
+    "acquire_line.lua",
+    "vote_busy.lua"
+);
+pub(crate) static CONFIRM: LazyLock<Script> =
+    script!("keys.lua", "confirm.lua", "clock.lua", "leases.lua", "confirm_on.lua");
+pub(crate) static STANDING: LazyLock<Script> =
+    script!("standing.lua", "node.lua", "standing_on.lua");
+pub(crate) static VOUCH: LazyLock<Script> = script!("vouch.lua", "node.lua", "vouch_on.lua");
 
 /// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are
 /// needed.
@@ -113,7 +144,7 @@ pub(crate) fn usual() -> [&'static Script; 3] {
 
 /// Every script.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 8] = [
+    let others: [&Script; 12] = [
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,
@@ -122,6 +153,10 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
         &FORCE_RELEASE,
         &STORE,
         &LOAD,
+        &VOTE,
+        &CONFIRM,
+        &STANDING,
+        &VOUCH,
     ];
     usual().into_iter().chain(others)
 }

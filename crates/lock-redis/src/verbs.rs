@@ -190,22 +190,21 @@ pub(crate) fn exchanged(
 
 /// The beginning that all have in common: the keys, and the owner's token.
 fn command(script: &Script, names: &Names<'_>, claim: &Claim, room: usize) -> Command {
-    let is_counted = matches!(claim.mode, Mode::Permits { .. });
+    let limit = matches!(claim.mode, Mode::Permits { .. }).then(|| names.limit());
     let owner = claim.owner.expose();
-    let mut command = on_keys(script, names, is_counted, owner.len() + room);
+    let mut command = on_keys(script, names, limit, owner.len() + room);
     command.bytes(owner);
     command
 }
 
-/// A call of a script on the keys of a lock, with that of its limit or without.
+/// A call of a script on the keys of a lock, and on one more if it takes a seventh.
 pub(crate) fn on_keys(
     script: &Script,
     names: &Names<'_>,
-    is_counted: bool,
+    seventh: Option<[&[u8]; 2]>,
     room: usize,
 ) -> Command {
-    let limit = is_counted.then(|| names.limit());
-    let satellites = names.satellites().into_iter().chain(limit);
+    let satellites = names.satellites().into_iter().chain(seventh);
     let (keys, bytes) =
         satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
             (keys + 1, bytes + pieces[0].len() + pieces[1].len())

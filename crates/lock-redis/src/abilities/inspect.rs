@@ -16,7 +16,7 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let command = verbs::on_keys(&INSPECT, &self.layout().names(key), false, 0);
+        let command = verbs::on_keys(&INSPECT, &self.layout().names(key), None, 0);
         let reply = self.link().run(&INSPECT, &command).await?.reply;
         inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
     }
@@ -26,7 +26,7 @@ impl InspectBackend for RedisBackend {
         let names = self.layout().names(key);
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut command = verbs::on_keys(&FORCE_RELEASE, &names, true, room);
+        let mut command = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);
         command.pieces(channel);
         match self.link().run(&FORCE_RELEASE, &command).await?.reply {
             Reply::Int(ended) => {

@@ -3,6 +3,7 @@
 mod cell;
 mod inspect;
 mod permits;
+mod quorum;
 
 use lock_core::{JointBackend, SharedBackend};
 

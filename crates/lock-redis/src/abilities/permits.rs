@@ -38,7 +38,7 @@ impl PermitBackend for RedisBackend {
         let (names, hub) = (self.layout().names(&claim.key), self.hub());
         hub.forget(&names, claim);
         let owner = claim.owner.expose();
-        let mut command = verbs::on_keys(&FORGET, &names, true, owner.len());
+        let mut command = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
         command.bytes(owner).text(Code::of(claim.mode)?);
         // Nobody is told that there is room, because there is none.
         verbs::released(self.link().run(&FORGET, &command).await, false)
@@ -55,7 +55,7 @@ impl RedisBackend {
         let names = self.layout().names(key);
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut command = verbs::on_keys(&PERMITS, &names, true, room);
+        let mut command = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
         command.number(of.into()).text(what).number(count.into()).pieces(channel);
         match self.link().run(&PERMITS, &command).await?.reply {
             Reply::Text(text) => counted(&text).ok_or_else(|| verbs::unintelligible("count")),

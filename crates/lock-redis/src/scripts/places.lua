@@ -1,12 +1,6 @@
 
 -- How a place in the queue is written, and how long the queue lasts.
 
--- The server's clock in microseconds, and the reply that it comes from.
-local function clock()
-  local time = call('TIME')
-  return time[1] .. string.sub('00000' .. time[2], -6), time
-end
-
 -- A place of so many ms from now, for a lease that is to be converted or `-`.
 local function place_until(micros, stay, from, claim, count, inbox)
   local ends = math.floor(micros / 1000) + stay

@@ -158,6 +158,15 @@ impl<'a> Refusal<'a> {
             "LOCKPERMITS" => (ErrorKind::InvalidConfig, "has another semaphore at the key"),
             "LOCKTAKE" => (ErrorKind::InvalidConfig, "cannot count that many permits"),
             "LOCKCLOSED" => (ErrorKind::Closed, "has a closed semaphore at the key"),
+            "LOCKVOUCH" => (ErrorKind::InvalidConfig, "has not been vouched for that long"),
+            "LOCKNODE" => (ErrorKind::ForeignKey, "has no standing among others"),
+            "LOCKINFO" => (
+                ErrorKind::Denied,
+                "does not let this user run INFO, so that nobody can tell whether it has forgotten leases",
+            ),
+            "LOCKCLUSTER" => {
+                (ErrorKind::Unsupported, "is a node of a cluster, and cannot be kept out of votes")
+            }
             "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 (ErrorKind::Unsupported, "is a node of a cluster, not a single server")
@@ -230,6 +239,10 @@ mod tests {
             ("LOCKTAKE", InvalidConfig),
             ("LOCKCLOSED", Closed),
             ("LOCKOVER", NotHeld),
+            ("LOCKVOUCH", InvalidConfig),
+            ("LOCKNODE", ForeignKey),
+            ("LOCKINFO", Denied),
+            ("LOCKCLUSTER", Unsupported),
             ("MOVED", Unsupported),
             ("ERR", Other),
         ] {

@@ -1,0 +1,197 @@
+//! One vote among several.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::{
+    Ballot, Claim, Error, ErrorKind, FencingToken, Mode, OwnerTag, OwnerToken, Quarantine,
+    QuorumNode, Server, Standing, Ttl, Vote,
+};
+
+use crate::hub::{Channel, number};
+use crate::keys::Names;
+use crate::link::Answer;
+use crate::modes::{self, Code};
+use crate::scripts::{CONFIRM, STANDING, Script, VOTE, VOUCH};
+use crate::wire::{Command, Reply};
+use crate::{RedisBackend, verbs};
+
+/// How long an owner's token is, and that of a group.
+const SECRET: usize = 32;
+
+/// What the server knows of having forgotten is in one key, `lock:node@0`: see the
+/// [crate docs](crate#as-a-node-of-a-quorum).
+///
+/// Guarded ballots, [`standing`](Self::standing) and [`vouch`](Self::vouch) need the right to `INFO`, and a
+/// server that is not part of a cluster.
+#[async_trait]
+impl QuorumNode for RedisBackend {
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {
+        modes::check(&ballot.request)?;
+        let names = self.layout().names(&ballot.request.claim.key);
+        let inbox = self.hub().inbox_for(&names);
+        let node = ballot.guarded.then(|| self.layout().node());
+        let command = vote(&names, node, ballot, inbox.as_ref())?;
+        let answer = self.link().run(&VOTE, &command).await?;
+        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| verbs::unintelligible("vote"))
+    }
+
+    async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool, Error> {
+        /// As many as a double counts one by one.
+        const MOST: u64 = (1 << 53) - 1;
+        if token.get() > MOST {
+            let message = format!("a token of {token} is too high: {MOST} at most");
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        let names = self.layout().names(&claim.key);
+        let mode = Code::of(claim.mode)?;
+        let mut command = verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET);
+        command.bytes(claim.owner.expose()).number(token.get()).text(mode);
+        yes_or_no(&self.link().run(&CONFIRM, &command).await?.reply, "confirm")
+    }
+
+    async fn standing(&self) -> Result<Standing, Error> {
+        let seed = OwnerToken::generate()?;
+        let mut command = on_node(&STANDING, self.layout().node());
+        command.bytes(seed.expose());
+        let reply = self.link().run(&STANDING, &command).await?.reply;
+        stands(&reply).ok_or_else(|| verbs::unintelligible("tell the standing"))
+    }
+
+    async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool, Error> {
+        let mut command = on_node(&VOUCH, self.layout().node());
+        command.bytes(quarantine.as_str().as_bytes()).number(max_ttl.as_millis());
+        yes_or_no(&self.link().run(&VOUCH, &command).await?.reply, "vouch")
+    }
+}
+
+/// A ballot, for a server that tells its standing in the key `node` if it must not vote while it is kept
+/// out.
+fn vote(
+    names: &Names<'_>,
+    node: Option<&[u8]>,
+    ballot: &Ballot,
+    inbox: Option<&Channel>,
+) -> Result<Command, Error> {
+    let Ballot { request, floor, .. } = ballot;
+    if let Mode::Permits { .. } = request.claim.mode {
+        let message =
+            "permits cannot be voted on: those of a majority may be held more often than there are";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let (mode, inbox) = (Code::of(request.claim.mode)?, inbox.map_or(&b""[..], |inbox| inbox));
+    let node = node.map(|node| [node, b""]);
+    let mut command = verbs::on_keys(&VOTE, names, node, 3 * SECRET + inbox.len());
+    command
+        .bytes(request.claim.owner.expose())
+        .number(request.ttl.as_millis())
+        .text(format_args!("{} {floor}", request.tokens))
+        .bytes(inbox)
+        .text(mode)
+        .bytes(b"");
+    if let Some(from) = request.from {
+        command.text(Code::of(from)?);
+    }
+    Ok(command)
+}
+
+/// What the reply to [`vote`] means to a client that hears of others who join the queue, or does not.
+fn voted(ballot: &Ballot, hears: bool, answer: &Answer) -> Option<Vote> {
+    let Reply::Text(text) = &answer.reply else { return None };
+    if let Some(quarantine) = text.strip_prefix(b"a ") {
+        return Some(Vote::Abstains(Quarantine::new(std::str::from_utf8(quarantine).ok()?)));
+    }
+    let Some(refusal) = text.strip_prefix(b"b ") else {
+        return verbs::granted(text, ballot.request.ttl, hears, answer.sent).map(Vote::Granted);
+    };
+    let (left, tag) = match std::str::from_utf8(refusal).ok()?.split_once(' ') {
+        None => (refusal, None),
+        Some((left, tag)) => (left.as_bytes(), Some(u32::from_str_radix(tag, 16).ok()?)),
+    };
+    let left = if left == b"-1" { -1 } else { number(left)? };
+    Some(Vote::Busy { holder: tag.map(OwnerTag::new), retry_after: verbs::remaining(left) })
+}
+
+fn on_node(script: &Script, node: &[u8]) -> Command {
+    const NUMBERS: usize = 64;
+    let mut command = Command::script(script, 1, node.len() + SECRET + NUMBERS);
+    command.bytes(node);
+    command
+}
+
+/// Reads `run quarantine most`.
+fn stands(reply: &Reply) -> Option<Standing> {
+    let Reply::Text(text) = reply else { return None };
+    let mut words = std::str::from_utf8(text).ok()?.split(' ');
+    let (run, quarantine, most) = (words.next()?, words.next()?, words.next()?);
+    let max_ttl = match most {
+        "-" => None,
+        most => Some(Ttl::new(Duration::from_millis(number(most.as_bytes())?)).ok()?),
+    };
+    // What follows tells how the server came to its data, which is another thing than the server.
+    let server = run.split('+').next().filter(|run| !run.is_empty())?;
+    let standing = Standing::new(Server::new(server), Quarantine::new(quarantine), max_ttl);
+    words.next().is_none().then_some(standing)
+}
+
+fn yes_or_no(reply: &Reply, verb: &str) -> Result<bool, Error> {
+    match reply {
+        Reply::Int(number @ (0 | 1)) => Ok(*number == 1),
+        _ => Err(verbs::unintelligible(verb)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{Acquire, Instant, Key};
+
+    use super::*;
+
+    const TTL: Ttl = Ttl::DEFAULT;
+
+    fn read(text: &str) -> Option<Vote> {
+        let claim = Claim::exclusive(Key::new("a").ok()?, OwnerToken::from_bytes([7; 16]));
+        let ballot = Ballot::new(Acquire::new(claim, TTL), FencingToken::new(9));
+        let reply = Reply::Text(text.into());
+        voted(&ballot, false, &Answer { sent: Instant::from_nanos(5), reply })
+    }
+
+    fn standing(text: &str) -> Option<Standing> {
+        stands(&Reply::Text(text.into()))
+    }
+
+    #[test]
+    fn every_answer_to_a_ballot_is_read() {
+        let Some(Vote::Granted(grant)) = read("7 9") else { panic!() };
+        assert_eq!((grant.tokens.first().get(), grant.tokens.last().get()), (7, 9));
+        assert_eq!(grant.valid_until, TTL.valid_until(Instant::from_nanos(5)));
+        let busy = |holder: Option<u32>, left: Option<u64>| {
+            let (holder, retry_after) =
+                (holder.map(OwnerTag::new), left.map(Duration::from_millis));
+            Some(Vote::Busy { holder, retry_after })
+        };
+        assert_eq!(read("b 20 0001feff"), busy(Some(0x0001_feff), Some(20)));
+        assert_eq!(read("b -1"), busy(None, None));
+        assert_eq!(read("a 0ff"), Some(Vote::Abstains(Quarantine::new("0ff"))));
+    }
+
+    #[test]
+    fn a_standing_is_read() {
+        let (server, quarantine) = (Server::new("a1"), Quarantine::new("b2"));
+        let out = Standing::new(server.clone(), quarantine.clone(), None);
+        assert_eq!(standing("a1 b2 -"), Some(out));
+        let back = Standing::new(server, quarantine, Some(TTL));
+        assert_eq!(standing("a1+c3 b2 30000"), Some(back));
+    }
+
+    #[test]
+    fn nonsense_is_no_answer() {
+        for text in ["", "b", "b ", "b x", "b -2", "b 1 x", "b 1 2 3", "7", "7 6", "c 7"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        for text in ["", "a", "a b", "a b c", "a b 0", "a b 30000 c", "+a b -", "a b -1"] {
+            assert_eq!(standing(text), None, "{text}");
+        }
+        assert!(yes_or_no(&Reply::Int(2), "vouch").is_err());
+    }
+}
