@@ -12,23 +12,24 @@ const MAX_LEAD: u64 = 4_000_000;
 /// How far, in ticks, a quorum may put it ahead: an hour.
 const MAX_FLOOR_LEAD: u64 = 4_000_000 * 60 * 60;
 
-/// How long, in ticks, a counter is kept that a quorum has moved: an hour.
-const MEMORY: u64 = 4_000_000 * 60 * 60;
-
 /// A counter with the time as its floor: the next token is `max(last + 1, now)`.
 ///
 /// A counter that was thrown away starts above where it ended, because the time has moved on. That
 /// holds only if it was not ahead of the clock, hence [`MAX_LEAD`] and [`Fence::is_at_rest`].
 ///
-/// A quorum numbers tokens by the clocks of its clients, which may be behind, so a counter that it has
-/// moved is kept for a while in any case.
-#[derive(Debug, Default)]
+/// A quorum numbers its tokens by the clocks of its clients, which may be behind. So a counter that takes
+/// the place of one that was thrown away begins where that ended.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fence {
     last: u64,
-    kept_until: u64,
 }
 
 impl Fence {
+    /// A counter whose next token is above all that `other` has given out, and above all of its own.
+    pub(super) fn raised_above(self, other: Self) -> Self {
+        Self { last: self.last.max(other.last) }
+    }
+
     /// Reserves `wanted` tokens, or one if that many would outrun the clock.
     pub(super) fn reserve(&mut self, wanted: NonZeroU32, now: Ticks) -> TokenRange {
         let first = now.0.max(self.last.saturating_add(1));
@@ -53,34 +54,27 @@ impl Fence {
         // Above `next` by less than `wanted`, so the conversion cannot fail.
         let first = next.max(last.saturating_sub(u64::from(wanted.get()) - 1));
         let more = u32::try_from(last - first).unwrap_or(0);
-        self.move_to(last, now);
+        self.last = last;
         TokenRange::new(FencingToken::new(first), NonZeroU32::MIN.saturating_add(more))
     }
 
     /// Goes on above a token that a quorum has given out, unless it has gone on already.
-    pub(super) fn confirm(&mut self, token: FencingToken, now: Ticks) -> bool {
+    pub(super) fn confirm(&mut self, token: FencingToken) -> bool {
         let is_latest = self.last <= token.get();
-        if is_latest {
-            self.move_to(token.get(), now);
-        }
+        self.last = self.last.max(token.get());
         is_latest
     }
 
-    /// Whether a new counter would go on above this one, and nobody will miss it.
+    /// Whether a new counter would go on above this one.
     pub(super) fn is_at_rest(&self, now: Ticks) -> bool {
-        self.last < now.0 && self.kept_until <= now.0
+        self.last < now.0
     }
 
     /// Begins anew, unless the store's own tokens could then repeat.
     pub(super) fn forget(&mut self, now: Ticks) {
-        if self.last < now.0 {
+        if self.is_at_rest(now) {
             *self = Self::default();
         }
-    }
-
-    fn move_to(&mut self, last: u64, now: Ticks) {
-        self.last = last;
-        self.kept_until = now.0.saturating_add(MEMORY);
     }
 }
 
@@ -153,17 +147,17 @@ mod tests {
     #[test]
     fn only_what_is_not_behind_is_confirmed() {
         let mut fence = Fence::default();
-        let mut confirm = |token| fence.confirm(FencingToken::new(token), Ticks(0));
+        let mut confirm = |token| fence.confirm(FencingToken::new(token));
         assert_eq!([7, 7, 9, 8].map(&mut confirm), [true, true, true, false]);
         assert_eq!(vote(&mut fence, 9, 1, 0), (10, 10));
     }
 
     #[test]
-    fn a_counter_that_a_quorum_moved_is_kept_for_an_hour() {
+    fn what_is_forgotten_is_given_out_again_but_not_what_was_thrown_away() {
         let mut fence = Fence::default();
         vote(&mut fence, 1, 1, 1000);
-        assert!(!fence.is_at_rest(Ticks(1000 + MEMORY - 1)));
-        assert!(fence.is_at_rest(Ticks(1000 + MEMORY)));
+        let mut next = Fence::default().raised_above(fence);
+        assert_eq!(vote(&mut next, 1, 1, 1000), (2, 2));
         fence.forget(Ticks(1000));
         assert_eq!(vote(&mut fence, 1, 1, 1000), (1, 1));
         // What is ahead of the clock is not forgotten.
@@ -208,7 +202,7 @@ mod tests {
                         (range, wanted)
                     }
                     Step::Confirm { token } => {
-                        let is_confirmed = fence.confirm(FencingToken::new(token), now);
+                        let is_confirmed = fence.confirm(FencingToken::new(token));
                         prop_assert_eq!(is_confirmed, token >= highest);
                         highest = highest.max(token);
                         continue;
@@ -228,7 +222,7 @@ mod tests {
         ) {
             let ranges = behind.iter().map(|behind| {
                 let mut fence = Fence::default();
-                fence.confirm(FencingToken::new(NOW - 1 - behind), Ticks(0));
+                fence.confirm(FencingToken::new(NOW - 1 - behind));
                 vote(&mut fence, NOW, wanted, NOW)
             });
             for (range, behind) in ranges.zip(&behind) {

@@ -89,9 +89,8 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 ///
 /// # In a quorum
 ///
-/// A vote gives up the place in the queue that its claim has. The counter of a key is kept for an hour
-/// after a quorum has moved it. The names of servers and quarantines are unique in this process, which is
-/// all that can see them.
+/// A vote gives up the place in the queue that its claim has. The names of servers and quarantines are
+/// unique in this process, which is all that can see them.
 ///
 /// # What stays
 ///

@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
-use super::fence::Ticks;
+use super::fence::{Fence, Ticks};
 use super::node::Node;
 use super::post::Post;
 use super::visit::Visit;
@@ -30,6 +30,8 @@ pub(super) struct Store {
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
     pub(super) node: Node,
+    /// Above all counters that were thrown away with their entries.
+    swept: Fence,
     /// How many entries there may be before the idle ones are looked for.
     sweep_at: usize,
     last_watch: u64,
@@ -170,6 +172,7 @@ impl Store {
         let ticks = Ticks::now();
         let mut state = self.lock();
         state.entries.values_mut().for_each(|entry| entry.forget(ticks));
+        state.swept.forget(ticks);
         state.node.forget();
     }
 
@@ -199,14 +202,16 @@ impl State {
         if self.entries.len() >= self.sweep_at.max(MIN_SWEEP) && !self.entries.contains_key(key) {
             self.sweep(now);
         }
-        self.entries.entry(key.clone()).or_default()
+        let new = || Entry::counting_above(self.swept);
+        self.entries.entry(key.clone()).or_insert_with(new)
     }
 
     /// Throws the idle entries away. Done once their number may have doubled, so that the cost of
     /// looking is shared by as many insertions.
     fn sweep(&mut self, now: Instant) {
         let ticks = Ticks::now();
-        self.entries.retain(|_, entry| !entry.is_idle(now, ticks));
+        let idle = self.entries.extract_if(|_, entry| entry.is_idle(now, ticks));
+        self.swept = idle.fold(self.swept, |swept, (_, entry)| swept.raised_above(entry.fence()));
         self.sweep_at = self.entries.len() * 2;
     }
 }

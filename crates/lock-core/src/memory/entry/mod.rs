@@ -39,6 +39,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// The entry of a key of which nothing is known, but that its counter may have been thrown away.
+    pub(super) fn counting_above(swept: Fence) -> Self {
+        Self { fence: swept, ..Self::default() }
+    }
+
     /// Grants the request, gives it a place in the queue, or says when to ask again.
     pub(super) fn acquire(
         &mut self,
@@ -146,6 +151,10 @@ impl Entry {
             && self.fence.is_at_rest(ticks)
             && self.semaphore.as_ref().is_none_or(|semaphore| semaphore.is_spent(now))
             && self.kept.is_none()
+    }
+
+    pub(super) fn fence(&self) -> Fence {
+        self.fence
     }
 
     fn drop_ended(&mut self, now: Instant) {

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use super::super::fence::Ticks;
 use super::super::leases::Lease;
 use super::super::post::Post;
 use super::super::visit::Visit;
@@ -39,7 +38,7 @@ impl Entry {
         now: Instant,
     ) -> bool {
         self.leases.drop_expired(now);
-        self.leases.has(claim.owner, claim.mode) && self.fence.confirm(token, Ticks::now())
+        self.leases.has(claim.owner, claim.mode) && self.fence.confirm(token)
     }
 
     /// Of those who hold the key the one whose lease ends last, but not the lease that is to be
