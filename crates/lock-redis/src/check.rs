@@ -73,6 +73,17 @@ impl RedisBackend {
         {
             report.warnings.push(format!("keys are not tracked: {error}"));
         }
+        match info(&live, "server", &["redis_mode", "server_mode"]).await? {
+            None => report.warnings.push(
+                "as a node of a quorum it cannot be kept out after it forgot leases: this user may not run INFO"
+                    .into(),
+            ),
+            Some(mode) if mode == "cluster" => report.warnings.push(
+                "as a node of a quorum it cannot be kept out after it forgot leases: it is part of a cluster"
+                    .into(),
+            ),
+            Some(_) => {}
+        }
         self.rehearse(&mut report).await?;
         Ok(report)
     }

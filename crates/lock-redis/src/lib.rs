@@ -3,8 +3,9 @@
 //! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` over one server, with
 //! every ability: it lets [readers](lock_core::SharedBackend) share a lock and
 //! [groups](lock_core::JointBackend) hold one as if they were one, counts
-//! [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock, and
-//! [shows](lock_core::InspectBackend) who holds it. Apps use the primitives of `lock-sync` over it.
+//! [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock,
+//! [shows](lock_core::InspectBackend) who holds it, and [votes](lock_core::QuorumNode) as one server among
+//! several. Apps use the primitives of `lock-sync` over it.
 //!
 //! ```
 //! # use lock_redis::RedisBackend;
@@ -86,9 +87,10 @@
 //! | `lock:{name}:grants` | hash | what they were granted |
 //! | `lock:{name}:limit` | string | how many permits there are, of a semaphore; lives an hour longer than the leases |
 //! | `lock:{name}:cell` | string | the value beside the lock, and who wrote it |
+//! | `lock:node@0` | string | of the server, not of a lock: what it knows of having forgotten, in database 0 |
 //!
-//! Each has a time to live, with two exceptions: a limit that was changed or closed, and a value, which
-//! stay until somebody erases them. When nobody holds the lock or waits, there is the fence, and what there
+//! Each has a time to live, with three exceptions: a limit that was changed or closed, a value, and what the
+//! server knows of itself, which stay until somebody erases them. When nobody holds the lock or waits, there is the fence, and what there
 //! is of a limit and a value. A server that evicts them forgets that a semaphore was changed.
 //!
 //! # Several at once
@@ -96,6 +98,30 @@
 //! Up to 64 locks are [granted together](lock_core::Backend::acquire_together) by one script, if each is
 //! to be held alone and the server has them all. For other modes, and on a cluster for keys in several
 //! slots, it is not done.
+//!
+//! # As a node of a quorum
+//!
+//! A server that restarts without its latest data, whose data is deleted, or that takes over from a master
+//! may have forgotten leases, and must not vote until they are certainly over. It is the script that votes
+//! which finds out: it compares a record, `lock:node@0`, with the run that the server names in `INFO`, and
+//! with the history of its replication. A record that is missing, or of another run, makes way for a new
+//! one, with the name of a new [quarantine](lock_core::Quarantine). So a server abstains
+//!
+//! - after a restart, whether empty or from an RDB file or an AOF, which brings back the record of a run
+//!   before;
+//! - after `FLUSHALL`, `FLUSHDB` or `SWAPDB`;
+//! - after it became a master, even if it had been one before in the same run.
+//!
+//! Each prefix and each database has a record of its own. What shows in none of these ways is not noticed:
+//! a lock that somebody deletes, or that the server evicts, so its policy must be `noeviction`
+//! ([`RedisBackend::check`] looks). A server that once took over and then has no replica for an hour
+//! forgets its history, and abstains once more.
+//!
+//! No clock has a part in it, so that one that is set does no harm. When a quarantine is over is for the
+//! clients to say ([`vouch`](lock_core::QuorumNode::vouch)). All this needs the right to `INFO`, and is not
+//! for a server that is part of a cluster, where the record cannot be beside every lock: there, and without
+//! that right, the server votes on ballots that are not [guarded](lock_core::Ballot::guarded), and
+//! [`standing`](lock_core::QuorumNode::standing) says why it takes no others.
 //!
 //! # What the server must allow
 //!
@@ -110,7 +136,7 @@
 //! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
 //! waiters rely on time, and nobody hears of new values. [`RedisBackend::check`] says what is missing.
 //! `+config|get` and `+config|set` serve [`Notifications`] alone, `+client|tracking` and
-//! `+client|caching` [`Builder::tracking`], and `+info` the check. On Redis 7.2 and later
+//! `+client|caching` [`Builder::tracking`], and `+info` the check and the nodes of a quorum. On Redis 7.2 and later
 //! `+client|setinfo` lets the connection say its name. A key that is taken as it is
 //! ([`Key::as_is`](lock_core::Key::as_is)) and lies outside the prefix takes its own `~key` and
 //! `&__keyspace@*__:key`; what belongs to it is still under the prefix.
