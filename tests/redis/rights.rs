@@ -1,6 +1,9 @@
 //! Users that may do less.
 
-use lock_core::{Backend, ErrorKind, Hint, Key, Released, Renew, Renewal};
+use lock_core::{
+    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Quarantine, QuorumNode, Released,
+    Renew, Renewal, Vote,
+};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{Server, attempt, claim, granted, long, soon};
@@ -27,6 +30,15 @@ fn give(server: &Server, rules: &str) {
 /// Makes `locks:hunter2` a user with the rights that the docs name.
 pub(crate) fn give_least(server: &Server) {
     give(server, LEAST);
+}
+
+/// The same for one whose server is a node of a quorum.
+pub(crate) fn give_least_of_a_node(server: &Server) {
+    give(server, &of_a_node());
+}
+
+fn of_a_node() -> String {
+    format!("{LEAST} +info")
 }
 
 fn user(server: &Server, rules: &str) -> Builder {
@@ -137,6 +149,32 @@ async fn a_missing_right_is_named_and_grants_nothing_by_half() {
     }
     let elsewhere = user(&server, LEAST).prefix("other:").build().unwrap();
     assert_eq!(attempt(&elsewhere, &claim("a")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn without_info_a_server_votes_and_cannot_be_kept_out() {
+    let server = Server::start();
+    let backend = user(&server, LEAST).build().unwrap();
+    let ballot = Ballot::new(Acquire::new(claim("a"), long()), FencingToken::new(0));
+    let Vote::Granted(grant) = backend.vote(&ballot).await.unwrap() else { panic!("no vote") };
+    assert!(backend.confirm(&ballot.request.claim, grant.tokens.last()).await.unwrap());
+    for error in [
+        backend.standing().await.unwrap_err(),
+        backend.vote(&ballot.clone().guarded()).await.unwrap_err(),
+        backend.vouch(&Quarantine::new("x"), long()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("INFO"), "{error}");
+    }
+    assert!(!server.client().command::<bool>(&["EXISTS", "lock:node@0"]));
+    let warnings = backend.check().await.unwrap().warnings;
+    let of_nodes = warnings.iter().filter(|it| it.contains("INFO")).count();
+    assert_eq!(of_nodes, 1, "{warnings:?}");
+
+    let able = user(&server, &of_a_node()).build().unwrap();
+    assert!(able.standing().await.unwrap().max_ttl.is_none());
+    let warnings = able.check().await.unwrap().warnings;
+    assert!(!warnings.iter().any(|it| it.contains("INFO")), "{warnings:?}");
 }
 
 #[tokio::test]
