@@ -11,6 +11,7 @@ mod line;
 mod modes;
 mod mutant;
 mod together;
+mod voting;
 mod watching;
 
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use bug::{BUGS, Bug};
 use mutant::Colony;
 
 /// Every suite there is. The last one tests laws of the first in another mode.
-fn suites() -> [Suite<Colony>; 7] {
+fn suites() -> [Suite<Colony>; 8] {
     [
         Suite::backend(),
         Suite::shared(),
@@ -31,6 +32,7 @@ fn suites() -> [Suite<Colony>; 7] {
         Suite::permits(),
         Suite::cell(),
         Suite::inspect(),
+        Suite::quorum(),
         Suite::one_permit(),
     ]
 }

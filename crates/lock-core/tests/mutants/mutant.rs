@@ -12,7 +12,7 @@ use lock_core::memory::MemoryBackend;
 use lock_core::{
     Acquire, Attempt, Backend, Cell, Claim, Clock, Error, ErrorKind, Hint, Inspection,
 };
-use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Watch};
+use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
 
 use crate::bug::Bug;
 
@@ -28,6 +28,7 @@ pub(crate) struct Mutant {
     pub(crate) bug: Bug,
     pub(crate) store: MemoryBackend,
     pub(crate) failed: AtomicBool,
+    vouched: AtomicBool,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -52,6 +53,10 @@ pub(crate) struct Shared {
     pub(crate) values: HashMap<Key, Cell>,
     /// What was seen of each key first.
     pub(crate) inspections: HashMap<Key, Inspection>,
+    /// The time for which somebody vouched last.
+    pub(crate) vouched: Option<Ttl>,
+    /// How often somebody asked how it stands.
+    pub(crate) looks: u64,
     /// Watches that outlive their users.
     pub(crate) leaked: Vec<Watch>,
 }
@@ -69,7 +74,8 @@ impl Colony {
 
     fn client_of(&self, store: MemoryBackend) -> Mutant {
         let shared = Arc::clone(&self.shared);
-        Mutant { bug: self.bug, store, failed: AtomicBool::new(false), shared }
+        let [failed, vouched] = [AtomicBool::new(false), AtomicBool::new(false)];
+        Mutant { bug: self.bug, store, failed, vouched, shared }
     }
 }
 
@@ -80,6 +86,15 @@ impl Mutant {
 
     pub(crate) fn share(&self) -> Arc<Mutex<Shared>> {
         Arc::clone(&self.shared)
+    }
+
+    pub(crate) fn set_vouched(&self) {
+        self.vouched.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this client has vouched.
+    pub(crate) fn has_vouched(&self) -> bool {
+        self.vouched.load(Ordering::SeqCst)
     }
 
     /// The claim as a store sees it that confuses keys, or modes.
@@ -206,6 +221,10 @@ impl Harness for Colony {
         Ok(Some(self.client_of(store)))
     }
 
+    async fn other_server(&self) -> Result<Option<Mutant>> {
+        Ok(Some(self.client_of(MemoryBackend::new())))
+    }
+
     async fn cut(&self, client: &Mutant) -> Hook {
         if self.bug == Bug::HandsOverToTheDead {
             // The store does not notice.
@@ -223,6 +242,13 @@ impl Harness for Colony {
     async fn forget(&self) -> Hook {
         self.store.forget();
         self.shared.lock().expect("no mutant panics").counters.clear();
+        Hook::Done
+    }
+
+    async fn restart(&self) -> Hook {
+        if self.bug != Bug::DoesNotNoticeRestarts {
+            self.store.restart();
+        }
         Hook::Done
     }
 }
