@@ -88,6 +88,20 @@ async fn who_votes_gives_up_its_place() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_has_one_set_of_tokens_whatever_the_floors_are() -> Result<()> {
+    let (one, other) = two_clients();
+    let group = Mode::Joint { group: OwnerToken::generate()? };
+    let tokens = elected(&one, &ballot(group)?).await.tokens;
+    let mut second = ballot(group)?;
+    second.floor = FencingToken::new(LOW.get() + 5);
+    assert_eq!(elected(&other, &second).await.tokens, tokens);
+    // Confirming brings the node into step with others that the first member did not reach.
+    assert!(other.confirm(&second.request.claim, second.floor).await?);
+    assert!(!one.confirm(&second.request.claim, tokens.last()).await?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_keeps_everything_but_connections() -> Result<()> {
     let (one, other) = two_clients();
     let mut watches = [one.watch(&key()).await?, other.watch(&key()).await?];
