@@ -27,7 +27,7 @@ const SECRET: usize = 32;
 #[async_trait]
 impl QuorumNode for RedisBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {
-        modes::check(&ballot.request)?;
+        check(ballot)?;
         let names = self.layout().names(&ballot.request.claim.key);
         let inbox = self.hub().inbox_for(&names);
         let node = ballot.guarded.then(|| self.layout().node());
@@ -65,6 +65,16 @@ impl QuorumNode for RedisBackend {
     }
 }
 
+/// Refuses what cannot be voted on, and conversions that do not exist.
+fn check(Ballot { request, .. }: &Ballot) -> Result<(), Error> {
+    let modes = [Some(request.claim.mode), request.from];
+    if modes.iter().any(|mode| matches!(mode, Some(Mode::Permits { .. }))) {
+        let message = "permits are not voted on: majorities that overlap can give out too many";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    modes::check(request)
+}
+
 /// A ballot, for a server that tells its standing in the key `node` if it must not vote while it is kept
 /// out.
 fn vote(
@@ -74,11 +84,6 @@ fn vote(
     inbox: Option<&Channel>,
 ) -> Result<Command, Error> {
     let Ballot { request, floor, .. } = ballot;
-    if let Mode::Permits { .. } = request.claim.mode {
-        let message =
-            "permits cannot be voted on: those of a majority may be held more often than there are";
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
     let (mode, inbox) = (Code::of(request.claim.mode)?, inbox.map_or(&b""[..], |inbox| inbox));
     let node = node.map(|node| [node, b""]);
     let mut command = verbs::on_keys(&VOTE, names, node, 3 * SECRET + inbox.len());
