@@ -1,12 +1,13 @@
 //! Redis does what the reference does: the same requests in the same order get the same answers.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Holder,
-    InspectBackend, Key, Kind, Mode, OwnerToken, PermitBackend, Permits, Released, Renew, Renewal,
-    Resize,
+    Acquire, Attempt, Backend, Ballot, Claim, Demand, Error, ErrorKind, FencingToken, Grant,
+    Holder, InspectBackend, Key, Kind, Mode, OwnerTag, OwnerToken, PermitBackend, Permits,
+    QuorumNode, Released, Renew, Renewal, Resize, TokenRange, Vote,
 };
 use lock_redis::RedisBackend;
 
@@ -19,14 +20,21 @@ const OWNERS: u8 = 4;
 /// How many permits are declared, by all who make no mistake.
 const OF: u32 = 4;
 
-trait Able: Backend + PermitBackend + InspectBackend {}
-impl<B: PermitBackend + InspectBackend> Able for B {}
+/// Half a minute, as tokens count it: more than a history takes.
+const AHEAD: u64 = 30 * 4_000_000;
+
+trait Able: PermitBackend + InspectBackend + QuorumNode {}
+impl<B: PermitBackend + InspectBackend + QuorumNode> Able for B {}
 
 /// A request by one of the clients.
 #[derive(Clone, Debug)]
 enum Step {
     Acquire(Acquire),
     Together([Acquire; 2]),
+    /// With a floor so far above the highest token that was seen.
+    Vote(Acquire, u64),
+    /// The highest token that was seen, or so many above or below.
+    Confirm(Claim, i64),
     Renew(Claim),
     Release(Claim),
     Forget(Claim),
@@ -40,42 +48,73 @@ enum Step {
 /// An answer, as far as two stores can agree. Tokens are numbered as they are first seen.
 #[derive(Debug, PartialEq)]
 enum Answer {
-    Granted { tokens: usize, wanted: bool },
+    Granted {
+        tokens: usize,
+        wanted: bool,
+    },
     Busy,
     Queued,
     Together(Vec<Answer>),
+    /// Who holds it is only sure if one does: leases of one time end in the order of milliseconds.
+    Outvoted(Option<OwnerTag>),
+    Confirmed(bool),
     Renewed,
     Lost,
     Released(Released),
     Permits(u32, Permits),
     Closed,
-    Seen { holders: Vec<(Kind, usize)>, waiters: Vec<Kind> },
+    Seen {
+        holders: Vec<(Kind, usize)>,
+        waiters: Vec<Kind>,
+    },
     Ended(u64),
     Failed(ErrorKind),
 }
 
-#[derive(Debug, Default)]
-struct Tokens(Vec<FencingToken>);
+#[derive(Debug)]
+struct Tokens {
+    seen: Vec<FencingToken>,
+    highest: u64,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Self { seen: Vec::new(), highest: FencingToken::floor(now).get() }
+    }
+}
 
 impl Tokens {
     fn first(&mut self, first: FencingToken) -> usize {
-        let known = self.0.iter().position(|known| *known == first);
+        let known = self.seen.iter().position(|known| *known == first);
         known.unwrap_or_else(|| {
-            self.0.push(first);
-            self.0.len() - 1
+            self.seen.push(first);
+            self.seen.len() - 1
         })
+    }
+
+    fn range(&mut self, range: TokenRange) -> usize {
+        self.highest = self.highest.max(range.last().get());
+        self.first(range.first())
+    }
+
+    fn grant(&mut self, grant: Grant) -> Answer {
+        let (tokens, wanted) = (self.range(grant.tokens), grant.demand == Demand::Wanted);
+        Answer::Granted { tokens, wanted }
     }
 
     fn attempt(&mut self, attempt: Attempt) -> Answer {
         match attempt {
-            Attempt::Granted(grant) => Answer::Granted {
-                tokens: self.first(grant.tokens.first()),
-                wanted: grant.demand == Demand::Wanted,
-            },
+            Attempt::Granted(grant) => self.grant(grant),
             Attempt::Busy { .. } => Answer::Busy,
             Attempt::Queued { .. } => Answer::Queued,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The highest token that was seen, or another beside it.
+    fn beside(&self, steps: i64) -> FencingToken {
+        FencingToken::new(self.highest.saturating_add_signed(steps))
     }
 }
 
@@ -90,6 +129,21 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
                 let answers = attempts.into_iter().zip([tokens, &mut beside]);
                 let answers = answers.map(|(attempt, tokens)| tokens.attempt(attempt));
                 Answer::Together(answers.collect())
+            }
+            Step::Vote(request, above) => {
+                let holding = store.inspect(key).await?.holding;
+                let ballot = Ballot::new(request.clone(), tokens.beside(*above as i64));
+                match store.vote(&ballot).await? {
+                    Vote::Granted(grant) => tokens.grant(grant),
+                    Vote::Busy { holder, .. } => Answer::Outvoted(holder.filter(|_| holding == 1)),
+                    other => panic!("{other:?}"),
+                }
+            }
+            Step::Confirm(claim, steps) => {
+                let token = tokens.beside(*steps);
+                let confirmed = store.confirm(claim, token).await?;
+                tokens.highest = tokens.highest.max(if confirmed { token.get() } else { 0 });
+                Answer::Confirmed(confirmed)
             }
             Step::Renew(claim) => match store.renew(&Renew::new(claim.clone(), long())).await {
                 Renewal::Renewed { .. } => Answer::Renewed,
@@ -139,6 +193,8 @@ fn brief(step: &Step) -> String {
     match step {
         Step::Acquire(it) => format!("acquire {} {} {:?}", name(&it.claim), it.queue, it.from),
         Step::Together([it, _]) => format!("together {}", name(&it.claim)),
+        Step::Vote(it, above) => format!("vote {} {:?} {above}", name(&it.claim), it.from),
+        Step::Confirm(claim, steps) => format!("confirm {} {steps}", name(claim)),
         Step::Renew(claim) => format!("renew {}", name(claim)),
         Step::Release(claim) => format!("release {}", name(claim)),
         Step::Forget(claim) => format!("forget {}", name(claim)),
@@ -231,6 +287,24 @@ fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
     }
 }
 
+/// What happens to locks on a node of a quorum, whose own queue is used as well.
+fn step_of_votes(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
+    let group = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
+    let modes =
+        [Mode::Exclusive, Mode::Shared, Mode::Upgradable, group(0xA1), group(0xA1), group(0xB2)];
+    let above = dice.one_of(&[0, 10, AHEAD]);
+    match dice.below(10) {
+        0..3 => Step::Vote(dice.request(key, &modes), above),
+        3 => Step::Vote(dice.conversion(key, &modes[..3]), above),
+        4 => {
+            let upgrade = dice.request(key, &[Mode::Exclusive]);
+            Step::Vote(upgrade.converting(Mode::Upgradable), above)
+        }
+        5..7 => Step::Confirm(dice.claim(key, &modes), dice.one_of(&[-1, 0, AHEAD as i64])),
+        _ => step_of_locks(dice, key, beside),
+    }
+}
+
 async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
     let server = Server::start();
     let memory = MemoryBackend::new();
@@ -256,7 +330,7 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             // Were the first a conversion of what is not held, only one would take it for a use.
             let first = number == 0 && kind == "permits";
             let step = if first { Step::Look(OF) } else { step(&mut dice, &key, &beside) };
-            if let Step::Acquire(request) = &step
+            if let Step::Acquire(request) | Step::Vote(request, _) = &step
                 && request.from.is_some()
                 && waiting.get(&request.claim).is_some_and(|from| *from != request.from)
             {
@@ -275,7 +349,8 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
                 Step::Acquire(request) if answer == Answer::Busy && request.from.is_some() => {
                     waiting.remove(&request.claim);
                 }
-                Step::Release(claim) => {
+                // A vote has no place, and takes none.
+                Step::Vote(Acquire { claim, .. }, _) | Step::Release(claim) => {
                     waiting.remove(&claim);
                 }
                 _ => {}
@@ -295,4 +370,9 @@ async fn about_locks_that_are_held_alone_shared_or_by_groups() {
 #[tokio::test]
 async fn about_permits() {
     agree("permits", step_of_permits).await;
+}
+
+#[tokio::test]
+async fn about_votes() {
+    agree("votes", step_of_votes).await;
 }
