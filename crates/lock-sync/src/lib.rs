@@ -28,6 +28,7 @@
 //! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | the same; in one step if it can |
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend) |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
+//! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
 //! | [`ReentrantMutex`] | [`Locks::reentrant_mutex`] | [hold jointly](lock_core::JointBackend) |
 //! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
@@ -105,6 +106,7 @@ mod once_cell;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod slots;
 mod together;
 
 #[doc = include_str!("from_tokio.md")]
@@ -135,4 +137,5 @@ pub use semaphore::{
     Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
     SemaphorePermit, TryAcquireError,
 };
+pub use slots::{AcquireSlot, AcquireSlotOwned, OwnedSlotPermit, SlotPermit, SlotSemaphore};
 pub use together::{AllGuard, LockAll, TryLockAll};

@@ -26,6 +26,7 @@ mod semaphore_lease;
 mod semaphore_model;
 mod semaphore_order;
 mod shutdown;
+mod slots;
 mod support;
 mod together;
 mod turns;
