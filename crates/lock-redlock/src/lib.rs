@@ -1,6 +1,34 @@
 //! A lock held by a majority of independent backends.
-//!
-//! There is nothing here yet. The crate holds the place in the workspace: a quorum is itself a
-//! [`Backend`](lock_core::Backend), over any other, so it depends on `lock-core` alone.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod acquire;
+mod asked;
+mod background;
+mod backoff;
+mod builder;
+mod claims;
+mod convert;
+mod failure;
+mod hints;
+mod inner;
+mod keep;
+mod node;
+mod owed;
+mod quarantine;
+mod quorum;
+mod redlock;
+mod register;
+mod release;
+mod renew;
+mod round;
+mod status;
+mod tally;
+mod tokens;
+mod validity;
+mod watching;
+
+pub use builder::Builder;
+pub use redlock::Redlock;
+pub use status::{NodeStatus, Voting};

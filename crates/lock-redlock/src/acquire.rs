@@ -1,0 +1,166 @@
+//! Asking for a lease until it is granted, somebody else has it, or too few nodes answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode, QuorumNode};
+use lock_core::{TokenRange, Vote};
+
+use crate::asked::Asked;
+use crate::background::pause;
+use crate::backoff::Backoff;
+use crate::claims::Held;
+use crate::inner::Core;
+use crate::owed::Owed;
+use crate::round::{Outcome, Reply, Round};
+
+/// How many rounds there are at most.
+const ROUNDS: u32 = 8;
+
+/// After so many rounds in which the same others had the same votes, they are taken for holders some of whose
+/// nodes do not answer.
+const UNMOVED: u32 = 3;
+
+/// When to ask again after a vote that nobody has won.
+const SOON: Duration = Duration::from_millis(50);
+
+/// Asks all nodes for a new lease, or for one that this owner has already.
+///
+/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens.
+pub(crate) async fn acquire<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    request: &Acquire,
+) -> Result<Attempt, Error> {
+    let request = Arc::new(request.clone());
+    let claim = &request.claim;
+    let floor = || core.claims.floor(&claim.key, request.tokens.get());
+    let wanted = core.claims.want(claim);
+    let mut backoff = Backoff::new(trip(core));
+    let mut present_floor = floor();
+    let (mut number, mut rivals, mut unmoved) = (0, Vec::new(), 0);
+    loop {
+        number += 1;
+        let known = known(core, claim);
+        let (outcome, round, asked) = Round::hold(core, &request, present_floor, known).await;
+        tracing::debug!(target: "lock_redlock", key = %claim.key, round = number, ?outcome);
+        if let Some(token) = round.highest() {
+            core.claims.raise(&claim.key, token);
+        }
+        if let Outcome::Granted { tokens, valid_until } = outcome {
+            let grant = hold(core, claim, tokens, valid_until, None);
+            follow(core, claim, asked);
+            return Ok(Attempt::Granted(grant));
+        }
+        follow(core, claim, asked);
+        unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
+        rivals = round.rivals();
+        match outcome {
+            Outcome::Split { favourite: true } if number < ROUNDS && unmoved < UNMOVED => {
+                // Its votes stay, and are asked for again with those that the others give up meanwhile.
+                pause(&core.background, backoff.favourite()).await;
+            }
+            Outcome::Split { favourite: false } if number < ROUNDS && unmoved < UNMOVED => {
+                give_up(core, &request, &round).await;
+                pause(&core.background, backoff.other()).await;
+                present_floor = floor();
+            }
+            Outcome::Disagreed if number < ROUNDS => {
+                give_up(core, &request, &round).await;
+                present_floor = floor();
+            }
+            outcome => {
+                // Votes that are still to come are undone from now on.
+                drop(wanted);
+                give_up(core, &request, &round).await;
+                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
+            }
+        }
+    }
+}
+
+/// The tokens that a claim has already, and until when they are its own.
+fn known<N>(core: &Core<N>, claim: &Claim) -> Option<(TokenRange, Instant)> {
+    let now = core.clock.now();
+    let own = core.claims.held(claim, now);
+    let held = match claim.mode {
+        Mode::Joint { .. } => own.or_else(|| core.claims.held_jointly(claim, now)),
+        _ => own,
+    };
+    held.map(|held| (held.tokens, held.valid_until))
+}
+
+/// Notes the lease that was granted. What it had before, it has on.
+pub(crate) fn hold<N>(
+    core: &Core<N>,
+    claim: &Claim,
+    tokens: TokenRange,
+    valid_until: Instant,
+    also: Option<Mode>,
+) -> Grant {
+    let now = core.clock.now();
+    let before = core.claims.held(claim, now);
+    let valid_until = before.map_or(valid_until, |before| before.valid_until.max(valid_until));
+    let also = also.or_else(|| before.and_then(|before| before.also));
+    core.claims.hold(claim, Held { tokens, valid_until, also }, now);
+    Grant::new(tokens, valid_until)
+}
+
+/// Has the votes that are still to come undone, unless the claim is held when they come.
+pub(crate) fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
+    let (core, claim) = (Arc::clone(core), claim.clone());
+    asked.finish(move |node, reply| {
+        let may_hold = match reply {
+            Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
+            Ok(Reply::Confirmed(_)) => false,
+            Err(_) => true,
+        };
+        if may_hold && let Some(mark) = core.claims.undo(&claim, node, core.clock.now()) {
+            drop(Owed::marked(&core, mark));
+        }
+    });
+}
+
+/// Releases the votes of a round. Returns when those nodes have answered that have granted it, because their
+/// votes are in others' way, or have had time to.
+async fn give_up<N: QuorumNode>(core: &Arc<Core<N>>, request: &Acquire, round: &Round<N>) {
+    let claim = &request.claim;
+    let granted = round.granted();
+    for node in round.may_hold().without(granted).iter() {
+        if !core.claims.is_releasing(claim, node) {
+            drop(Owed::new(core, claim, node));
+        }
+    }
+    let mut asked = core.ask(granted.iter(), core.settings.limit(request.ttl), |core, node| {
+        let owed = Owed::new(&core, claim, node);
+        core.release(owed)
+    });
+    while asked.answers().await.is_some() {}
+}
+
+fn refusal<N: QuorumNode>(
+    request: &Acquire,
+    outcome: Outcome,
+    round: &Round<N>,
+    unmoved: bool,
+) -> Result<Attempt, Error> {
+    match outcome {
+        Outcome::Unable(error) => Err(error),
+        Outcome::TooLate => Err(too_late(request)),
+        Outcome::Held => Ok(Attempt::Busy { retry_after: round.free_in() }),
+        Outcome::Split { .. } if unmoved => Ok(Attempt::Busy { retry_after: round.free_in() }),
+        _ => Ok(Attempt::Busy { retry_after: Some(SOON) }),
+    }
+}
+
+pub(crate) fn too_late(request: &Acquire) -> Error {
+    let ttl = request.ttl.duration();
+    let message = format!("a lease of {ttl:?} was over before a quorum had granted it");
+    Error::new(ErrorKind::Timeout, message)
+}
+
+/// How long a quorum takes to answer.
+fn trip<N>(core: &Core<N>) -> Duration {
+    let mut trips: Vec<_> = core.nodes.iter().filter_map(|node| node.trip()).collect();
+    trips.sort_unstable();
+    trips.get(core.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
+}

@@ -1,0 +1,316 @@
+//! What this process knows of its claims, all handles together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use lock_core::{Claim, FencingToken, Instant, Key, Mode, TokenRange};
+use tokio::sync::Notify;
+
+/// Below this many entries nobody looks for those that are over.
+const MIN_SWEEP: usize = 64;
+
+/// The claims that are held, asked for, or being given up.
+///
+/// An answer that comes after the decision must not end what has begun since. So a late vote is given up
+/// only while nobody wants its claim ([`undo`](Self::undo)), and a node is not asked for a vote before it
+/// has answered the release of the same claim ([`settled`](Self::settled)).
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    state: Mutex<State>,
+    settled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Claim, Entry>,
+    sweep_at: usize,
+    /// The highest token of each key that is ahead of the clock.
+    last: HashMap<Key, FencingToken>,
+    sweep_last_at: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// How many requests for it are under way.
+    wanted: u32,
+    held: Option<Held>,
+    /// The nodes that have not yet answered a release, once for each.
+    releasing: Vec<usize>,
+}
+
+/// A lease of a quorum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) tokens: TokenRange,
+    pub(crate) valid_until: Instant,
+    /// Another mode in which some nodes may have it, because they missed a conversion.
+    pub(crate) also: Option<Mode>,
+}
+
+impl Claims {
+    /// Notes that somebody asks for a claim, until the guard is dropped.
+    pub(crate) fn want(self: &Arc<Self>, claim: &Claim) -> Wanted {
+        self.lock().entry(claim).wanted += 1;
+        Wanted { claims: Arc::clone(self), claim: claim.clone() }
+    }
+
+    pub(crate) fn hold(&self, claim: &Claim, held: Held, now: Instant) {
+        let mut state = self.lock();
+        state.sweep(now);
+        state.entry(claim).held = Some(held);
+        state.raise(&claim.key, held.tokens.last());
+    }
+
+    /// The lease, if it is not over.
+    pub(crate) fn held(&self, claim: &Claim, now: Instant) -> Option<Held> {
+        let state = self.lock();
+        let held = state.entries.get(claim)?.held?;
+        (held.valid_until > now).then_some(held)
+    }
+
+    /// The lease of any member of the group that this claim belongs to.
+    pub(crate) fn held_jointly(&self, claim: &Claim, now: Instant) -> Option<Held> {
+        let state = self.lock();
+        let mut members = state.entries.iter();
+        members.find_map(|(other, entry)| {
+            let held = entry.held.filter(|held| held.valid_until > now)?;
+            (other.key == claim.key && other.mode == claim.mode).then_some(held)
+        })
+    }
+
+    pub(crate) fn renew(&self, claim: &Claim, valid_until: Instant) {
+        if let Some(held) = self.lock().entries.get_mut(claim).and_then(|entry| entry.held.as_mut())
+        {
+            held.valid_until = valid_until;
+        }
+    }
+
+    /// Notes that a lease is over, and returns what it was.
+    pub(crate) fn end(&self, claim: &Claim) -> Option<Held> {
+        let mut state = self.lock();
+        let held = state.entries.get_mut(claim)?.held.take();
+        state.tidy(claim);
+        held
+    }
+
+    /// Notes that a node is about to be asked to release a claim, until the mark is dropped.
+    pub(crate) fn mark(self: &Arc<Self>, claim: &Claim, node: usize) -> Mark {
+        self.lock().entry(claim).releasing.push(node);
+        Mark { claims: Arc::clone(self), claim: claim.clone(), node }
+    }
+
+    /// The same, unless somebody holds or wants the claim.
+    pub(crate) fn undo(self: &Arc<Self>, claim: &Claim, node: usize, now: Instant) -> Option<Mark> {
+        let mut state = self.lock();
+        let entry = state.entry(claim);
+        let is_held = entry.held.is_some_and(|held| held.valid_until > now);
+        if is_held || entry.wanted > 0 {
+            return None;
+        }
+        entry.releasing.push(node);
+        drop(state);
+        Some(Mark { claims: Arc::clone(self), claim: claim.clone(), node })
+    }
+
+    /// Whether the node has still to answer a release of the claim.
+    pub(crate) fn is_releasing(&self, claim: &Claim, node: usize) -> bool {
+        let state = self.lock();
+        state.entries.get(claim).is_some_and(|entry| entry.releasing.contains(&node))
+    }
+
+    /// Waits until the node has answered every release of the claim.
+    pub(crate) async fn settled(&self, claim: &Claim, node: usize) {
+        loop {
+            let settled = self.settled.notified();
+            if !self.is_releasing(claim, node) {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// The last token to ask the nodes for, when so many are wanted: the same for all, at least the time,
+    /// and so far above the last that is known of this key that there is room for them.
+    pub(crate) fn floor(&self, key: &Key, wanted: u32) -> FencingToken {
+        let known = self.lock().last.get(key).copied();
+        let above = known.map(|last| last.get().saturating_add(u64::from(wanted)));
+        FencingToken::new(above.unwrap_or(0)).max(time())
+    }
+
+    /// Notes a token that was given out.
+    pub(crate) fn raise(&self, key: &Key, token: FencingToken) {
+        self.lock().raise(key, token);
+    }
+
+    /// A panic under the lock leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn entry(&mut self, claim: &Claim) -> &mut Entry {
+        self.entries.entry(claim.clone()).or_default()
+    }
+
+    /// Forgets a claim of which nothing is to be remembered.
+    fn tidy(&mut self, claim: &Claim) {
+        let is_spent =
+            |entry: &Entry| entry.wanted == 0 && entry.held.is_none() && entry.releasing.is_empty();
+        if self.entries.get(claim).is_some_and(is_spent) {
+            self.entries.remove(claim);
+        }
+    }
+
+    /// Forgets leases that have run out, once their number may have doubled, so that the cost of looking
+    /// is spread over as many grants.
+    fn sweep(&mut self, now: Instant) {
+        if self.entries.len() < self.sweep_at.max(MIN_SWEEP) {
+            return;
+        }
+        self.entries.retain(|_, entry| {
+            entry.held = entry.held.filter(|held| held.valid_until > now);
+            entry.wanted > 0 || entry.held.is_some() || !entry.releasing.is_empty()
+        });
+        self.sweep_at = 2 * self.entries.len();
+    }
+
+    /// A token that the time has overtaken says nothing any more.
+    fn raise(&mut self, key: &Key, token: FencingToken) {
+        if self.last.len() >= self.sweep_last_at.max(MIN_SWEEP) {
+            let time = time();
+            self.last.retain(|_, last| *last > time);
+            self.sweep_last_at = 2 * self.last.len();
+        }
+        let last = self.last.entry(key.clone()).or_insert(token);
+        *last = token.max(*last);
+    }
+}
+
+fn time() -> FencingToken {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    FencingToken::floor(since_1970.unwrap_or_default())
+}
+
+/// Somebody asks for a claim.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    claims: Arc<Claims>,
+    claim: Claim,
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut state = self.claims.lock();
+        if let Some(entry) = state.entries.get_mut(&self.claim) {
+            entry.wanted = entry.wanted.saturating_sub(1);
+        }
+        state.tidy(&self.claim);
+    }
+}
+
+/// A node has still to answer the release of a claim.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    claims: Arc<Claims>,
+    claim: Claim,
+    node: usize,
+}
+
+impl Mark {
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let mut state = self.claims.lock();
+        if let Some(entry) = state.entries.get_mut(&self.claim)
+            && let Some(index) = entry.releasing.iter().position(|&node| node == self.node)
+        {
+            entry.releasing.swap_remove(index);
+        }
+        state.tidy(&self.claim);
+        drop(state);
+        self.claims.settled.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+    use lock_core::OwnerToken;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1_000);
+
+    fn claim() -> Claim {
+        Claim::exclusive(Key::new("a").unwrap(), OwnerToken::generate().unwrap())
+    }
+
+    fn held(valid_until: Instant) -> Held {
+        let tokens = TokenRange::single(FencingToken::new(7));
+        Held { tokens, valid_until, also: None }
+    }
+
+    #[test]
+    fn a_late_vote_is_undone_only_if_nobody_wants_it() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let wanted = claims.want(&claim);
+        assert!(claims.undo(&claim, 0, NOW).is_none());
+        claims.hold(&claim, held(NOW + Duration::from_nanos(1)), NOW);
+        drop(wanted);
+        assert!(claims.undo(&claim, 0, NOW).is_none());
+        assert!(claims.undo(&claim, 0, NOW + Duration::from_nanos(1)).is_some());
+        claims.end(&claim);
+        assert!(claims.undo(&claim, 0, NOW).is_some());
+        assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_settled_once_every_release_is() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let marks = [claims.mark(&claim, 1), claims.mark(&claim, 1)];
+        assert!(claims.settled(&claim, 0).now_or_never().is_some());
+        let mut settled = Box::pin(claims.settled(&claim, 1));
+        for mark in marks {
+            assert!(settled.as_mut().now_or_never().is_none());
+            drop(mark);
+        }
+        assert!(settled.now_or_never().is_some());
+        assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn leases_that_ran_out_are_forgotten() {
+        let claims = Arc::new(Claims::default());
+        for _ in 0..10 * MIN_SWEEP {
+            claims.hold(&claim(), held(NOW), NOW);
+        }
+        assert!(claims.lock().entries.len() <= 2 * MIN_SWEEP);
+    }
+
+    #[test]
+    fn the_floor_is_above_what_is_known_and_not_behind_the_time() {
+        let (claims, key) = (Claims::default(), Key::new("a").unwrap());
+        let before = time();
+        assert!(claims.floor(&key, 10) >= before);
+        let ahead = FencingToken::new(time().get() + (1 << 40));
+        claims.raise(&key, ahead);
+        assert_eq!(claims.floor(&key, 10).get(), ahead.get() + 10);
+        for number in 0..10 * MIN_SWEEP as u64 {
+            claims.raise(&Key::new(number.to_string()).unwrap(), FencingToken::new(number));
+        }
+        assert!(claims.lock().last.len() <= 2 * MIN_SWEEP);
+        assert_eq!(claims.floor(&key, 1).get(), ahead.get() + 1);
+    }
+}

@@ -1,0 +1,85 @@
+//! One node, as this process sees it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::{Clock, Error};
+
+use crate::owed::Debts;
+use crate::quarantine::Lookout;
+
+/// A store that votes, its name for people, and what it was like lately.
+pub(crate) struct Node<N> {
+    pub(crate) name: Box<str>,
+    pub(crate) backend: N,
+    pub(crate) debts: Debts,
+    state: Mutex<State>,
+    /// The round trip in nanoseconds, smoothed; zero before the first answer.
+    trip: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) lookout: Lookout,
+    /// Whether somebody waits to vouch for it.
+    pub(crate) is_watched: bool,
+    /// What it last said instead of an answer.
+    pub(crate) trouble: Option<Error>,
+}
+
+impl<N> Node<N> {
+    pub(crate) fn new(name: Box<str>, backend: N) -> Self {
+        Self {
+            name,
+            backend,
+            debts: Debts::default(),
+            state: Mutex::default(),
+            trip: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes a request, and notes how long its answer took.
+    pub(crate) async fn timed<'a, F: Future>(
+        &'a self,
+        clock: Clock,
+        request: impl FnOnce(&'a N) -> F,
+    ) -> F::Output {
+        let sent = clock.now();
+        let answer = request(&self.backend).await;
+        let took = clock.now().saturating_duration_since(sent);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.trip.load(Ordering::Relaxed);
+        let smoothed = if before == 0 { took } else { before - before / 8 + took / 8 };
+        self.trip.store(smoothed, Ordering::Relaxed);
+        answer
+    }
+
+    /// How long an answer takes, if there was one.
+    pub(crate) fn trip(&self) -> Option<Duration> {
+        let nanos = self.trip.load(Ordering::Relaxed);
+        (nanos > 0).then_some(Duration::from_nanos(nanos))
+    }
+
+    /// Passes an answer on, and says what it was to whoever looks after the nodes.
+    pub(crate) fn noted<T>(&self, verb: &str, answer: Result<T, Error>) -> Result<T, Error> {
+        let node = &*self.name;
+        match &answer {
+            Ok(_) => {
+                tracing::trace!(target: "lock_redlock::node", node, verb, trip = ?self.trip());
+                self.state().trouble = None;
+            }
+            Err(error) => {
+                let kind = error.kind();
+                tracing::debug!(target: "lock_redlock::node", node, verb, ?kind, %error);
+                self.state().trouble = Some(error.clone());
+            }
+        }
+        answer
+    }
+
+    /// A panic under the lock leaves nothing half done.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,68 @@
+//! When a node that may have forgotten leases can be vouched for.
+
+use lock_core::{Instant, Quarantine, Ttl};
+
+/// What this process has seen of one node's quarantines.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout {
+    seen: Option<(Quarantine, Instant)>,
+}
+
+impl Lookout {
+    /// Notes that the node named this quarantine in an answer that has arrived now; whether it is another
+    /// than the last.
+    pub(crate) fn see(&mut self, quarantine: &Quarantine, now: Instant) -> bool {
+        if self.seen.as_ref().is_some_and(|(seen, _)| seen == quarantine) {
+            return false;
+        }
+        self.seen = Some((quarantine.clone(), now));
+        true
+    }
+
+    /// The quarantine that the node is in, and when no lease of `max_ttl` that it may have forgotten lives
+    /// any more: such a lease was written before the answer was sent, in which the quarantine was first
+    /// seen, and the node's clock is no slower than the drift allows.
+    pub(crate) fn due(&self, max_ttl: Ttl) -> Option<(&Quarantine, Instant)> {
+        let (quarantine, seen) = self.seen.as_ref()?;
+        Some((quarantine, *seen + max_ttl.duration() + max_ttl.drift()))
+    }
+
+    /// The node votes.
+    pub(crate) fn clear(&mut self) {
+        self.seen = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_quarantine_is_watched_for_a_whole_lease(
+            sightings in prop::collection::vec((0..3u8, 0..5_000u64), 1..20),
+            ttl in 10..100_000u64,
+        ) {
+            let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+            let (mut lookout, mut now) = (Lookout::default(), Instant::from_nanos(0));
+            let mut first: Option<(u8, Instant)> = None;
+            for (name, millis) in sightings {
+                now = now + Duration::from_millis(millis);
+                let quarantine = Quarantine::new(name.to_string());
+                let is_new = first.is_none_or(|(last, _)| last != name);
+                prop_assert_eq!(lookout.see(&quarantine, now), is_new);
+                if is_new {
+                    first = Some((name, now));
+                }
+                let (named, due) = lookout.due(ttl).unwrap();
+                prop_assert_eq!(named, &quarantine);
+                let watched = due.saturating_duration_since(first.unwrap().1);
+                prop_assert!(watched >= ttl.duration().mul_f64(1.01));
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What the votes so far come to.
+
+use std::collections::BTreeMap;
+
+use lock_core::{Instant, OwnerTag};
+
+use crate::quorum::{NodeSet, Quorum};
+
+/// The answers of the nodes to one claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    quorum: Quorum,
+    me: OwnerTag,
+    answers: Vec<Option<Answer>>,
+}
+
+/// What one node answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Granted,
+    /// Somebody else has its vote, until then unless the lease is renewed.
+    Busy {
+        holder: Option<OwnerTag>,
+        free_at: Option<Instant>,
+    },
+    /// It does not vote, or its vote does not count any more.
+    Out,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A quorum is still possible, and not yet there.
+    Open,
+    Won,
+    /// Somebody else has a quorum, or will have.
+    Held,
+    /// Nobody has one, and those who have votes are in one another's way.
+    Split {
+        /// Whether the others are to give way to this claim.
+        favourite: bool,
+    },
+    /// Too few nodes vote.
+    Unable,
+}
+
+impl Tally {
+    pub(crate) fn new(quorum: Quorum, me: OwnerTag) -> Self {
+        Self { quorum, me, answers: vec![None; quorum.nodes()] }
+    }
+
+    /// Notes an answer, which may take back an earlier one.
+    pub(crate) fn note(&mut self, node: usize, answer: Answer) {
+        self.answers[node] = Some(answer);
+    }
+
+    /// Those that have not answered.
+    pub(crate) fn open(&self) -> NodeSet {
+        self.nodes(|answer| answer.is_none())
+    }
+
+    pub(crate) fn granted(&self) -> NodeSet {
+        self.nodes(|answer| matches!(answer, Some(Answer::Granted)))
+    }
+
+    /// Those whose vote another has, and who.
+    pub(crate) fn rivals(&self) -> Vec<(usize, Option<OwnerTag>)> {
+        let answers = self.answers.iter().enumerate();
+        let rivals = answers.filter_map(|(node, answer)| match *answer {
+            Some(Answer::Busy { holder, .. }) => Some((node, holder)),
+            _ => None,
+        });
+        rivals.collect()
+    }
+
+    /// Certain as early as it can be: what the nodes in [`open`](Self::open) will say makes no difference
+    /// to whether this claim has a quorum.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let (needed, open) = (self.quorum.needed(), self.open().len());
+        let granted = self.granted().len();
+        let rivals = self.rivals();
+        if granted >= needed {
+            return Verdict::Won;
+        }
+        if granted + open >= needed {
+            return Verdict::Open;
+        }
+        if granted + rivals.len() + open < needed {
+            return Verdict::Unable;
+        }
+        // With no vote of its own it is in nobody's way.
+        if granted == 0 {
+            return Verdict::Held;
+        }
+        // Strangers do not know the rule by which one gives way to another.
+        let strangers = rivals.iter().filter(|(_, holder)| holder.is_none()).count();
+        if strangers > self.quorum.nodes() - needed {
+            return Verdict::Held;
+        }
+        let mut votes = BTreeMap::from([(self.me, granted)]);
+        for holder in rivals.into_iter().filter_map(|(_, holder)| holder) {
+            *votes.entry(holder).or_default() += 1;
+        }
+        if votes.values().any(|&votes| votes >= needed) {
+            return Verdict::Held;
+        }
+        // The first of those with the most votes: everybody who sees the same picks the same.
+        let most = votes.values().copied().max();
+        let favourite = votes.iter().find(|(_, votes)| Some(**votes) == most).map(|(tag, _)| *tag);
+        Verdict::Split { favourite: favourite == Some(self.me) }
+    }
+
+    /// When enough leases of others will have ended for a quorum to be free, unless they are renewed; the
+    /// latest that is known of, if that cannot be told. `None` if there is a lease without an end.
+    pub(crate) fn free_at(&self, now: Instant) -> Option<Instant> {
+        let mut free = Vec::new();
+        for answer in self.answers.iter().flatten() {
+            match *answer {
+                Answer::Granted => free.push(now),
+                Answer::Busy { free_at, .. } => free.push(free_at.unwrap_or(Instant::FAR_FUTURE)),
+                Answer::Out => {}
+            }
+        }
+        free.sort_unstable();
+        let at = *free.get(self.quorum.needed() - 1).or(free.last())?;
+        (at < Instant::FAR_FUTURE).then_some(at)
+    }
+
+    fn nodes(&self, is_in: impl Fn(&Option<Answer>) -> bool) -> NodeSet {
+        (0..self.answers.len()).filter(|&node| is_in(&self.answers[node])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ME: OwnerTag = OwnerTag::new(5);
+
+    fn busy(holder: u32) -> Answer {
+        Answer::Busy { holder: Some(OwnerTag::new(holder)), free_at: None }
+    }
+
+    fn tally(answers: &[Option<Answer>]) -> Tally {
+        let mut tally = Tally::new(Quorum::of(answers.len()), ME);
+        for (node, answer) in answers.iter().enumerate() {
+            if let Some(answer) = answer {
+                tally.note(node, *answer);
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn a_split_goes_to_who_has_the_most_votes() {
+        let (mine, out) = (Some(Answer::Granted), Some(Answer::Out));
+        let verdict = |answers: &[_]| tally(answers).verdict();
+        let split = |favourite| Verdict::Split { favourite };
+        assert_eq!(verdict(&[mine, mine, Some(busy(1)), Some(busy(2)), out]), split(true));
+        assert_eq!(verdict(&[mine, mine, Some(busy(1)), Some(busy(1)), out]), split(false));
+        assert_eq!(verdict(&[mine, mine, Some(busy(9)), Some(busy(9)), out]), split(true));
+        assert_eq!(
+            verdict(&[mine, Some(busy(1)), Some(busy(1)), Some(busy(1)), None]),
+            Verdict::Held
+        );
+        assert_eq!(verdict(&[mine, out, out, out, None]), Verdict::Unable);
+        assert_eq!(verdict(&[None, Some(busy(1)), Some(busy(2))]), Verdict::Held);
+        let stranger = Some(Answer::Busy { holder: None, free_at: None });
+        assert_eq!(verdict(&[mine, stranger, stranger]), Verdict::Held);
+        assert_eq!(verdict(&[mine, mine, None, None, None]), Verdict::Open);
+        assert_eq!(verdict(&[mine, mine, mine, None, None]), Verdict::Won);
+    }
+
+    #[test]
+    fn it_is_free_when_a_quorum_is() {
+        let at = |nanos| {
+            let free_at = Some(Instant::from_nanos(nanos));
+            Some(Answer::Busy { holder: None, free_at })
+        };
+        let (now, mine) = (Instant::from_nanos(10), Some(Answer::Granted));
+        let free_at = |answers: &[_]| tally(answers).free_at(now).map(Instant::as_nanos);
+        assert_eq!(free_at(&[at(30), at(20), at(40)]), Some(30));
+        assert_eq!(free_at(&[mine, at(20), at(40)]), Some(20));
+        assert_eq!(free_at(&[mine, Some(Answer::Out), at(40)]), Some(40));
+        assert_eq!(free_at(&[None, Some(Answer::Out), at(40)]), Some(40));
+        assert_eq!(free_at(&[mine, Some(busy(1)), Some(busy(1))]), None);
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        prop_oneof![
+            Just(Answer::Granted),
+            (1..9u32).prop_map(busy),
+            Just(Answer::Busy { holder: None, free_at: None }),
+            Just(Answer::Out),
+        ]
+    }
+
+    proptest! {
+        /// Once it is decided whether there is a quorum, no further answer changes that, and it is decided
+        /// no later than by the last.
+        #[test]
+        fn a_verdict_is_early_and_final(
+            answers in prop::collection::vec(answer(), 1..=9),
+            order in any::<prop::sample::Index>(),
+        ) {
+            let nodes = answers.len();
+            let mut tally = Tally::new(Quorum::of(nodes), ME);
+            let mut decided = None;
+            for step in 0..nodes {
+                let node = (step + order.index(nodes)) % nodes;
+                tally.note(node, answers[node]);
+                let verdict = tally.verdict();
+                let (granted, open) = (tally.granted().len(), tally.open().len());
+                let needed = Quorum::of(nodes).needed();
+                let is_open = granted < needed && granted + open >= needed;
+                prop_assert_eq!(verdict == Verdict::Open, is_open);
+                if let Some(won) = decided {
+                    prop_assert_eq!(verdict == Verdict::Won, won);
+                } else if verdict != Verdict::Open {
+                    decided = Some(verdict == Verdict::Won);
+                }
+            }
+            prop_assert!(decided.is_some());
+        }
+
+        /// Of contenders who share the votes of all nodes out among them, one and only one is the favourite.
+        #[test]
+        fn a_split_has_one_favourite(votes in prop::collection::vec(1..9u32, 1..=9)) {
+            let quorum = Quorum::of(votes.len());
+            let favourites = (1..9).filter(|&me| {
+                let mut tally = Tally::new(quorum, OwnerTag::new(me));
+                for (node, &voter) in votes.iter().enumerate() {
+                    let answer = if voter == me { Answer::Granted } else { busy(voter) };
+                    tally.note(node, answer);
+                }
+                matches!(tally.verdict(), Verdict::Won | Verdict::Split { favourite: true })
+            });
+            prop_assert_eq!(favourites.count(), 1);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Listening to all nodes at once.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::Stream;
+use lock_core::{Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
+use tokio::time::Sleep;
+
+use crate::asked::late;
+use crate::hints::Merger;
+use crate::inner::Core;
+
+/// How long to wait before a node is listened to again that could not be reached.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Listens to a key on all nodes. Returns when a quorum of them listens; the others are joined as the watch is
+/// polled.
+pub(crate) async fn watch<N: QuorumNode>(core: &Arc<Core<N>>, key: &Key) -> Result<Watch, Error> {
+    let mut watching = Watching::new(core, key);
+    poll_fn(|context| watching.poll_joined(context)).await?;
+    // What it may have missed until now it was not asked to hear.
+    watching.ready.clear();
+    Ok(Watch::new(watching))
+}
+
+struct Watching<N> {
+    core: Arc<Core<N>>,
+    key: Key,
+    ears: Vec<Ear>,
+    merger: Merger,
+    ready: VecDeque<Hint>,
+    /// When the nodes must have answered for the watch to begin.
+    deadline: Instant,
+    timer: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+/// How one node is listened to.
+struct Ear {
+    state: State,
+    pause: Duration,
+    trouble: Option<Error>,
+}
+
+enum State {
+    Joining(BoxFuture<'static, Result<Watch, Error>>),
+    Listening(Watch),
+    Waiting(Instant),
+    /// It has no hints to give.
+    Deaf,
+}
+
+impl<N: QuorumNode> Watching<N> {
+    fn new(core: &Arc<Core<N>>, key: &Key) -> Self {
+        let ear = |node| Ear { state: join(core, node, key), pause: PAUSES.0, trouble: None };
+        Self {
+            core: Arc::clone(core),
+            key: key.clone(),
+            ears: (0..core.quorum.nodes()).map(ear).collect(),
+            merger: Merger::new(core.quorum),
+            ready: VecDeque::new(),
+            deadline: core.clock.now() + core.settings.patience(),
+            timer: None,
+        }
+    }
+
+    /// Ready when a quorum listens, or will not in time.
+    fn poll_joined(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let core = Arc::clone(&self.core);
+        let _entered = core.background.enter();
+        self.poll_ears(context);
+        if self.merger.is_sure() {
+            return Poll::Ready(Ok(()));
+        }
+        let count = |is: fn(&State) -> bool| self.ears.iter().filter(|ear| is(&ear.state)).count();
+        let listening = count(|state| matches!(state, State::Listening(_)));
+        let joining = count(|state| matches!(state, State::Joining(_)));
+        let is_late = core.clock.now() >= self.deadline;
+        if listening + joining >= core.quorum.needed() && !is_late {
+            return self
+                .poll_timer(Some(self.deadline), context)
+                .map(|()| Err(self.failure(listening)));
+        }
+        Poll::Ready(Err(self.failure(listening)))
+    }
+
+    fn failure(&self, listening: usize) -> Error {
+        let said = self.ears.iter().map(|ear| match ear.state {
+            State::Joining(_) => Some(late(self.core.settings.patience())),
+            _ => ear.trouble.clone(),
+        });
+        self.core.failure("listen", listening, &said.collect::<Vec<_>>())
+    }
+
+    fn poll_ears(&mut self, context: &mut Context<'_>) {
+        for node in 0..self.ears.len() {
+            while self.poll_ear(node, context) {}
+        }
+    }
+
+    /// Listens to one node; whether something happened.
+    fn poll_ear(&mut self, node: usize, context: &mut Context<'_>) -> bool {
+        let now = self.core.clock.now();
+        let ear = &mut self.ears[node];
+        let (state, hint) = match &mut ear.state {
+            State::Deaf => return false,
+            State::Waiting(until) if now < *until => return false,
+            State::Waiting(_) => (join(&self.core, node, &self.key), None),
+            State::Joining(joining) => match joining.as_mut().poll(context) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(watch)) => {
+                    ear.pause = PAUSES.0;
+                    ear.trouble = None;
+                    (State::Listening(watch), self.merger.listen(node))
+                }
+                Poll::Ready(Err(error)) => (ear.rest(error, now), None),
+            },
+            State::Listening(watch) => match Pin::new(watch).poll_next(context) {
+                Poll::Pending => return false,
+                Poll::Ready(Some(hint)) => {
+                    self.ready.extend(self.merger.hear(node, hint, now));
+                    return true;
+                }
+                Poll::Ready(None) => {
+                    (join(&self.core, node, &self.key), self.merger.lose(node, now))
+                }
+            },
+        };
+        self.ears[node].state = state;
+        self.ready.extend(hint);
+        true
+    }
+
+    /// Ready when this instant has come.
+    fn poll_timer(&mut self, at: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = at else { return Poll::Pending };
+        let left = at.saturating_duration_since(self.core.clock.now());
+        if left.is_zero() {
+            return Poll::Ready(());
+        }
+        if self.timer.as_ref().is_none_or(|(set_to, _)| *set_to != at) {
+            self.timer = Some((at, Box::pin(tokio::time::sleep(left))));
+        }
+        let Some((_, timer)) = &mut self.timer else { return Poll::Pending };
+        let polled = timer.as_mut().poll(context);
+        if polled.is_ready() {
+            // It may have been early on this clock, and then is set anew.
+            self.timer = None;
+        }
+        polled
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let waits = self.ears.iter().filter_map(|ear| match ear.state {
+            State::Waiting(until) => Some(until),
+            _ => None,
+        });
+        waits.chain(self.merger.due()).min()
+    }
+}
+
+impl Ear {
+    /// What to do after a node could not be joined.
+    fn rest(&mut self, error: Error, now: Instant) -> State {
+        let is_deaf = error.kind() == ErrorKind::Unsupported;
+        self.trouble = Some(error);
+        if is_deaf {
+            return State::Deaf;
+        }
+        let until = now + self.pause;
+        self.pause = PAUSES.1.min(self.pause * 2);
+        State::Waiting(until)
+    }
+}
+
+fn join<N: QuorumNode>(core: &Arc<Core<N>>, node: usize, key: &Key) -> State {
+    let (core, key) = (Arc::clone(core), key.clone());
+    let joining = async move {
+        let watch = core.nodes[node].backend.watch(&key).await;
+        core.nodes[node].noted("watch", watch)
+    };
+    State::Joining(joining.boxed())
+}
+
+impl<N: QuorumNode> Stream for Watching<N> {
+    type Item = Hint;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        let this = &mut *self;
+        let core = Arc::clone(&this.core);
+        let _entered = core.background.enter();
+        loop {
+            this.poll_ears(context);
+            let now = core.clock.now();
+            this.ready.extend(this.merger.fire(now));
+            if let Some(hint) = this.ready.pop_front() {
+                return Poll::Ready(Some(hint));
+            }
+            if this.ears.iter().all(|ear| matches!(ear.state, State::Deaf)) {
+                return Poll::Ready(None);
+            }
+            if this.poll_timer(this.next_event(), context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
