@@ -15,8 +15,8 @@
 //! LOCK_MODEL=full cargo test --release -p lock-redlock --test model
 //! ```
 //!
-//! there are also four clients, five nodes and several faults at once: a hundred million states in a few
-//! minutes and five gigabytes.
+//! there are also four clients, five nodes and several faults at once: eighty million states, in a few
+//! minutes and a few gigabytes.
 //!
 //! Beside the protocol stand those that look as good and are not. Each is broken by a shortest story, which
 //! `--nocapture` prints.
