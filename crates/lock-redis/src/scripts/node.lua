@@ -2,10 +2,10 @@
 -- that restarts or whose data is deleted, and by one that becomes a master. The first two show in the run
 -- that it names, or in the loss of this record; the third in the history that it took over at that moment.
 --
--- The record is "run quarantine most": the run, with that history if there is one; the name of the
+-- The record is "run quarantine most": the run and that history, as "run+history"; the name of the
 -- quarantine that began with it; and the longest lease, in ms, for which somebody has vouched, or `-`.
 
--- The run of this server; or nothing, and why.
+-- The run of this server and its history; or nothing, and why.
 local function present_run()
   local told = redis.pcall('INFO', 'server')
   local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
@@ -14,8 +14,7 @@ local function present_run()
   elseif string.find(told, '_mode:cluster') then
     return nil, 'LOCKCLUSTER its standing has no place beside every lock'
   end
-  local history = string.match(call('INFO', 'replication'), 'master_replid2:(%x+)') or ''
-  return string.find(history, '[^0]') and run .. '+' .. history or run
+  return run .. '+' .. (string.match(call('INFO', 'replication'), 'master_replid2:(%x+)') or '')
 end
 
 -- The run, the quarantine, and the longest lease in ms or `-`, as the record has them. One that belongs to
