@@ -150,6 +150,23 @@ async fn a_token_is_confirmed_in_every_mode_and_changes_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_was_confirmed_is_kept_until_the_clock_has_caught_up() {
+    let server = Server::start();
+    let (backend, mut raw) = (open(&server), server.client());
+    let mut kept = || raw.command::<u64>(&["PTTL", FENCE]);
+    let held = claim("a");
+    voted(&backend, &ballot(&held, now())).await;
+    // Below the clock, it is kept for as long as the lease, and an hour more, as before.
+    let before = kept();
+    assert!(backend.confirm(&held, token(now() - 1)).await.unwrap());
+    let after = kept();
+    assert!(after > 3_600_000 && after.abs_diff(before) < 5_000, "{before} {after}");
+    assert!(backend.confirm(&held, token(now() + HOUR)).await.unwrap());
+    let after = kept();
+    assert!(after.abs_diff(before + 3_600_000) < 5_000, "{before} {after}");
+}
+
+#[tokio::test]
 async fn a_holder_that_watches_hears_after_a_token_was_confirmed() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
