@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod abilities;
 mod acquire;
 mod asked;
 mod background;

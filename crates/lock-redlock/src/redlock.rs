@@ -61,6 +61,11 @@ impl<N: QuorumNode> Redlock<N> {
         Builder::new()
     }
 
+    /// The nodes, with their names.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &N)> {
+        self.core.nodes.iter().map(|node| (&*node.name, &node.backend))
+    }
+
     pub(crate) fn new(core: Arc<Core<N>>, open: Open) -> Self {
         Self { core, _open: open }
     }

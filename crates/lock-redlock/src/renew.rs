@@ -2,123 +2,109 @@
 
 use std::sync::Arc;
 
-use lock_core::{Acquire, Claim, Error, ErrorKind, QuorumNode, Renew, Renewal, Vote};
+use lock_core::{Acquire, Error, ErrorKind, QuorumNode, Renew, Renewal, Vote};
 
 use crate::asked::late;
 use crate::inner::Core;
 use crate::owed::Owed;
 use crate::validity;
 
-/// Renews a claim by a majority. Nodes that have lost it are asked to vote for it again.
+/// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again.
+///
+/// It brings no tokens: those of a renewal would have to be agreed on in a second round.
 pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -> Renewal {
     let Renew { claim, ttl, .. } = request;
     if let Err(error) = core.settings.check(*ttl) {
         return Renewal::Unknown(error);
     }
     let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
-    let is_ours = core.claims.held(claim, core.clock.now()).is_some();
     let plain = Renew::new(claim.clone(), *ttl);
     let mut asked = core.ask(0..nodes, core.settings.limit(*ttl), |core, node| {
-        core.renew_or_replant(node, plain.clone())
+        let plain = plain.clone();
+        async move { core.renew(node, plain).await }
     });
-    let (mut deadlines, mut lost) = (Vec::new(), 0);
+    let (mut deadlines, mut lost) = (Vec::new(), Vec::new());
     let mut said = vec![None; nodes];
     let is_open = |renewed: usize, lost: usize, open: usize| {
         renewed < needed && lost <= nodes - needed && renewed + open >= needed
     };
-    while is_open(deadlines.len(), lost, asked.open().len()) {
+    while is_open(deadlines.len(), lost.len(), asked.open().len()) {
         let Some(batch) = asked.answers().await else { break };
         for (node, answer) in batch {
             match answer {
                 Ok(Renewal::Renewed { valid_until, .. }) => deadlines.push(valid_until),
-                Ok(Renewal::Lost) => lost += 1,
+                Ok(Renewal::Lost) => lost.push(node),
                 Ok(_) => said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
                 Err(error) => said[node] = Some(error),
             }
         }
     }
     let renewed = deadlines.len();
-    tracing::debug!(target: "lock_redlock", key = %claim.key, renewed, lost, "renew");
-    let renewal = if let Some(valid_until) = validity::until(deadlines, needed) {
+    tracing::debug!(target: "lock_redlock", key = %claim.key, renewed, ?lost, "renew");
+    if let Some(valid_until) = validity::until(deadlines, needed) {
         core.claims.renew(claim, valid_until);
-        Renewal::until(valid_until)
-    } else if lost > nodes - needed {
+        lost.into_iter().for_each(|node| core.replant(node, &plain));
+        let core = Arc::clone(core);
+        asked.finish(move |node, answer| {
+            if let Ok(Renewal::Lost) = answer {
+                core.replant(node, &plain);
+            }
+        });
+        return Renewal::until(valid_until);
+    }
+    if lost.len() > nodes - needed {
         core.claims.end(claim);
         // What is left of it is in others' way.
         (0..nodes).for_each(|node| drop(Owed::new(core, claim, node)));
-        Renewal::Lost
-    } else {
-        for node in asked.open().iter() {
-            said[node] = Some(late(asked.limit()));
-        }
-        Renewal::Unknown(core.failure("renewed it", renewed, &said))
-    };
-    let (late_core, late_claim) = (Arc::clone(core), claim.clone());
-    asked.finish(move |node, _| {
-        // It may have been planted again after its release.
-        let now = late_core.clock.now();
-        if is_ours && let Some(mark) = late_core.claims.undo(&late_claim, node, now) {
-            drop(Owed::marked(&late_core, mark));
-        }
-    });
-    renewal
+        return Renewal::Lost;
+    }
+    for node in asked.open().iter() {
+        said[node] = Some(late(asked.limit()));
+    }
+    Renewal::Unknown(core.failure("renewed it", renewed, &said))
 }
 
 impl<N: QuorumNode> Core<N> {
-    async fn renew_or_replant(
-        self: Arc<Self>,
-        node: usize,
-        request: Renew,
-    ) -> Result<Renewal, Error> {
-        match Arc::clone(&self).renew(node, request.clone()).await? {
-            Renewal::Lost => self.replant(node, &request).await,
-            renewal => Ok(renewal),
-        }
-    }
-
-    /// Asks a node that has lost a lease, or never had it, to vote for it, if a quorum holds it for certain.
+    /// Asks a node that has lost a lease, or never had it, to vote for it, while a quorum holds it. So the
+    /// lease outlives other nodes than those that voted at first.
     ///
-    /// It must do so until the answer has come: then nobody else can have had a quorum meanwhile.
-    async fn replant(self: Arc<Self>, node: usize, request: &Renew) -> Result<Renewal, Error> {
-        let claim = &request.claim;
-        let Some(held) = self.claims.held(claim, self.clock.now()) else {
-            return Ok(Renewal::Lost);
-        };
-        let plain = Acquire::new(claim.clone(), request.ttl);
-        let conversion = held.also.map(|from| plain.clone().converting(from));
-        let mut vote = self.replanted(node, plain, held.tokens.last()).await?;
-        if let Some(conversion) = conversion
-            && is_in_its_own_way(&vote, claim)
-        {
-            vote = self.replanted(node, conversion, held.tokens.last()).await?;
+    /// It is this vote that counts, with the next renewal, and not that there was one before.
+    fn replant(self: &Arc<Self>, node: usize, renewed: &Renew) {
+        if self.claims.held(&renewed.claim, self.clock.now()).is_none() {
+            // It was granted through another handle, which will do it.
+            return;
         }
-        let Some(Vote::Granted(grant)) = vote else { return Ok(Renewal::Lost) };
-        let now = self.clock.now();
-        if self.claims.held(claim, now).is_some() {
-            tracing::debug!(target: "lock_redlock::node", node = &*self.nodes[node].name, "replanted");
-            return Ok(Renewal::until(grant.valid_until));
-        }
-        if let Some(mark) = self.claims.undo(claim, node, now) {
-            drop(Owed::marked(&self, mark));
-        }
-        Ok(Renewal::Lost)
+        let (core, renewed) = (Arc::clone(self), renewed.clone());
+        self.background.spawn(async move {
+            let limit = core.settings.limit(renewed.ttl);
+            let planting = core.planted(node, &renewed);
+            let planted = tokio::time::timeout(limit, planting).await;
+            if let Ok(Ok(Some(Vote::Busy { .. } | Vote::Abstains(_)) | None)) = planted {
+                return;
+            }
+            // It may have been released meanwhile.
+            if let Some(mark) = core.claims.undo(&renewed.claim, node, core.clock.now()) {
+                drop(Owed::marked(&core, mark));
+            }
+        });
     }
 
-    async fn replanted(
+    async fn planted(
         self: &Arc<Self>,
         node: usize,
-        request: Acquire,
-        floor: lock_core::FencingToken,
+        renewed: &Renew,
     ) -> Result<Option<Vote>, Error> {
-        match Arc::clone(self).vote(node, Arc::new(request), floor).await {
-            Ok(vote) => Ok(Some(vote)),
-            Err(error) if error.kind() == ErrorKind::NotHeld => Ok(None),
-            Err(error) => Err(error),
+        let claim = &renewed.claim;
+        let Some(held) = self.claims.held(claim, self.clock.now()) else { return Ok(None) };
+        let request = Acquire::new(claim.clone(), renewed.ttl);
+        let other_mode = held.also.map(|mode| request.clone().converting(mode));
+        let ask = |request| Arc::clone(self).vote(node, Arc::new(request), held.tokens.last());
+        let vote = ask(request).await?;
+        let is_own =
+            matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag());
+        match other_mode.filter(|_| is_own) {
+            Some(conversion) => ask(conversion).await.map(Some),
+            None => Ok(Some(vote)),
         }
     }
-}
-
-/// Whether what is in the way is the same owner's, in the mode from which the lease was converted.
-fn is_in_its_own_way(vote: &Option<Vote>, claim: &Claim) -> bool {
-    matches!(vote, Some(Vote::Busy { holder, .. }) if *holder == Some(claim.owner.tag()))
 }

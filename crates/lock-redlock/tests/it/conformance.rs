@@ -1,21 +1,26 @@
 //! A quorum is a backend, and keeps the laws of one.
 
-mod support;
-
 mod of_one {
     use crate::support::Cluster;
-    lock_core::conformance_tests!(Cluster::of(1).await);
+    lock_core::conformance_tests!(
+        Cluster::of(1).await,
+        abilities: [shared, joint, cell, inspect]
+    );
 }
 
 mod of_three {
     use crate::support::Cluster;
-    lock_core::conformance_tests!(Cluster::of(3).await);
+    lock_core::conformance_tests!(
+        Cluster::of(3).await,
+        abilities: [shared, joint, cell, inspect]
+    );
 }
 
 mod of_five_on_many_threads {
     use crate::support::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(5).await,
+        abilities: [shared, joint, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 4
     );

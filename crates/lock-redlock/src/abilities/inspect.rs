@@ -1,0 +1,169 @@
+//! Who holds a lock, by the word of a majority.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::{FencingToken, Holder, InspectBackend, Inspection, Key, Kind, QuorumNode, Result};
+
+use crate::Redlock;
+use crate::asked::late;
+use crate::inner::Core;
+use crate::quorum::Quorum;
+
+/// Those are shown who hold the lock on a majority of nodes. Nobody stands in a queue.
+///
+/// Nodes name a holder by the token that they gave to it. Where these differ, which they may after a split vote,
+/// holders are told apart by their order.
+#[async_trait]
+impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
+    async fn inspect(&self, key: &Key) -> Result<Inspection> {
+        let core = self.core();
+        let inspections = from_all(core, "inspected it", |core, node| {
+            let key = key.clone();
+            async move {
+                let seen = core.nodes[node].backend.inspect(&key).await;
+                core.nodes[node].noted("inspect", seen)
+            }
+        })
+        .await?;
+        let nodes: Vec<_> = inspections.into_iter().map(|seen| seen.holders).collect();
+        let mut holders = holders(&nodes, core.quorum);
+        let holding = holders.len() as u64;
+        holders.truncate(Inspection::MAX);
+        Ok(Inspection::new((holders, holding), (Vec::new(), 0)))
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<u64> {
+        let core = self.core();
+        let mut ended = from_all(core, "released it", |core, node| {
+            let key = key.clone();
+            async move {
+                let ended = core.nodes[node].backend.force_release(&key).await;
+                core.nodes[node].noted("force_release", ended)
+            }
+        })
+        .await?;
+        ended.sort_unstable_by(|a, b| b.cmp(a));
+        // So many were ended on a majority.
+        Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
+    }
+}
+
+/// The answers of all nodes that answer in time, which must be a majority.
+async fn from_all<N, T, F>(
+    core: &Arc<Core<N>>,
+    what: &str,
+    request: impl Fn(Arc<Core<N>>, usize) -> F,
+) -> Result<Vec<T>>
+where
+    N: QuorumNode,
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let nodes = core.quorum.nodes();
+    let mut asked = core.ask(0..nodes, core.settings.patience(), request);
+    let (mut answers, mut said) = (Vec::new(), vec![None; nodes]);
+    while let Some(batch) = asked.answers().await {
+        for (node, answer) in batch {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(error) => said[node] = Some(error),
+            }
+        }
+    }
+    if answers.len() >= core.quorum.needed() {
+        return Ok(answers);
+    }
+    for node in asked.open().iter() {
+        said[node] = Some(late(asked.limit()));
+    }
+    Err(core.failure(what, answers.len(), &said))
+}
+
+/// The holders that a majority of nodes knows.
+fn holders(nodes: &[Vec<Holder>], quorum: Quorum) -> Vec<Holder> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for holder in nodes.iter().flatten() {
+        if !kinds.contains(&holder.kind) {
+            kinds.push(holder.kind);
+        }
+    }
+    kinds.into_iter().flat_map(|kind| of_kind(nodes, kind, quorum)).collect()
+}
+
+fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
+    let of_kind = |holders: &Vec<Holder>| {
+        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).copied().collect();
+        holders.sort_by_key(|holder| (holder.token, holder.remaining));
+        holders
+    };
+    let mut nodes: Vec<Vec<Holder>> = nodes.iter().map(of_kind).collect();
+    let mut tokens: Vec<_> = nodes.iter().flatten().map(|holder| holder.token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    // First those whom a majority knows by one token, which several members of a group may have.
+    let mut known = Vec::new();
+    for token in tokens {
+        while let Some(holder) = take(&mut nodes, quorum, |other| other.token == token) {
+            known.push(holder);
+        }
+    }
+    while let Some(holder) = take(&mut nodes, quorum, |_| true) {
+        known.push(holder);
+    }
+    known
+}
+
+/// Takes the first such holder from each node, if there is one on a majority.
+fn take(
+    nodes: &mut [Vec<Holder>],
+    quorum: Quorum,
+    is_it: impl Fn(&Holder) -> bool,
+) -> Option<Holder> {
+    let found = |holders: &Vec<Holder>| holders.iter().position(&is_it);
+    if nodes.iter().filter(|holders| found(holders).is_some()).count() < quorum.needed() {
+        return None;
+    }
+    let seen: Vec<Holder> = nodes
+        .iter_mut()
+        .filter_map(|holders| found(holders).map(|index| holders.remove(index)))
+        .collect();
+    let token: Option<FencingToken> = seen.iter().map(|holder| holder.token).max().flatten();
+    let mut left: Vec<_> = seen.iter().map(|it| it.remaining.unwrap_or(Duration::MAX)).collect();
+    left.sort_unstable();
+    // A majority has it for so long.
+    let left = left[seen.len() - quorum.needed()];
+    let remaining = (left < Duration::MAX).then_some(left);
+    seen.first().map(|first| Holder::new(first.kind, token, remaining))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(kind: Kind, token: u64, secs: u64) -> Holder {
+        Holder::new(kind, Some(FencingToken::new(token)), Some(Duration::from_secs(secs)))
+    }
+
+    #[test]
+    fn a_majority_is_believed() {
+        let shared = |token, secs| holder(Kind::Shared, token, secs);
+        let nodes = [
+            vec![shared(7, 30), shared(9, 20)],
+            vec![shared(9, 25), shared(8, 10)],
+            vec![holder(Kind::Exclusive, 3, 5)],
+        ];
+        let quorum = Quorum::of(3);
+        // 7 and 8 are one reader, whom the nodes gave different tokens.
+        assert_eq!(holders(&nodes, quorum), [shared(9, 20), shared(8, 10)]);
+        assert_eq!(holders(&nodes[1..], quorum), []);
+    }
+
+    #[test]
+    fn members_of_a_group_have_one_token() {
+        let member = |secs| holder(Kind::Joint, 7, secs);
+        let nodes = [vec![member(30), member(20)], vec![member(10), member(40)], vec![member(5)]];
+        assert_eq!(holders(&nodes, Quorum::of(3)), [member(10), member(30)]);
+    }
+}

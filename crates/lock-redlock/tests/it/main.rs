@@ -1,0 +1,4 @@
+//! What a quorum promises, over stores in this process.
+
+mod conformance;
+mod support;
