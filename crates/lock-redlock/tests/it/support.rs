@@ -2,7 +2,7 @@
 
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
-use lock_core::{Result, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Key, OwnerToken, Result, Ttl};
 use lock_redlock::{Builder, Redlock};
 use tokio::runtime::Handle;
 
@@ -32,10 +32,45 @@ impl Cluster {
         Redlock::builder().nodes(nodes).allow_any_number().on_runtime(Handle::current())
     }
 
+    /// How many leases the stores have together.
+    pub(crate) fn leases(&self) -> usize {
+        self.stores.iter().map(MemoryBackend::live_leases).sum()
+    }
+
     /// Another process.
     pub(crate) async fn join(&self) -> Quorum {
         self.builder().build().await.expect("the stores are there")
     }
+}
+
+/// The way of one process to one store.
+pub(crate) fn node(quorum: &Quorum, index: usize) -> &MemoryBackend {
+    quorum.nodes().nth(index).expect("there are as many").1
+}
+
+/// A claim by a new owner.
+pub(crate) fn claim(name: &str) -> Claim {
+    let owner = OwnerToken::generate().expect("random bytes");
+    Claim::exclusive(Key::new(name).expect("a key"), owner)
+}
+
+/// Asks for what must be granted.
+pub(crate) async fn granted(quorum: &Quorum, claim: &Claim, ttl: Ttl) -> Grant {
+    match quorum.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
+        Ok(Attempt::Granted(grant)) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// Waits until something is so that happens elsewhere.
+pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    panic!("it did not come to pass within ten seconds");
 }
 
 #[async_trait::async_trait]

@@ -1,0 +1,323 @@
+//! What becomes of votes that are late, lost, split or not enough.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Key, OwnerToken, Released, Ttl,
+};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance, sleep};
+
+use crate::support::{Cluster, Quorum, claim, granted, node, until};
+
+const TTL: Ttl = Ttl::DEFAULT;
+
+/// Longer than a node has to answer.
+const LATE: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_minority_costs_no_time() {
+    let cluster = Cluster::of(5).await;
+    let quorum = cluster.join().await;
+    let gates = [1, 3].map(|index| node(&quorum, index).faults().hold_requests());
+    let before = Instant::now();
+    for _ in 0..10 {
+        let claim = claim("a");
+        granted(&quorum, &claim, TTL).await;
+        let released = quorum.release(&claim).await.unwrap();
+        assert!(matches!(released, Released::Freed { .. }));
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    drop(gates);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_vote_stays_while_the_lease_is_held() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let gate = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
+    let claim = claim("a");
+    granted(&quorum, &claim, TTL).await;
+    assert_eq!(cluster.stores[2].live_leases(), 0);
+    gate.open();
+    until(|| cluster.stores[2].live_leases() == 1).await;
+    // Nobody takes it back.
+    sleep(LATE).await;
+    assert_eq!(cluster.stores[2].live_leases(), 1);
+    quorum.release(&claim).await.unwrap();
+    until(|| cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_comes_after_the_release_is_undone() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let gate = node(&quorum, 0).faults().on(Verb::Vote).hold_requests();
+    let claim = claim("a");
+    granted(&quorum, &claim, TTL).await;
+    gate.arrived(1).await;
+    quorum.release(&claim).await.unwrap();
+    gate.open();
+    until(|| node(&quorum, 0).stats().releases >= 2).await;
+    until(|| cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_race_leaves_nothing_behind() {
+    let cluster = Cluster::of(5).await;
+    let (holder, loser) = (cluster.join().await, cluster.join().await);
+    // The holder has three of five, and the loser cannot have more than the other two.
+    for index in [3, 4] {
+        node(&holder, index).faults().cut();
+    }
+    let held = claim("a");
+    granted(&holder, &held, TTL).await;
+    // One of the two answers late: its vote is given before the answer, and undone after it.
+    node(&loser, 4).faults().on(Verb::Vote).delay_replies(Duration::from_millis(500));
+    let attempt = loser.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
+    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert_eq!(cluster.stores[3].live_leases(), 0);
+    until(|| cluster.stores[4].live_leases() == 0).await;
+    assert_eq!(cluster.leases(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_that_is_impossible_is_refused_early() {
+    let cluster = Cluster::of(5).await;
+    let (holder, other) = (cluster.join().await, cluster.join().await);
+    granted(&holder, &claim("a"), TTL).await;
+    let _gates = [0, 1].map(|index| node(&other, index).faults().hold_requests());
+    let before = Instant::now();
+    let attempt = other.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
+    assert!(matches!(attempt, Attempt::Busy { retry_after: Some(_) }), "{attempt:?}");
+    for index in [2, 3, 4] {
+        node(&other, index).faults().cut();
+    }
+    let error = other.try_acquire(&Acquire::new(claim("b"), TTL)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_over_on_arrival_is_refused() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let ttl = Ttl::new(Duration::from_millis(100)).unwrap();
+    for (_, node) in quorum.nodes() {
+        node.faults().on(Verb::Vote).delay_replies(Duration::from_millis(15));
+    }
+    // Slow, but in time.
+    granted(&quorum, &claim("a"), ttl).await;
+    let ttl = Ttl::new(Duration::from_millis(15)).unwrap();
+    let error = quorum.try_acquire(&Acquire::new(claim("b"), ttl)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert_eq!(error.to_string(), "a lease of 15ms was over before a quorum had granted it");
+    for (_, node) in quorum.nodes() {
+        node.faults().heal();
+    }
+    granted(&cluster.join().await, &claim("b"), TTL).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_names_every_node_and_what_it_said() {
+    let cluster = Cluster::of(5).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 1).faults().cut();
+    node(&quorum, 2).faults().fail(ErrorKind::OutOfMemory);
+    let _gate = node(&quorum, 4).faults().hold_requests();
+    cluster.stores[0].forget();
+    let error = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1 of 5 nodes voted, 3 are needed: \
+         1: kept out for another 61s at least, for it may have forgotten leases; \
+         2: the connection to the store is cut; \
+         3: the store was told to fail this request; \
+         5: no answer yet"
+    );
+    assert!(error.is_retryable());
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_for_good_is_said_so() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 0).faults().fail(ErrorKind::Denied);
+    granted(&quorum, &claim("a"), TTL).await;
+    node(&quorum, 1).faults().fail(ErrorKind::Denied);
+    let error = quorum.try_acquire(&Acquire::new(claim("b"), TTL)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_long_a_lease_is_refused_before_anything_is_sent() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let before: Vec<_> = quorum.nodes().map(|(_, node)| node.stats()).collect();
+    let error = quorum.try_acquire(&Acquire::new(claim("a"), Ttl::MAX)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains("86400s") && error.to_string().contains("60s"), "{error}");
+    let after: Vec<_> = quorum.nodes().map(|(_, node)| node.stats()).collect();
+    assert_eq!(before, after);
+}
+
+/// A store on which this claim has a vote before the others ask.
+async fn vote_for(cluster: &Cluster, claim: &Claim, stores: &[usize]) {
+    for &index in stores {
+        let attempt = cluster.stores[index].try_acquire(&Acquire::new(claim.clone(), TTL)).await;
+        assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    }
+}
+
+fn tagged(first: u8) -> Claim {
+    let mut bytes = [7; 16];
+    bytes[0] = first;
+    Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes(bytes))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_favourite_of_a_split_vote_is_granted_when_the_others_give_way() {
+    let cluster = Cluster::of(5).await;
+    let quorum = cluster.join().await;
+    let (favourite, other, third) = (tagged(1), tagged(2), tagged(3));
+    vote_for(&cluster, &other, &[0, 1]).await;
+    vote_for(&cluster, &third, &[2]).await;
+    let stores = cluster.stores.clone();
+    // The other sees that it is not the favourite as soon as all votes are given.
+    let gives_way = async move {
+        until(|| stores.iter().all(|store| store.live_leases() == 1)).await;
+        for store in &stores[..2] {
+            store.release(&other).await.unwrap();
+        }
+    };
+    let (grant, ()) = tokio::join!(granted(&quorum, &favourite, TTL), gives_way);
+    assert!(grant.valid_until > quorum.clock().now());
+    // It never let go of what it had.
+    assert_eq!(cluster.stores.iter().map(|store| store.stats().votes).sum::<u64>(), 0);
+    assert_eq!(node(&quorum, 4).stats().releases, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_the_favourite_gives_way() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let (favourite, other) = (tagged(1), tagged(2));
+    vote_for(&cluster, &favourite, &[0]).await;
+    node(&quorum, 1).faults().cut();
+    let attempt = quorum.try_acquire(&Acquire::new(other, TTL)).await.unwrap();
+    // It does not move, so it is a holder whose other node does not answer.
+    let Attempt::Busy { retry_after: Some(retry_after) } = attempt else { panic!("{attempt:?}") };
+    assert!(retry_after > TTL.duration() - LATE, "{retry_after:?}");
+    assert_eq!(node(&quorum, 2).stats().votes, 3);
+    assert_eq!(cluster.stores[2].live_leases(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn contenders_settle_within_a_few_rounds() {
+    const CONTENDERS: usize = 5;
+    const GAMES: usize = 20;
+    for stores in [3, 5] {
+        let cluster = Cluster::of(stores).await;
+        let mut votes = 0;
+        for game in 0..GAMES {
+            let start = Arc::new(Barrier::new(CONTENDERS));
+            let mut tasks = JoinSet::new();
+            for _ in 0..CONTENDERS {
+                let quorum = cluster.join().await;
+                for (index, (_, node)) in quorum.nodes().enumerate() {
+                    // Each is nearest to another node, which makes for split votes.
+                    let steps = (index + tasks.len()) % stores;
+                    node.faults().delay_requests(Duration::from_micros(300) * steps as u32);
+                }
+                let (start, claim) = (Arc::clone(&start), claim(&game.to_string()));
+                tasks.spawn(async move {
+                    start.wait().await;
+                    let attempt = quorum.try_acquire(&Acquire::new(claim, TTL)).await.unwrap();
+                    let votes: u64 = quorum.nodes().map(|(_, node)| node.stats().votes).sum();
+                    (matches!(attempt, Attempt::Granted(_)), votes)
+                });
+            }
+            let contenders = tasks.join_all().await;
+            assert_eq!(contenders.iter().filter(|(granted, _)| *granted).count(), 1);
+            votes += contenders.iter().map(|(_, votes)| *votes as usize).sum::<usize>();
+        }
+        let rounds = votes as f64 / (GAMES * CONTENDERS * stores) as f64;
+        assert!(rounds < 4.0, "{rounds} rounds each, with {stores} stores");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_brought_into_step_when_nodes_are_not() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    // One node is ahead of all clocks by what somebody else has confirmed there.
+    let ahead = ahead_of_clock(&cluster.stores[1]).await;
+    let held = claim("a");
+    let first = granted(&quorum, &held, TTL).await;
+    assert!(first.tokens.first().get() > ahead);
+    let confirmations: u64 = quorum.nodes().map(|(_, node)| node.stats().confirmations).sum();
+    assert_eq!(confirmations, 2);
+    quorum.release(&held).await.unwrap();
+    // Now they are, and whoever comes next needs one round, and gets more from any majority.
+    for missing in 0..3 {
+        let other = cluster.join().await;
+        node(&other, missing).faults().cut();
+        let next = claim("a");
+        let grant = granted(&other, &next, TTL).await;
+        assert!(grant.tokens.first() > first.tokens.last());
+        other.release(&next).await.unwrap();
+    }
+}
+
+async fn ahead_of_clock(store: &MemoryBackend) -> u64 {
+    use lock_core::{Ballot, FencingToken, QuorumNode, Vote};
+    let held = claim("a");
+    let floor = FencingToken::new(u64::MAX);
+    let vote = store.vote(&Ballot::new(Acquire::new(held.clone(), TTL), floor)).await.unwrap();
+    let Vote::Granted(Grant { tokens, .. }) = vote else { panic!("{vote:?}") };
+    store.release(&held).await.unwrap();
+    tokens.last().get()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_reaches_a_node_that_comes_back() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    node(&quorum, 0).faults().cut();
+    quorum.release(&held).await.unwrap();
+    assert_eq!(cluster.leases(), 1);
+    sleep(Duration::from_secs(3)).await;
+    let status = &quorum.status().await[0];
+    assert_eq!(status.missed_releases, 1, "{status:?}");
+    node(&quorum, 0).faults().heal();
+    until(|| cluster.leases() == 0).await;
+    assert!(quorum.status().await[0].missed_releases == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_not_voted_for_before_its_release_was_heard() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    let gate = node(&quorum, 0).faults().on(Verb::Release).hold_requests();
+    quorum.release(&held).await.unwrap();
+    // The same claim again: a vote of that node would be taken back by the release under way.
+    granted(&quorum, &held, TTL).await;
+    advance(Duration::from_millis(10)).await;
+    assert_eq!(node(&quorum, 0).stats().votes, 1);
+    gate.open();
+    until(|| node(&quorum, 0).stats().votes == 2).await;
+    until(|| cluster.leases() == 3).await;
+}
+
+fn _assert_futures_are_send(quorum: &Quorum, request: &Acquire) {
+    fn is_send<T: Send>(_: T) {}
+    is_send(quorum.try_acquire(request));
+}
