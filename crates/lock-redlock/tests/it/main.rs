@@ -1,5 +1,10 @@
 //! What a quorum promises, over stores in this process.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 mod conformance;
+mod executors;
+mod keeping;
+mod membership;
 mod support;
 mod votes;

@@ -22,7 +22,7 @@ impl Cluster {
     /// So many stores that somebody has vouched for.
     pub(crate) async fn of(stores: usize) -> Self {
         let cluster = Self::new(stores);
-        cluster.join().await.init().await.expect("the stores are there");
+        cluster.join().await.init().await.unwrap();
         cluster
     }
 
@@ -39,19 +39,19 @@ impl Cluster {
 
     /// Another process.
     pub(crate) async fn join(&self) -> Quorum {
-        self.builder().build().await.expect("the stores are there")
+        self.builder().build().await.unwrap()
     }
 }
 
 /// The way of one process to one store.
 pub(crate) fn node(quorum: &Quorum, index: usize) -> &MemoryBackend {
-    quorum.nodes().nth(index).expect("there are as many").1
+    quorum.nodes().nth(index).unwrap().1
 }
 
 /// A claim by a new owner.
 pub(crate) fn claim(name: &str) -> Claim {
-    let owner = OwnerToken::generate().expect("random bytes");
-    Claim::exclusive(Key::new(name).expect("a key"), owner)
+    let owner = OwnerToken::generate().unwrap();
+    Claim::exclusive(Key::new(name).unwrap(), owner)
 }
 
 /// Asks for what must be granted.
@@ -93,7 +93,7 @@ impl Harness for Cluster {
     /// As after losing everything and beginning anew.
     async fn forget(&self) -> Hook {
         self.stores.iter().for_each(MemoryBackend::forget);
-        self.join().await.init().await.expect("the stores are there");
+        self.join().await.init().await.unwrap();
         Hook::Done
     }
 

@@ -1,0 +1,72 @@
+//! Whichever thread polls, and whoever goes away meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{Acquire, Backend, ErrorKind, Ttl};
+use lock_redlock::Redlock;
+
+use crate::support::{Quorum, claim, granted, node};
+
+const TTL: Ttl = Ttl::DEFAULT;
+
+/// A quorum with a thread of its own.
+async fn of_three() -> (Vec<MemoryBackend>, Quorum) {
+    let nodes: Vec<_> = (0..3).map(|_| MemoryBackend::new()).collect();
+    let quorum = Redlock::builder()
+        .nodes(nodes.iter().map(MemoryBackend::client))
+        .node_timeout(Duration::from_millis(50))
+        .build()
+        .await
+        .unwrap();
+    quorum.init().await.unwrap();
+    (nodes, quorum)
+}
+
+#[test]
+fn no_runtime_is_needed_to_ask() {
+    block_on(async {
+        let (nodes, quorum) = of_three().await;
+        let held = claim("a");
+        granted(&quorum, &held, TTL).await;
+        quorum.release(&held).await.unwrap();
+        let _gates = [0, 1].map(|index| node(&quorum, index).faults().hold_requests());
+        let error = quorum.try_acquire(&Acquire::new(held, TTL)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(
+            error.to_string(),
+            "1 of 3 nodes voted, 2 are needed: 1: no answer within 50ms; 2: no answer within 50ms"
+        );
+        assert!(nodes.iter().all(|node| node.live_leases() == 0));
+    });
+}
+
+#[test]
+fn what_is_left_to_do_survives_the_runtime_that_asked() {
+    let (nodes, quorum) = block_on(of_three());
+    let gate = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
+    let held = claim("a");
+    let asker = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    asker.block_on(async {
+        granted(&quorum, &held, TTL).await;
+        gate.arrived(1).await;
+        quorum.release(&held).await.unwrap();
+    });
+    drop(asker);
+    gate.open();
+    wait(|| node(&quorum, 2).stats().releases >= 2);
+    wait(|| nodes.iter().all(|node| node.live_leases() == 0));
+}
+
+/// Waits until something is so that happens on another thread.
+fn wait(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it did not come to pass within ten seconds");
+}

@@ -1,0 +1,278 @@
+//! Renewing, converting and watching by majority.
+
+use std::time::Duration;
+
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{
+    Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, Hint, Mode, Renew, Renewal,
+};
+use lock_core::{InspectBackend, Stored, Ttl};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Cluster, Quorum, claim, granted, node, until};
+
+const TTL: Ttl = Ttl::DEFAULT;
+
+async fn renewed(quorum: &Quorum, claim: &Claim) -> Renewal {
+    quorum.renew(&Renew::new(claim.clone(), TTL)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_renews() {
+    let cluster = Cluster::of(5).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let grant = granted(&quorum, &held, TTL).await;
+    sleep(Duration::from_secs(10)).await;
+    node(&quorum, 0).faults().cut();
+    let _gate = node(&quorum, 1).faults().hold_requests();
+    let before = Instant::now();
+    let renewal = renewed(&quorum, &held).await;
+    let Renewal::Renewed { valid_until, .. } = renewal else { panic!("{renewal:?}") };
+    assert_eq!(valid_until, grant.valid_until + Duration::from_secs(10));
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_does_not_and_that_is_not_a_loss() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    node(&quorum, 0).faults().cut();
+    node(&quorum, 1).faults().cut();
+    let renewal = renewed(&quorum, &held).await;
+    let Renewal::Unknown(error) = renewal else { panic!("{renewal:?}") };
+    assert!(error.is_retryable());
+    assert!(error.to_string().starts_with("1 of 3 nodes renewed it, 2 are needed: 1: "), "{error}");
+    node(&quorum, 0).faults().heal();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lost_a_lease_gets_it_back() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let grant = granted(&quorum, &held, TTL).await;
+    cluster.stores[1].force_release(&held.key).await.unwrap();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    until(|| cluster.leases() == 3).await;
+    // So it outlives one of those that voted at first, with the tokens that it had.
+    cluster.stores[0].force_release(&held.key).await.unwrap();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    assert_eq!(granted(&quorum, &held, TTL).await.tokens, grant.tokens);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_majority_lost_does_not_come_back() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    for store in &cluster.stores[..2] {
+        store.force_release(&held.key).await.unwrap();
+    }
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Lost));
+    until(|| cluster.leases() == 0).await;
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_not_planted_on_a_node_that_may_have_forgotten() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    cluster.stores[1].forget();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    until(|| node(&quorum, 1).stats().votes == 2).await;
+    assert_eq!(cluster.stores[1].live_leases(), 0);
+    // When it is over, it is.
+    for _ in 0..10 {
+        sleep(Duration::from_secs(7)).await;
+        assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    }
+    until(|| cluster.stores[1].live_leases() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_majority_refuses_is_taken_back() {
+    let cluster = Cluster::of(3).await;
+    let (one, other) = (cluster.join().await, cluster.join().await);
+    let upgradable = claim("a").in_mode(Mode::Upgradable);
+    let reader = claim("a").in_mode(Mode::Shared);
+    let before = granted(&one, &upgradable, TTL).await;
+    // The reader is on two of three nodes.
+    node(&other, 2).faults().cut();
+    granted(&other, &reader, TTL).await;
+    let exclusive = upgradable.clone().in_mode(Mode::Exclusive);
+    let upgrade = Acquire::new(exclusive.clone(), TTL).converting(Mode::Upgradable);
+    let attempt = one.try_acquire(&upgrade).await.unwrap();
+    assert!(matches!(attempt, Attempt::Busy { retry_after: Some(_) }), "{attempt:?}");
+    // Nobody who reads is kept out, not even there.
+    let late = claim("a").in_mode(Mode::Shared);
+    let attempt = cluster.stores[2].try_acquire(&Acquire::new(late, TTL)).await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(renewed(&one, &upgradable).await, Renewal::Renewed { .. }));
+    assert!(matches!(renewed(&one, &exclusive).await, Renewal::Lost));
+    other.release(&reader).await.unwrap();
+    let Attempt::Granted(after) = one.try_acquire(&upgrade).await.unwrap() else {
+        panic!("a majority has no reader")
+    };
+    assert!(after.tokens.first() > before.tokens.last());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_missed_a_conversion_makes_up_for_it() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let written = claim("a");
+    let before = granted(&quorum, &written, TTL).await;
+    node(&quorum, 0).faults().cut();
+    let read = written.clone().in_mode(Mode::Shared);
+    let downgrade = Acquire::new(read.clone(), TTL).converting(Mode::Exclusive);
+    let Attempt::Granted(after) = quorum.try_acquire(&downgrade).await.unwrap() else {
+        panic!("a majority converts")
+    };
+    assert_eq!(after.tokens, before.tokens);
+    node(&quorum, 0).faults().heal();
+    assert!(matches!(renewed(&quorum, &read).await, Renewal::Renewed { .. }));
+    let seen = async || cluster.stores[0].inspect(&read.key).await.unwrap().holders[0].kind;
+    until(|| node(&quorum, 0).stats().votes >= 4).await;
+    assert_eq!(seen().await, lock_core::Kind::Shared);
+    quorum.release(&read).await.unwrap();
+    until(|| cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_missed_a_conversion_is_released_too() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let written = claim("a");
+    granted(&quorum, &written, TTL).await;
+    let read = written.clone().in_mode(Mode::Shared);
+    let downgrade = Acquire::new(read.clone(), TTL).converting(Mode::Exclusive);
+    node(&quorum, 0).faults().on(Verb::Vote).fail_next(1, ErrorKind::Timeout);
+    assert!(matches!(quorum.try_acquire(&downgrade).await, Ok(Attempt::Granted(_))));
+    quorum.release(&read).await.unwrap();
+    until(|| cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversion_of_what_is_not_held_says_so() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let upgrade = Acquire::new(claim("a"), TTL).converting(Mode::Upgradable);
+    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+    // One node that has it is not enough, and keeps what it had.
+    let held = upgrade.claim.clone().in_mode(Mode::Upgradable);
+    let _granted = cluster.stores[1].try_acquire(&Acquire::new(held.clone(), TTL)).await.unwrap();
+    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+    let renewal = cluster.stores[1].renew(&Renew::new(held, TTL)).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+}
+
+/// What a watch says next, within this time.
+async fn hint(watch: &mut lock_core::Watch, within: Duration) -> Option<Hint> {
+    timeout(within, watch.next()).await.ok().flatten()
+}
+
+const SOON: Duration = Duration::from_millis(20);
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_needs_a_majority() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let _gate = node(&quorum, 0).faults().hold_requests();
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    let mut watch = quorum.watch(&held.key).await.unwrap();
+    quorum.release(&held).await.unwrap();
+    assert_eq!(hint(&mut watch, SOON).await, Some(Hint::Released));
+    node(&quorum, 1).faults().cut();
+    let error = quorum.watch(&held.key).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("1 of 3 nodes listen, 2 are needed: 1: no answer"),
+        "{error}"
+    );
+    // One of two left is not enough to hear of everything.
+    assert_eq!(hint(&mut watch, SOON).await, Some(Hint::Resync));
+    node(&quorum, 1).faults().heal();
+    assert_eq!(hint(&mut watch, Duration::from_secs(1)).await, Some(Hint::Resync));
+    granted(&quorum, &held, TTL).await;
+    quorum.release(&held).await.unwrap();
+    assert_eq!(hint(&mut watch, SOON).await, Some(Hint::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_given_up_wakes_nobody_at_once() {
+    let cluster = Cluster::of(3).await;
+    let (holder, loser) = (cluster.join().await, cluster.join().await);
+    node(&holder, 2).faults().cut();
+    let held = claim("a");
+    granted(&holder, &held, TTL).await;
+    let mut watch = loser.watch(&held.key).await.unwrap();
+    // It gets the third node, and gives it up.
+    let attempt = loser.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
+    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert_eq!(node(&loser, 2).stats().releases, 1);
+    assert_eq!(hint(&mut watch, Duration::from_millis(900)).await, None);
+    holder.release(&held).await.unwrap();
+    assert_eq!(hint(&mut watch, SOON).await, Some(Hint::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_known_to_every_majority() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let token = granted(&quorum, &held, TTL).await.tokens.first();
+    let store = async |value: Option<&[u8]>| quorum.store(&held, token, value).await;
+    let load = async |missing: usize| {
+        let other = cluster.join().await;
+        node(&other, missing).faults().cut();
+        other.load(&held.key).await.map(|cell| cell.map(|cell| cell.value))
+    };
+    node(&quorum, 0).faults().cut();
+    assert_eq!(store(Some(b"first")).await.unwrap(), Stored::Written);
+    for missing in 0..3 {
+        assert_eq!(load(missing).await.unwrap(), Some(b"first".to_vec()));
+    }
+    // What is erased on two is not brought back by the third.
+    node(&quorum, 0).faults().heal();
+    assert_eq!(store(Some(b"second")).await.unwrap(), Stored::Written);
+    node(&quorum, 1).faults().cut();
+    quorum.release(&held).await.unwrap();
+    let next = claim("a");
+    node(&quorum, 1).faults().heal();
+    until(|| cluster.leases() == 0).await;
+    let token = granted(&quorum, &next, TTL).await.tokens.first();
+    node(&quorum, 1).faults().cut();
+    assert_eq!(quorum.store(&next, token, None).await.unwrap(), Stored::Written);
+    for missing in 0..3 {
+        assert_eq!(load(missing).await.unwrap(), None);
+    }
+    // Once every node has heard of it nothing is left.
+    node(&quorum, 1).faults().heal();
+    assert_eq!(quorum.store(&next, token, None).await.unwrap(), Stored::Written);
+    for store in &cluster.stores {
+        assert_eq!(MemoryBackend::load(store, &next.key).await.unwrap(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_stores_nothing() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let token = granted(&quorum, &held, TTL).await.tokens.first();
+    node(&quorum, 0).faults().cut();
+    node(&quorum, 2).faults().cut();
+    let error = quorum.store(&held, token, Some(b"x")).await.unwrap_err();
+    assert!(error.to_string().starts_with("1 of 3 nodes stored it, 2 are needed"), "{error}");
+    assert!(quorum.load(&held.key).await.is_err());
+    assert!(quorum.inspect(&held.key).await.is_err());
+}
