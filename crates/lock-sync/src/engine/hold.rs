@@ -189,7 +189,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let shared = self.how == How::Reads;
-        if self.live && !(shared && self.entry.unshare(self.ticket.hold)) {
+        if self.live && !(shared && self.entry.unshare(self.ticket.hold, self.manner)) {
             self.entry.release(self.ticket.hold, self.manner);
         }
     }

@@ -130,9 +130,15 @@ impl Entry {
         self.lock().machine.share(now, manner)
     }
 
-    /// The short way out, if there is one: see [`Machine::unshare`].
-    fn unshare(&self, hold: HoldId) -> bool {
-        self.lock().machine.unshare(hold)
+    /// The short way out, if there is one: see [`Machine::unshare`] and [`Machine::linger`].
+    fn unshare(&self, hold: HoldId, manner: Manner) -> bool {
+        let mut state = self.lock();
+        if state.machine.unshare(hold) {
+            return true;
+        }
+        let Some(armed) = state.armed else { return false };
+        let now = self.shared.clock.now();
+        !self.wanted.load(Ordering::Relaxed) && state.machine.linger(now, hold, manner, armed.at)
     }
 
     /// The short way into the line, if there is one: see [`Machine::join`].

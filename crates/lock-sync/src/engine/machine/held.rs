@@ -20,6 +20,9 @@ const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// A lease that is stronger than its holders need stays so for this time, unless somebody wants it: the
 /// next who comes may need it again.
 const STRONG: Duration = Duration::from_millis(5);
+/// A lease that was given up and wanted again at once is kept for this time when nobody here has it: that is
+/// likely to happen again.
+const LINGER: Duration = Duration::from_millis(1);
 /// A hint is checked after this time: many are the echo of what this process did itself, and most
 /// of those concern a hold that is over by then.
 const CHECK_AFTER: Duration = Duration::from_millis(3);
@@ -63,6 +66,8 @@ pub(super) struct Held {
     pub(super) watch_at: Instant,
     /// There is nothing here to hand over.
     pub(super) spent: bool,
+    /// It was given up, and wanted again before the store had heard of that.
+    pub(super) retaken: bool,
 }
 
 /// How an upgrade that nobody waits for any more leaves the store's queue: by being asked for once more,
@@ -85,10 +90,16 @@ pub(super) enum Fate {
 }
 
 impl Held {
-    pub(super) fn new(clock: Clock, claim: Claim, grant: Grant, ttl: Ttl, now: Instant) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        claim: Claim,
+        grant: Grant,
+        ttl: Ttl,
+        now: Instant,
+    ) -> Box<Self> {
         let left = grant.valid_until.saturating_duration_since(now);
         let short = left <= ttl.duration() / 2;
-        Self {
+        Box::new(Self {
             claim,
             lease: Arc::new(Lease::new(clock, grant.valid_until)),
             tokens: Tokens::new(grant.tokens),
@@ -112,11 +123,12 @@ impl Held {
             check_at: None,
             watch_at: now + WATCH_AFTER,
             spent: false,
-        }
+            retaken: false,
+        })
     }
 
     /// A claim that may be held although nobody has seen a grant.
-    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Self {
+    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Box<Self> {
         let tokens = TokenRange::single(FencingToken::new(0));
         let mut held = Self::new(clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
         held.spent = true;
@@ -182,9 +194,9 @@ impl Held {
         }
     }
 
-    /// Whether several read under the lease, and nobody elsewhere is known to want it.
+    /// Whether those who read do so under this lease, and nobody elsewhere is known to want it.
     pub(super) fn is_shared_quietly(&self) -> bool {
-        self.demand == Demand::Quiet && self.holds.live() > 0 && self.has_room(Mode::Shared)
+        self.demand == Demand::Quiet && self.group.is_some() && self.has_room(Mode::Shared)
     }
 
     /// Whether there is room for this mode beside those who hold the lease.
@@ -276,6 +288,13 @@ impl Held {
     /// Whether a lease that nobody uses has been here for so long that others should have a chance.
     pub(super) fn was_kept(&self, now: Instant, ttl: Ttl) -> bool {
         now >= self.granted + STAY.max(ttl.duration() / 3)
+    }
+
+    /// How long the lease is kept although nobody here wants it: as long as its holder asked for, and in
+    /// any case for a moment if the last moment was too short and nobody elsewhere wants it.
+    pub(super) fn idles(&self, manner: Manner) -> Option<Duration> {
+        let lingers = self.retaken && self.demand == Demand::Quiet;
+        manner.cache.max(lingers.then_some(LINGER))
     }
 
     pub(super) fn demand(&self) -> Demand {

@@ -178,7 +178,7 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        held: Held,
+        held: Box<Held>,
         manner: Manner,
         effects: &mut Effects<W>,
     ) {
@@ -192,7 +192,7 @@ impl<W> Machine<W> {
         if self.queue.is_empty() {
             self.rest_watch(now);
             let joint = matches!(held.claim.mode, Mode::Joint { .. });
-            return match manner.cache {
+            return match held.idles(manner) {
                 Some(idle)
                     if !joint && manner.handoff != Handoff::Never && self.may_keep(now, &held) =>
                 {
@@ -296,7 +296,7 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        mut held: Held,
+        mut held: Box<Held>,
         manner: Manner,
         until: Instant,
         effects: &mut Effects<W>,
@@ -315,7 +315,7 @@ impl<W> Machine<W> {
 
     /// Whether a lease may stay without a holder: only if others who want it can make themselves
     /// heard.
-    fn may_keep(&self, now: Instant, held: &Held) -> bool {
+    pub(super) fn may_keep(&self, now: Instant, held: &Held) -> bool {
         self.policy.renew
             && !self.closed
             && !held.spent
@@ -327,7 +327,7 @@ impl<W> Machine<W> {
             && !matches!(self.watch, Watching::Failed { .. })
     }
 
-    pub(super) fn give_up(&mut self, seat: usize, mut held: Held, effects: &mut Effects<W>) {
+    pub(super) fn give_up(&mut self, seat: usize, mut held: Box<Held>, effects: &mut Effects<W>) {
         // If an answer is to come, it says what there is to be released. If it was lost, it is either.
         if let Some(other) = held.converting.take_if(|_| !held.renewing) {
             effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
@@ -364,13 +364,14 @@ impl<W> Machine<W> {
         if fate == Fate::GiveUp && kept.is_none() {
             return None;
         }
-        let held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+        let mut held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
             other => {
                 self.seats[seat] = other;
                 return None;
             }
         };
+        held.retaken |= kept.is_none();
         match fate {
             Fate::HandOver => {
                 self.seats[seat] = Phase::Held(held);

@@ -38,6 +38,12 @@ pub(super) struct Holding {
     pub(super) state: State,
 }
 
+impl Holding {
+    fn reads(&self) -> bool {
+        self.mode == Mode::Shared && self.state == State::Live
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Live,
@@ -119,9 +125,14 @@ impl Holds {
 
     /// Removes a reader if others hold beside it, so that nothing else changes.
     pub(super) fn remove_beside_others(&mut self, id: HoldId) -> bool {
-        let reads =
-            |holding: &Holding| holding.mode == Mode::Shared && holding.state == State::Live;
-        self.live > 1 && self.get(id).is_some_and(reads) && self.remove(id).is_some()
+        self.live > 1 && self.get(id).is_some_and(Holding::reads) && self.remove(id).is_some()
+    }
+
+    /// Removes a reader that is within its limit, if nobody is left then.
+    pub(super) fn remove_alone(&mut self, id: HoldId, now: Instant) -> bool {
+        let alone = (self.live, self.dead, self.forgotten) == (1, 0, 0);
+        let reads = |holding: &Holding| holding.reads() && now < holding.until;
+        alone && self.get(id).is_some_and(reads) && self.remove(id).is_some()
     }
 
     /// Changes what is known of a holder.

@@ -32,9 +32,7 @@ mod watching;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(test)]
-use lock_core::Demand;
-use lock_core::{Acquire, Claim, Clock, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl};
+use lock_core::{Acquire, Claim, Clock, Demand, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
@@ -47,6 +45,7 @@ use held::Held;
 pub(super) use holding::Ending;
 pub(crate) use holds::HoldId;
 use holds::{Holds, beside, covers};
+use renewing::LOW_TOKENS;
 pub(crate) use timing::renewal_window;
 use upgrading::Upgrade;
 use watching::Watching;
@@ -127,7 +126,7 @@ pub(super) struct Machine<W> {
     used_last: u32,
 }
 
-/// What the store knows of one claim.
+/// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
 #[derive(Debug)]
 enum Phase {
     /// Nothing.
@@ -159,16 +158,16 @@ enum Phase {
         until: Instant,
     },
     /// Held by somebody here.
-    Held(Held),
+    Held(Box<Held>),
     /// Held by nobody here, but not given up: for the sake of the next who wants it, or because
     /// the next has no token yet.
-    Kept { held: Held, manner: Manner, until: Instant },
+    Kept { held: Box<Held>, manner: Manner, until: Instant },
     /// The lease is lost, but guards live that had it, and with them a way to the data. Those who
     /// wait here wait for their end; the lock is others' meanwhile.
     Lost { mode: Mode, holds: Holds, loss: LeaseLost },
     /// Given up by the last holder, not yet by the store.
     Releasing {
-        held: Held,
+        held: Box<Held>,
         stage: Stage,
         /// The claim that asks for a place in the queue in its stead.
         next: Option<Next>,
@@ -358,17 +357,26 @@ impl<W> Machine<W> {
         if !plain {
             return None;
         }
-        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) if held.is_shared_quietly());
+        let quiet = |phase: &Phase| {
+            matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } if held.is_shared_quietly())
+        };
         let seat = self.seats.iter().position(quiet)?;
         if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
             return None;
         }
-        let Phase::Held(held) = &mut self.seats[seat] else { return None };
+        let phase = &mut self.seats[seat];
+        let (Phase::Held(held) | Phase::Kept { held, .. }) = phase else { return None };
         if !held.may_go_on(now, manner, &self.policy) {
             return None;
         }
         self.holds += 1;
-        held.share((seat, self.holds), manner)
+        let ticket = held.share((seat, self.holds), manner)?;
+        if matches!(phase, Phase::Kept { .. })
+            && let Phase::Kept { held, .. } = std::mem::replace(phase, Phase::Idle)
+        {
+            *phase = Phase::Held(held);
+        }
+        Some(ticket)
     }
 
     /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
@@ -378,6 +386,35 @@ impl<W> Machine<W> {
             Some(Phase::Held(held)) if plain => held.holds.remove_beside_others(hold),
             _ => false,
         }
+    }
+
+    /// The short way out for the last reader of a lease that stays here for a moment. `armed` is when the
+    /// machine is going to be looked at in any case. Returns whether it was taken.
+    pub(super) fn linger(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        armed: Instant,
+    ) -> bool {
+        let seat = hold.seat();
+        let Some(Phase::Held(held)) = self.seats.get(seat) else { return false };
+        let until = held.idles(manner).map(|idle| now + idle);
+        let plain = self.queue.is_empty()
+            && self.upgrade.is_none()
+            && manner.handoff != Handoff::Never
+            && held.tokens_left() >= LOW_TOKENS
+            && held.demand() == Demand::Quiet
+            && self.may_keep(now, held);
+        let Some(until) = until.filter(|until| plain && armed <= *until) else { return false };
+        let Phase::Held(held) = &mut self.seats[seat] else { return false };
+        if !held.holds.remove_alone(hold, now) {
+            return false;
+        }
+        if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+            self.seats[seat] = Phase::Kept { held, manner, until };
+        }
+        true
     }
 
     /// Takes away seats at the end that nobody has any more.
