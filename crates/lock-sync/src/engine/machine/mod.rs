@@ -32,13 +32,16 @@ mod watching;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Clock, Demand, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl};
+use lock_core::{
+    Acquire, Claim, Clock, Demand, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl,
+};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
+pub(super) use converting::Part;
 pub(crate) use effects::Deadline;
 pub(super) use effects::{Effects, Op};
 use held::Held;
@@ -120,10 +123,12 @@ pub(super) struct Machine<W> {
     closed: bool,
     /// How many holds there have been: the serial number of the latest.
     holds: u64,
-    /// The latest token of a permit.
+    /// Tokens of permits up to this one have been given out, here or elsewhere.
     last_token: Option<FencingToken>,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
+    /// For how many of those in line permits are asked for at once.
+    run: u32,
 }
 
 /// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
@@ -134,6 +139,8 @@ enum Phase {
     /// A request is under way.
     Attempting {
         claim: Claim,
+        /// How many had joined the line when the claim was drawn.
+        line: u64,
         /// No earlier request for it was answered.
         fresh: bool,
         /// It asks for a place in the store's queue.
@@ -150,6 +157,7 @@ enum Phase {
     /// Refused: waiting for a hint, or for the time to ask again.
     Waiting {
         claim: Claim,
+        line: u64,
         outage: Option<Outage>,
         /// The claim has a place in the store's queue, or may have one.
         placed: bool,
@@ -180,6 +188,7 @@ enum Phase {
 #[derive(Debug)]
 struct Next {
     claim: Claim,
+    line: u64,
     /// A hint came about it before the answer.
     again: bool,
 }
@@ -231,6 +240,7 @@ impl<W> Machine<W> {
             holds: 0,
             last_token: None,
             used_last: 0,
+            run: 1,
         }
     }
 
@@ -332,7 +342,12 @@ impl<W> Machine<W> {
         }
         // What is kept here for nobody in particular makes way.
         self.clear_kept(want, effects);
-        if (first || joint) && self.may_ask(want) {
+        if first && self.could_restock(now, want) {
+            let id = self.queue.push(patience, want);
+            self.restock(now, want, effects);
+            return Entered::Queued(id);
+        }
+        if (first || joint) && self.may_ask_after_flush(now, want, effects) {
             let id = self.queue.push(patience, want);
             return match self.begin_attempt(now, want, patience != Patience::Try, None) {
                 Ok(request) => Entered::Attempt(id, request),
@@ -357,9 +372,7 @@ impl<W> Machine<W> {
         if !plain {
             return None;
         }
-        let quiet = |phase: &Phase| {
-            matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } if held.is_shared_quietly())
-        };
+        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } if held.is_shared_quietly());
         let seat = self.seats.iter().position(quiet)?;
         if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
             return None;
@@ -427,8 +440,10 @@ impl<W> Machine<W> {
     /// Whether something is about to happen without anybody's letting go: the next token comes, or the
     /// answer to an attempt or a release that nobody here waits for any more.
     fn is_in_motion(&self) -> bool {
-        self.seats.iter().any(|phase| {
-            matches!(phase, Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. })
+        self.seats.iter().any(|phase| match phase {
+            Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. } => true,
+            Phase::Held(held) => held.has_idle_permits(),
+            _ => false,
         })
     }
 
@@ -446,7 +461,7 @@ impl<W> Machine<W> {
                     if held.has_room(want)
                         && !self.is_upgrading(seat)
                         && self.is_tolerated(seat, want)
-                        && self.admits(seat, now, manner) =>
+                        && self.admits(seat, now, manner, None) =>
                 {
                     let ticket = self.ticket(seat, now, want, manner);
                     if ticket.is_some() {
