@@ -213,7 +213,9 @@ impl Held {
     pub(super) fn has_room(&self, want: Mode) -> bool {
         // What it is about to become it may be already.
         let mode = self.converting.unwrap_or(self.claim.mode);
-        covers(mode, want) && self.holds.have_room(mode, want)
+        // A lease of which a part is to be forgotten comes to an end first.
+        let ends = counts(mode) && self.holds.has_forgotten();
+        covers(mode, want) && !ends && self.holds.have_room(mode, want)
     }
 
     /// Notes that the lease need not be as strong as it is, if so.
