@@ -13,7 +13,8 @@ use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket};
 ///
 /// Not a future itself, because it has no output type of its own to show: [`poll`](Self::poll) it.
 pub(crate) struct Acquiring {
-    entry: Arc<Entry>,
+    /// Goes to the hold, when there is one.
+    entry: Option<Arc<Entry>>,
     state: State,
     /// Fixed with the first poll: a limit does not begin anew.
     patience: Patience,
@@ -40,10 +41,21 @@ pub(crate) enum Wait {
     Forever,
 }
 
+impl Wait {
+    fn begin(self, entry: &Entry) -> Patience {
+        match self {
+            Self::Try => Patience::Try,
+            Self::AtMost(limit) => Patience::Until(entry.shared.clock.now() + limit),
+            Self::Forever => Patience::Forever,
+        }
+    }
+}
+
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
-        Self { entry, state: State::New(wait), patience: Patience::Try, mode, manner, home }
+        let (state, patience) = (State::New(wait), Patience::Try);
+        Self { entry: Some(entry), state, patience, mode, manner, home }
     }
 
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
@@ -52,100 +64,92 @@ impl Acquiring {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
+        if let Some(ticket) = self.share() {
+            return Poll::Ready(Ok(self.hold(ticket)));
+        }
+        loop {
+            let outcome = ready!(self.advance(context));
+            self.state = State::Done;
+            let hold = self.hold(outcome?);
+            if hold.check().is_ok() {
+                return Poll::Ready(Ok(hold));
+            }
+            // The turn is over before it was used: the way begins anew.
+            self.entry = Some(Arc::clone(hold.entry()));
+            self.state = State::Entering;
+        }
+    }
+
+    /// The short way to those who read already, if there is one.
+    fn share(&self) -> Option<Ticket> {
+        match (&self.state, &self.entry) {
+            (State::New(_), Some(entry)) if self.mode == Mode::Shared => entry.share(self.manner),
+            _ => None,
+        }
+    }
+
+    fn hold(&mut self, ticket: Ticket) -> Hold {
+        self.state = State::Done;
+        // Moved rather than cloned: many tasks count those who have it.
+        let Some(entry) = self.entry.take() else { completed() };
+        Hold::new(entry, ticket, self.mode, self.manner)
+    }
+
+    /// Goes on until there is an outcome.
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Ticket, Denial>> {
+        let Some(entry) = &self.entry else { completed() };
         loop {
             match &mut self.state {
                 State::New(wait) => {
-                    let wait = *wait;
-                    self.state = State::Done;
-                    if self.mode == Mode::Shared
-                        && let Some(ticket) = self.entry.share(self.manner)
-                    {
-                        return Poll::Ready(Ok(self.hold(ticket)));
-                    }
-                    if let Err(error) = self.entry.shared.start() {
+                    if let Err(error) = entry.shared.start() {
                         return Poll::Ready(Err(Denial::Failed(error)));
                     }
-                    self.patience = self.patience(wait);
+                    self.patience = wait.begin(entry);
                     self.state = State::Entering;
                 }
                 State::Entering
                     if self.patience == Patience::Forever
-                        && let Some(id) = self.entry.join(self.mode, context) =>
+                        && let Some(id) = entry.join(self.mode, context) =>
                 {
                     self.state = State::Waiting(id);
                     return Poll::Pending;
                 }
-                State::Entering => match self.entry.enter(self.mode, self.patience, self.manner) {
-                    Entered::Done(outcome) => {
-                        if let Some(result) = self.finish(outcome) {
-                            return Poll::Ready(result);
-                        }
-                    }
+                State::Entering => match entry.enter(self.mode, self.patience, self.manner) {
+                    Entered::Done(outcome) => return Poll::Ready(outcome),
                     Entered::Queued(id) => self.state = State::Waiting(id),
                     Entered::Attempt(id, request) => {
-                        let running = Running::attempt(&self.entry, request, self.home);
+                        let running = Running::attempt(entry, request, self.home);
                         self.state = State::Asking(id, Box::new(running));
                     }
                 },
                 State::Asking(id, running) => {
                     let id = *id;
                     // The answer would wake this very task while it is polled, and cost it its turn.
-                    self.entry.unpark(id);
+                    entry.unpark(id);
                     match running.poll(context) {
                         Poll::Ready(_) => self.state = State::Waiting(id),
-                        Poll::Pending => {
-                            // The limit may be reached before the store answers.
-                            let outcome = ready!(self.entry.poll(id, context));
-                            if let Some(result) = self.finish(outcome) {
-                                return Poll::Ready(result);
-                            }
-                        }
+                        // The limit may be reached before the store answers.
+                        Poll::Pending => return entry.poll(id, context),
                     }
                 }
-                State::Waiting(id) => {
-                    let outcome = ready!(self.entry.poll(*id, context));
-                    if let Some(result) = self.finish(outcome) {
-                        return Poll::Ready(result);
-                    }
-                }
-                State::Done => panic!("a lock future was polled after it had completed"),
+                State::Waiting(id) => return entry.poll(*id, context),
+                State::Done => completed(),
             }
         }
     }
+}
 
-    fn patience(&self, wait: Wait) -> Patience {
-        match wait {
-            Wait::Try => Patience::Try,
-            Wait::AtMost(limit) => Patience::Until(self.entry.shared.clock.now() + limit),
-            Wait::Forever => Patience::Forever,
-        }
-    }
-
-    fn hold(&self, ticket: Ticket) -> Hold {
-        Hold::new(Arc::clone(&self.entry), ticket, self.mode, self.manner)
-    }
-
-    /// Turns the outcome into a result, unless the turn is over before it was used: then the way
-    /// begins anew.
-    fn finish(&mut self, outcome: Result<Ticket, Denial>) -> Option<Result<Hold, Denial>> {
-        self.state = State::Done;
-        let hold = match outcome {
-            Ok(ticket) => self.hold(ticket),
-            Err(denial) => return Some(Err(denial)),
-        };
-        if hold.check().is_ok() {
-            return Some(Ok(hold));
-        }
-        self.state = State::Entering;
-        None
-    }
+fn completed() -> ! {
+    panic!("a lock future was polled after it had completed")
 }
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
         // A request under way goes to the driver when it is dropped.
-        if let State::Asking(id, _) | State::Waiting(id) = self.state {
-            self.entry.cancel(id, self.manner);
+        if let State::Asking(id, _) | State::Waiting(id) = self.state
+            && let Some(entry) = &self.entry
+        {
+            entry.cancel(id, self.manner);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, FencingToken, Instant, Key, Mode, Released};
 
-use super::{Entry, HoldId, Manner, Running, Ticket};
+use super::{Entry, HoldId, Manner, Rest, Running, Ticket};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 use crate::lost::Lost;
 
@@ -165,14 +165,24 @@ impl Hold {
         poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
         self.live = false;
         let lost = self.check().err();
-        let Some(ending) = self.entry.release_here(self.ticket.hold, self.manner) else {
-            let lost = lost.or_else(|| self.check().err());
-            return Err(ReleaseError::Lost(lost.unwrap_or(LeaseLost::new(LossReason::Expired))));
-        };
-        let Some(ending) = ending else {
-            // Part of a lease is given back by making that smaller.
-            poll_fn(|context| self.entry.poll_shrunk(self.ticket.hold, context)).await;
-            return Ok(());
+        let ending = match self.entry.release_here(self.ticket.hold, self.manner) {
+            Some(Rest::Lease(ending)) => ending,
+            Some(Rest::Part(part)) => {
+                let back = poll_fn(|context| self.entry.poll_back(&part, context)).await;
+                let valid = self.ticket.lease.is_valid(self.ticket.lease.now());
+                return if back || valid {
+                    Ok(())
+                } else {
+                    Err(ReleaseError::Lost(LeaseLost::new(LossReason::Expired)))
+                };
+            }
+            Some(Rest::Nothing) => return Ok(()),
+            None => {
+                let lost = lost.or_else(|| self.check().err());
+                return Err(ReleaseError::Lost(
+                    lost.unwrap_or(LeaseLost::new(LossReason::Expired)),
+                ));
+            }
         };
         let mut running = Running::release(&self.entry, ending, self.entry.shared.home);
         let answer = poll_fn(|context| running.poll(context)).await;
@@ -189,7 +199,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let shared = self.how == How::Reads;
-        if self.live && !(shared && self.entry.unshare(self.ticket.hold)) {
+        if self.live && !(shared && self.entry.unshare(self.ticket.hold, self.manner)) {
             self.entry.release(self.ticket.hold, self.manner);
         }
     }

@@ -36,7 +36,7 @@ pub(crate) use upgrading::Upgrading;
 
 use crate::driver::{Command, Flight};
 use crate::locks::Shared;
-use machine::{Effects, Ending, Entered, Machine, Op};
+use machine::{Effects, Ending, Entered, Machine, Op, Part};
 use parked::Parked;
 use queue::WaiterId;
 
@@ -63,6 +63,16 @@ struct State {
     /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
+}
+
+/// What is left to be done when a hold has been given up.
+enum Rest {
+    /// Others here go on with the lease.
+    Nothing,
+    /// The lease is to be released.
+    Lease(Ending),
+    /// Part of it is being given back.
+    Part(Part),
 }
 
 impl State {
@@ -130,9 +140,15 @@ impl Entry {
         self.lock().machine.share(now, manner)
     }
 
-    /// The short way out, if there is one: see [`Machine::unshare`].
-    fn unshare(&self, hold: HoldId) -> bool {
-        self.lock().machine.unshare(hold)
+    /// The short way out, if there is one: see [`Machine::unshare`] and [`Machine::linger`].
+    fn unshare(&self, hold: HoldId, manner: Manner) -> bool {
+        let mut state = self.lock();
+        if state.machine.unshare(hold) {
+            return true;
+        }
+        let Some(armed) = state.armed else { return false };
+        let now = self.shared.clock.now();
+        !self.wanted.load(Ordering::Relaxed) && state.machine.linger(now, hold, manner, armed.at)
     }
 
     /// The short way into the line, if there is one: see [`Machine::join`].
@@ -186,18 +202,20 @@ impl Entry {
         }
     }
 
-    /// Gives a hold up; what must be released is the caller's to release.
-    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Option<Ending>> {
+    /// Gives a hold up; what must be released is the caller's to release. `None` if it was over before.
+    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
         self.event(|machine, now, effects| {
             machine.release(now, hold, manner, effects).then(|| {
-                let ending = machine.begin_release_of(hold);
-                if ending.is_some()
-                    && let Some(own) =
-                        effects.ops.iter().position(|op| matches!(op, Op::Release { .. }))
+                let Some(ending) = machine.begin_release_of(hold) else {
+                    let part = machine.give_back(now, hold, effects);
+                    return part.map_or(Rest::Nothing, Rest::Part);
+                };
+                if let Some(own) =
+                    effects.ops.iter().position(|op| matches!(op, Op::Release { .. }))
                 {
                     effects.ops.remove(own);
                 }
-                ending
+                Rest::Lease(ending)
             })
         })
     }
@@ -212,11 +230,12 @@ impl Entry {
         Poll::Pending
     }
 
-    /// Waits until the store has what part of a lease of permits was given up with this hold.
-    fn poll_shrunk(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
+    /// Waits until the store has this part of a lease of permits back, or somebody here. `false` if the lease
+    /// ended before.
+    fn poll_back(&self, part: &Part, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.lock();
-        if !state.machine.is_shrinking(hold) {
-            return Poll::Ready(());
+        if let Some(back) = state.machine.is_back(part) {
+            return Poll::Ready(back);
         }
         state.await_settled(context);
         Poll::Pending

@@ -72,11 +72,23 @@ struct Rival {
     client: MemoryBackend,
     _watch: Watch,
     claim: Option<Claim>,
+    /// When it began to ask.
+    began: u64,
     until: Instant,
+}
+
+/// One grant, to us or to a rival.
+#[derive(Debug)]
+struct Granted {
+    /// Which event brought it.
+    came: u64,
+    token: u64,
+    mode: Mode,
 }
 
 struct Waiter {
     id: WaiterId,
+    began: u64,
     limit: Limit,
     want: Mode,
 }
@@ -106,6 +118,9 @@ struct World {
     /// Their tokens by those serial numbers, and what they wanted.
     tokens: BTreeMap<u64, (u64, Mode)>,
     forgotten: u32,
+    /// How many events there have been.
+    events: u64,
+    grants: Vec<Granted>,
     /// Whether some request was lost, so that leases may have to end by themselves.
     failed: bool,
 }
@@ -124,6 +139,7 @@ impl World {
                 client,
                 _watch: watch,
                 claim: None,
+                began: 0,
                 until: Instant::from_nanos(0),
             });
         }
@@ -149,6 +165,8 @@ impl World {
             served: BTreeMap::new(),
             tokens: BTreeMap::new(),
             forgotten: 0,
+            events: 0,
+            grants: Vec::new(),
             failed: false,
         }
     }
@@ -160,6 +178,7 @@ impl World {
     async fn event(&mut self, event: Event) {
         let mut effects = Effects::new();
         let now = self.now();
+        self.events += 1;
         match event {
             Event::Enter(nth, limit) => {
                 let want = self.wants[nth % self.wants.len()];
@@ -174,8 +193,10 @@ impl World {
             }
             Event::Release(nth) => {
                 if !self.holding.is_empty() {
-                    let (ticket, _) = self.holding.swap_remove(nth % self.holding.len());
-                    self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                    let (ticket, mode) = self.holding.swap_remove(nth % self.holding.len());
+                    if mode != Mode::Shared || !self.leave(&ticket) {
+                        self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                    }
                 }
             }
             Event::Downgrade(nth, far) => {
@@ -291,7 +312,12 @@ impl World {
         let now = self.now();
         let patience = patience(limit, now);
         self.arrivals += 1;
-        let arrival = self.arrivals;
+        let (arrival, began) = (self.arrivals, self.events);
+        if want == Mode::Shared
+            && let Some(ticket) = self.machine.share(now, self.manner)
+        {
+            return self.served(arrival, began, ticket, want);
+        }
         let waits = match patience {
             Patience::Forever => self.machine.join(want, || arrival),
             _ => None,
@@ -302,16 +328,16 @@ impl World {
             None => self.machine.enter(now, want, patience, self.manner, effects),
         };
         match entered {
-            Entered::Done(Ok(ticket)) => self.served(arrival, ticket, want),
+            Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
             Entered::Done(Err(denial)) => self.check_denial(&denial, limit),
             Entered::Queued(id) => {
-                self.waiters.insert(arrival, Waiter { id, limit, want });
+                self.waiters.insert(arrival, Waiter { id, began, limit, want });
                 if !joined {
                     self.woken.insert(arrival);
                 }
             }
             Entered::Attempt(id, request) => {
-                self.waiters.insert(arrival, Waiter { id, limit, want });
+                self.waiters.insert(arrival, Waiter { id, began, limit, want });
                 self.woken.insert(arrival);
                 self.sent.push(Sent::Attempt(request));
             }
@@ -365,14 +391,16 @@ impl World {
         for arrival in std::mem::take(&mut self.woken) {
             let Some(waiter) = self.waiters.get(&arrival) else { continue };
             let Some(outcome) = self.machine.poll(waiter.id, |_| arrival) else { continue };
-            let Some(Waiter { limit, want, .. }) = self.waiters.remove(&arrival) else { continue };
+            let Some(Waiter { began, limit, want, .. }) = self.waiters.remove(&arrival) else {
+                continue;
+            };
             match outcome {
                 // A task that slept for too long: its guard says so, and it lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
                     let now = self.now();
                     self.machine.release(now, ticket.hold, self.manner, effects);
                 }
-                Ok(ticket) => self.served(arrival, ticket, want),
+                Ok(ticket) => self.served(arrival, began, ticket, want),
                 Err(denial) => self.check_denial(&denial, limit),
             }
         }
@@ -395,8 +423,9 @@ impl World {
         }
     }
 
-    fn served(&mut self, arrival: u32, ticket: Ticket, mode: Mode) {
+    fn served(&mut self, arrival: u32, began: u64, ticket: Ticket, mode: Mode) {
         let serial = ticket.hold.serial();
+        self.granted(began, ticket.token.get(), mode);
         if !matches!(mode, Mode::Joint { .. }) {
             let before = self.served.range(..arrival).next_back();
             let after = self.served.range(arrival..).next();
@@ -420,6 +449,31 @@ impl World {
         }
         self.tokens.insert(serial, (token, mode));
         self.holding.push((ticket, mode));
+    }
+
+    /// Whoever asks after somebody else was granted the lock gets a higher token.
+    fn granted(&mut self, began: u64, token: u64, mode: Mode) {
+        let plain = |mode: Mode| !matches!(mode, Mode::Joint { .. });
+        let reads = |mode: Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
+        for before in &self.grants {
+            if before.came < began
+                && plain(mode)
+                && plain(before.mode)
+                && !(reads(mode) && reads(before.mode))
+            {
+                // Readers go on with the token of one who wrote, and reads now.
+                let fine = before.token < token || reads(mode) && before.token == token;
+                assert!(fine, "{mode:?} has {token} after {before:?}");
+            }
+        }
+        self.grants.push(Granted { came: self.events, token, mode });
+    }
+
+    /// The short ways out.
+    fn leave(&mut self, ticket: &Ticket) -> bool {
+        let armed = self.machine.next_deadline().map_or(Instant::FAR_FUTURE, |next| next.at);
+        self.machine.unshare(ticket.hold)
+            || self.machine.linger(self.now(), ticket.hold, self.manner, armed)
     }
 
     fn is_valid(&self, ticket: &Ticket) -> bool {
@@ -556,15 +610,23 @@ impl World {
         let want = self.wants[want % self.wants.len()];
         let ttl = Ttl::new(TTL).unwrap();
         let rival = &mut self.rivals[nth];
+        if rival.claim.is_none() {
+            rival.began = self.events;
+        }
         let claim = rival.claim.clone().unwrap_or_else(|| {
             Claim::exclusive(self.key.clone(), OwnerToken::generate().unwrap()).in_mode(want)
         });
         rival.claim = Some(claim.clone());
         let request = Acquire::new(claim, ttl).queued();
-        rival.until = match rival.client.try_acquire(&request).await {
+        let (began, mode) = (rival.began, request.claim.mode);
+        let answer = rival.client.try_acquire(&request).await;
+        rival.until = match answer {
             Ok(Attempt::Granted(grant)) => grant.valid_until,
             _ => Instant::from_nanos(0),
         };
+        if let Ok(Attempt::Granted(grant)) = answer {
+            self.granted(began, grant.tokens.first().get(), mode);
+        }
     }
 
     // ---- The end ----

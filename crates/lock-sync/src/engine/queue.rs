@@ -31,6 +31,8 @@ pub(super) struct Queue<W, O> {
     front: Option<u32>,
     back: Option<u32>,
     waiting: usize,
+    /// How many have joined in all.
+    arrivals: u64,
     /// How many of them want a joint hold.
     joint: usize,
     /// The waiters with a limit, by the instant at which it is reached.
@@ -42,6 +44,8 @@ enum Slot<W, O> {
     /// The next free slot.
     Free(Option<u32>),
     Waiting {
+        /// How many had joined with this one.
+        arrival: u64,
         patience: Patience,
         want: Mode,
         waker: Option<W>,
@@ -59,6 +63,7 @@ impl<W, O> Queue<W, O> {
             front: None,
             back: None,
             waiting: 0,
+            arrivals: 0,
             joint: 0,
             limits: BTreeSet::new(),
         }
@@ -77,7 +82,9 @@ impl<W, O> Queue<W, O> {
     /// Joins at the back, for a hold in this mode.
     pub(super) fn push(&mut self, patience: Patience, want: Mode) -> WaiterId {
         self.joint += usize::from(matches!(want, Mode::Joint { .. }));
-        let slot = Slot::Waiting { patience, want, waker: None, previous: self.back, next: None };
+        self.arrivals += 1;
+        let (arrival, previous) = (self.arrivals, self.back);
+        let slot = Slot::Waiting { arrival, patience, want, waker: None, previous, next: None };
         let index = match self.free {
             Some(index) => {
                 if let Slot::Free(next) = self.slots[index as usize] {
@@ -103,6 +110,19 @@ impl<W, O> Queue<W, O> {
         WaiterId(index)
     }
 
+    /// How many have joined by now, those included who have left.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// How many had joined when the first in line did, that one included.
+    pub(super) fn first_arrival(&self) -> Option<u64> {
+        match &self.slots[self.front? as usize] {
+            Slot::Waiting { arrival, .. } => Some(*arrival),
+            Slot::Free(_) | Slot::Settled(_) => None,
+        }
+    }
+
     /// Who is first in line, and its patience.
     pub(super) fn first(&self) -> Option<(WaiterId, Patience)> {
         let id = WaiterId(self.front?);
@@ -126,8 +146,12 @@ impl<W, O> Queue<W, O> {
 
     /// What those in line want who want to hold jointly.
     pub(super) fn joint_wants(&self) -> Vec<Mode> {
-        let wants = self.iter().filter_map(|id| self.want(id));
-        wants.filter(|want| matches!(want, Mode::Joint { .. })).collect()
+        self.wants().filter(|want| matches!(want, Mode::Joint { .. })).collect()
+    }
+
+    /// What those in line want, in order.
+    pub(super) fn wants(&self) -> impl Iterator<Item = Mode> {
+        self.iter().filter_map(|id| self.want(id))
     }
 
     /// Those in line, in order.
@@ -221,7 +245,7 @@ impl<W, O> Queue<W, O> {
 
     fn unlink(&mut self, id: WaiterId) -> Option<W> {
         let slot = &mut self.slots[id.0 as usize];
-        let Slot::Waiting { patience, want, waker, previous, next } = slot else {
+        let Slot::Waiting { patience, want, waker, previous, next, .. } = slot else {
             return None;
         };
         self.joint -= usize::from(matches!(want, Mode::Joint { .. }));

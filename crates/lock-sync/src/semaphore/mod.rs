@@ -42,6 +42,10 @@ use holds::Holds;
 /// background while it lives, and tells when it is lost. The permits of a process that crashed come back
 /// at the end of their leases.
 ///
+/// Tasks of one process that take permits at about the same time may have them under one lease, which they
+/// lose together. A process that uses permits again and again keeps those that it just gave up for a
+/// millisecond or two, unless somebody elsewhere waits: another one's `try_acquire` may miss them by that.
+///
 /// # Order
 ///
 /// Permits are given out in the order in which they were asked for, in this process and across all. A

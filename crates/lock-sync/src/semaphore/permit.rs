@@ -69,7 +69,8 @@ macro_rules! permit_methods {
 
             /// Takes the permits out of the semaphore, for everybody and for good.
             ///
-            /// That is *enqueued*, as giving them back by dropping is. If the lease is lost before it is
+            /// That is *enqueued*, as giving them back by dropping is; where other tasks hold permits under
+            /// the same lease, the store hears of it when the last of them is done. If the lease is lost before it is
             /// done, the permits have gone back to the semaphore by themselves, and stay there. For free
             /// permits, see [`Semaphore::forget_permits`].
             ///

@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode};
+use lock_core::{
+    Acquire, Attempt, Claim, Demand, Error, ErrorKind, FencingToken, Grant, Instant, Mode,
+};
 
-use super::held::Held;
+use super::held::{Held, counts};
 use super::timing::{backoff, jitter};
 use super::watching::Watching;
 use super::{Denial, Effects, Machine, Op, Outage, Phase, Stage, beside};
@@ -19,6 +21,8 @@ const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
 const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 /// When a place in the store's queue is asked for although all permits that were declared are here.
 const INSIST_AFTER: Duration = Duration::from_secs(1);
+/// Permits are asked for on behalf of at most so many at once.
+const LONGEST_RUN: u32 = 1024;
 /// Tokens reserved when nothing is known about the demand, and at most.
 const RESERVE: (u32, u32) = (8, 8192);
 
@@ -34,11 +38,55 @@ impl<W> Machine<W> {
                 Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => {
                     matches!(want, Mode::Joint { .. }) && claim.mode != want
                 }
-                Phase::Held(held) => beside(held.claim.mode, want),
+                // What is not used here goes back before more is asked for.
+                Phase::Held(held) => beside(held.claim.mode, want) && !held.has_idle_permits(),
                 Phase::Lost { mode, holds, .. } => holds.tolerate(*mode, want),
                 // What is given up must be back before somebody asks whether it is free.
                 Phase::Kept { .. } | Phase::Releasing { .. } => false,
             })
+    }
+
+    /// The same. If only permits that nobody here uses are in the way, they are given back.
+    pub(super) fn may_ask_after_flush(
+        &mut self,
+        now: Instant,
+        want: Mode,
+        effects: &mut Effects<W>,
+    ) -> bool {
+        for seat in 0..self.seats.len() {
+            if let Phase::Held(held) = &mut self.seats[seat]
+                && held.has_idle_permits()
+                && held.converting.is_none()
+            {
+                held.hurry(now);
+                self.weaken(seat, now, effects);
+            }
+        }
+        self.may_ask(want)
+    }
+
+    /// What to ask for so that the first in line gets this: where permits come easily, those for others
+    /// behind it as well.
+    fn in_one_go(&self, want: Mode) -> Mode {
+        let (Mode::Permits { take, of }, Some((_, patience))) = (want, self.queue.first()) else {
+            return want;
+        };
+        if patience == Patience::Try || self.run <= 1 {
+            return want;
+        }
+        let room = u64::from(of).saturating_sub(self.permits_here(of));
+        let mut sum = 0;
+        for next in self.queue.wants().take(self.run as usize) {
+            match next {
+                Mode::Permits { take, of: known }
+                    if known == of && u64::from(sum) + u64::from(take) <= room =>
+                {
+                    sum += take;
+                }
+                _ => break,
+            }
+        }
+        Mode::Permits { take: sum.max(take), of }
     }
 
     /// A seat that nobody has.
@@ -54,11 +102,21 @@ impl<W> Machine<W> {
     /// them back, and a place in the store's queue would only make it seem that one wants them.
     pub(super) fn has_all(&self, want: Mode, now: Instant) -> bool {
         let Mode::Permits { of, .. } = want else { return false };
+        let valid = |held: &Held| !held.spent && held.lease.is_valid(now);
+        of > 0 && self.permits_of(of, valid) >= u64::from(of)
+    }
+
+    /// How many permits are here of those by this declaration.
+    fn permits_here(&self, of: u32) -> u64 {
+        self.permits_of(of, |_| true)
+    }
+
+    fn permits_of(&self, of: u32, counted: impl Fn(&Held) -> bool) -> u64 {
         let here = self.seats.iter().map(|phase| match phase {
             Phase::Held(held)
             | Phase::Kept { held, .. }
             | Phase::Releasing { held, stage: Stage::Queued, .. }
-                if !held.spent && held.lease.is_valid(now) =>
+                if counted(held) =>
             {
                 // Those that are being given back are others' already, for all that is known.
                 match held.converting.unwrap_or(held.claim.mode) {
@@ -68,7 +126,7 @@ impl<W> Machine<W> {
             }
             _ => 0,
         });
-        of > 0 && here.sum::<u64>() >= u64::from(of)
+        here.sum()
     }
 
     /// The store answered to a request.
@@ -84,15 +142,23 @@ impl<W> Machine<W> {
         let Some(seat) = self.seats.iter().position(asking) else {
             return self.upgrade_answered(now, asked, result, effects);
         };
-        let Phase::Attempting { claim, queued, placed: was_placed, outage, again, wanted, .. } =
-            std::mem::replace(&mut self.seats[seat], Phase::Idle)
+        let Phase::Attempting {
+            claim,
+            line,
+            queued,
+            placed: was_placed,
+            outage,
+            again,
+            wanted,
+            ..
+        } = std::mem::replace(&mut self.seats[seat], Phase::Idle)
         else {
             return;
         };
         match result {
             Ok(Attempt::Granted(grant)) => {
                 let grant = if wanted { grant.in_demand(Demand::Wanted) } else { grant };
-                self.granted(seat, now, claim, grant, effects);
+                self.granted(seat, now, claim, line, grant, effects);
                 if again {
                     // What was heard meanwhile may concern this very grant.
                     self.doubt(now);
@@ -102,17 +168,25 @@ impl<W> Machine<W> {
                 // It had no wish to be queued, but those who wait behind it have, and can be by now.
                 let on = matches!(self.watch, Watching::On { .. });
                 let place = !queued && on && !self.has_all(claim.mode, now);
-                self.refused(seat, now, claim, was_placed, again || place, retry_after, effects);
+                self.refused(
+                    seat,
+                    now,
+                    (claim, line),
+                    was_placed,
+                    again || place,
+                    retry_after,
+                    effects,
+                );
             }
             Ok(Attempt::Queued { retry_after }) => {
-                self.refused(seat, now, claim, true, again, retry_after, effects);
+                self.refused(seat, now, (claim, line), true, again, retry_after, effects);
             }
             Ok(_) => {
                 let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.failed(seat, now, claim, was_placed, outage, error, effects);
+                self.failed(seat, now, (claim, line), was_placed, outage, error, effects);
             }
             Err(error) => {
-                self.failed(seat, now, claim, was_placed || queued, outage, error, effects)
+                self.failed(seat, now, (claim, line), was_placed || queued, outage, error, effects)
             }
         }
     }
@@ -125,25 +199,36 @@ impl<W> Machine<W> {
         waits: bool,
         outage: Option<Outage>,
     ) -> Result<Acquire, Error> {
-        let claim = Claim::exclusive(self.key.clone(), (self.owners)()?).in_mode(want);
+        let mode = self.in_one_go(want);
+        let claim = Claim::exclusive(self.key.clone(), (self.owners)()?).in_mode(mode);
         let seat = self.free_seat();
-        // Who does not wait needs no place in the store's queue.
-        let queued = waits && !self.has_all(want, now);
-        Ok(self.request(seat, claim, queued, true, false, outage))
+        let line = self.queue.arrivals();
+        // Who does not wait needs no place in the store's queue; nor does who asks for more than it needs.
+        let queued = waits && mode == want && !self.has_all(want, now);
+        Ok(self.request(seat, claim, line, queued, true, false, outage))
     }
 
     fn request(
         &mut self,
         seat: usize,
         claim: Claim,
+        line: u64,
         queued: bool,
         fresh: bool,
         placed: bool,
         outage: Option<Outage>,
     ) -> Acquire {
         let request = Acquire::new(claim.clone(), self.policy.ttl).reserving(self.reserve());
-        self.seats[seat] =
-            Phase::Attempting { claim, fresh, queued, placed, outage, again: false, wanted: false };
+        self.seats[seat] = Phase::Attempting {
+            claim,
+            line,
+            fresh,
+            queued,
+            placed,
+            outage,
+            again: false,
+            wanted: false,
+        };
         if queued { request.queued() } else { request }
     }
 
@@ -183,7 +268,10 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) {
         self.clear_kept(want, effects);
-        if !self.may_ask(want) {
+        if self.could_restock(now, want) {
+            return self.restock(now, want, effects);
+        }
+        if !self.may_ask_after_flush(now, want, effects) {
             return self.queue_up(now, want, effects);
         }
         match self.begin_attempt(now, want, self.is_waited_for(want), outage) {
@@ -251,12 +339,12 @@ impl<W> Machine<W> {
         insists: bool,
         effects: &mut Effects<W>,
     ) {
-        if let Phase::Waiting { claim, outage, placed, .. } =
+        if let Phase::Waiting { claim, line, outage, placed, .. } =
             std::mem::replace(&mut self.seats[seat], Phase::Idle)
         {
             let (waits, fresh) = (self.is_waited_for(claim.mode), outage.is_some());
             let queued = waits && (insists || !self.has_all(claim.mode, now));
-            let request = self.request(seat, claim, queued, fresh, placed, outage);
+            let request = self.request(seat, claim, line, queued, fresh, placed, outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
@@ -268,15 +356,23 @@ impl<W> Machine<W> {
         seat: usize,
         now: Instant,
         claim: Claim,
+        line: u64,
         grant: Grant,
         effects: &mut Effects<W>,
     ) {
+        if counts(claim.mode) {
+            let wanted = grant.demand == Demand::Wanted;
+            self.run = if wanted { 1 } else { (self.run * 2).min(LONGEST_RUN) };
+            // Whoever was granted one elsewhere before has no higher token than this.
+            let before = FencingToken::new(grant.tokens.first().get().saturating_sub(1));
+            self.last_token = self.last_token.max(Some(before));
+        }
         if grant.valid_until <= now {
             // It came too late to be of use.
             effects.ops.push(Op::Forget(claim));
             return self.next_attempt(now, effects);
         }
-        let held = Held::new(self.clock, claim, grant, self.policy.ttl, now);
+        let held = Held::new(self.clock, claim, grant, self.policy.ttl, line, now);
         // Whoever is first gets it; if nobody is left here, it goes back.
         let manner = held.manner;
         self.pass_on(seat, now, held, manner, effects);
@@ -288,7 +384,7 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        claim: Claim,
+        (claim, line): (Claim, u64),
         placed: bool,
         again: bool,
         retry_after: Option<Duration>,
@@ -300,9 +396,18 @@ impl<W> Machine<W> {
             // There may be more by now than were declared.
             pause = pause.min(INSIST_AFTER);
         }
-        self.seats[seat] =
-            Phase::Waiting { until: now + pause, claim, outage: None, placed, yielding: None };
-        self.deny_tries(mode, &Denial::WouldBlock, effects);
+        self.run = 1;
+        self.seats[seat] = Phase::Waiting {
+            until: now + pause,
+            claim,
+            line,
+            outage: None,
+            placed,
+            yielding: None,
+        };
+        if self.is_no_less_than(mode) {
+            self.deny_tries(mode, &Denial::WouldBlock, effects);
+        }
         if !self.is_wanted(mode) {
             self.line_changed(now, effects);
         } else if again {
@@ -317,7 +422,7 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        claim: Claim,
+        (claim, line): (Claim, u64),
         placed: bool,
         outage: Option<Outage>,
         error: Error,
@@ -329,7 +434,8 @@ impl<W> Machine<W> {
         let until = now + backoff(outage.tries, &claim);
         let outage = Some(outage);
         let mode = claim.mode;
-        self.seats[seat] = Phase::Waiting { claim, outage, placed, yielding: None, until };
+        self.run = 1;
+        self.seats[seat] = Phase::Waiting { claim, line, outage, placed, yielding: None, until };
         if curable {
             self.deny_tries(mode, &Denial::Failed(error.clone()), effects);
         }
@@ -357,6 +463,7 @@ impl<W> Machine<W> {
                 let seat = self.free_seat();
                 self.seats[seat] = Phase::Waiting {
                     claim,
+                    line: self.queue.arrivals(),
                     outage: None,
                     placed: false,
                     yielding: Some(now + if untold { YIELD.1 } else { YIELD.0 }),
@@ -372,6 +479,14 @@ impl<W> Machine<W> {
     fn cannot_ask(&mut self, now: Instant, error: Error, effects: &mut Effects<W>) {
         self.deny_all(&Denial::Failed(error), effects);
         self.rest_watch(now);
+    }
+
+    /// Whether the first in line wants as much as this, or more: what is true of this is true of that then.
+    fn is_no_less_than(&self, mode: Mode) -> bool {
+        match (mode, self.queue.first_want()) {
+            (Mode::Permits { take, .. }, Some(Mode::Permits { take: first, .. })) => take <= first,
+            _ => true,
+        }
     }
 
     // ---- Sending waiters home ----

@@ -1,11 +1,20 @@
 //! From a mode to a weaker one: what a downgrade is, and giving back some of the permits.
 
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode, OwnerToken};
 
 use super::held::Held;
 use super::holds::HoldId;
 use super::{Effects, Machine, Op, Phase, Stage};
 use crate::error::LossReason;
+
+/// A part of a lease of permits that is given back.
+#[derive(Debug)]
+pub(in super::super) struct Part {
+    seat: usize,
+    owner: OwnerToken,
+    /// It is back when the lease was made smaller so often.
+    after: u64,
+}
 
 impl<W> Machine<W> {
     /// A holder goes on in a weaker mode. Nobody gets in between: the lease is made weaker afterwards.
@@ -38,11 +47,40 @@ impl<W> Machine<W> {
                 && held.holds.get(hold).is_some())
     }
 
-    /// Whether the lease of permits that this hold was on is being made smaller, or about to be.
-    pub(in super::super) fn is_shrinking(&self, hold: HoldId) -> bool {
-        matches!(self.seats.get(hold.seat()), Some(Phase::Held(held))
-            if matches!(held.claim.mode, Mode::Permits { .. })
-                && (held.converting.is_some() || held.weaken_due() < Instant::FAR_FUTURE))
+    /// A hold on a part of a lease of permits is over: gives that part back at once, unless somebody here
+    /// has it by now.
+    pub(in super::super) fn give_back(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        effects: &mut Effects<W>,
+    ) -> Option<Part> {
+        let seat = hold.seat();
+        let Some(Phase::Held(held)) = self.seats.get_mut(seat) else { return None };
+        if !held.has_idle_permits() {
+            return None;
+        }
+        // What is on its way does not know of it yet.
+        let after = held.conversions + 1 + u64::from(held.converting.is_some());
+        let part = Part { seat, owner: held.claim.owner, after };
+        held.hurry(now);
+        self.weaken(seat, now, effects);
+        Some(part)
+    }
+
+    /// Whether this part of a lease is back, or somebody here has it; `None` while that is to come. What was
+    /// not back when the lease ended comes back with its end.
+    pub(in super::super) fn is_back(&self, part: &Part) -> Option<bool> {
+        match self.seats.get(part.seat) {
+            Some(Phase::Held(held)) if held.claim.owner == part.owner => {
+                let over = held.conversions >= part.after || !held.has_idle_permits();
+                over.then_some(true)
+            }
+            Some(Phase::Kept { held, .. } | Phase::Releasing { held, .. }) => {
+                Some(held.claim.owner == part.owner)
+            }
+            _ => Some(false),
+        }
     }
 
     /// Converts a lease that is stronger than those who hold it need, if it is time.
@@ -106,6 +144,7 @@ impl<W> Machine<W> {
             Ok(Attempt::Granted(grant)) => {
                 held.claim = claim.clone();
                 held.converting = None;
+                held.conversions += 1;
                 if held.lease.is_valid(now) {
                     held.lease.extend(grant.valid_until);
                     held.renew_at = now + ttl / 3;

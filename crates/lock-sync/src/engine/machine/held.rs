@@ -20,6 +20,9 @@ const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// A lease that is stronger than its holders need stays so for this time, unless somebody wants it: the
 /// next who comes may need it again.
 const STRONG: Duration = Duration::from_millis(5);
+/// A lease that was given up and wanted again at once is kept for this time when nobody here has it: that is
+/// likely to happen again.
+const LINGER: Duration = Duration::from_millis(1);
 /// A hint is checked after this time: many are the echo of what this process did itself, and most
 /// of those concern a hold that is over by then.
 const CHECK_AFTER: Duration = Duration::from_millis(3);
@@ -30,8 +33,13 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     pub(super) lease: Arc<Lease>,
     tokens: Tokens,
-    /// The tokens were reserved after the last holder was done, and nobody has had one of them.
-    pub(super) fresh: bool,
+    /// How many had joined the line when the tokens were asked for: others may have been granted permits
+    /// since, whom somebody who came later must not be given a lower token than.
+    line: u64,
+    /// The same for those that the renewal under way asks for.
+    pub(super) next_line: u64,
+    /// The store had no tokens to give.
+    pub(super) barren: bool,
     /// How many holders there have been.
     pub(super) used: u32,
     demand: Demand,
@@ -47,6 +55,8 @@ pub(super) struct Held {
     pub(super) manner: Manner,
     /// The mode to which the lease is being converted, or may have been.
     pub(super) converting: Option<Mode>,
+    /// How often it has become another.
+    pub(super) conversions: u64,
     /// An upgrade was given up, of which it is not known whether it was granted.
     pub(super) leaving: Option<Leaving>,
     /// A weaker mode would do: from then on it is asked for.
@@ -63,6 +73,8 @@ pub(super) struct Held {
     pub(super) watch_at: Instant,
     /// There is nothing here to hand over.
     pub(super) spent: bool,
+    /// It was given up, and wanted again before the store had heard of that.
+    pub(super) retaken: bool,
 }
 
 /// How an upgrade that nobody waits for any more leaves the store's queue: by being asked for once more,
@@ -85,14 +97,23 @@ pub(super) enum Fate {
 }
 
 impl Held {
-    pub(super) fn new(clock: Clock, claim: Claim, grant: Grant, ttl: Ttl, now: Instant) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        claim: Claim,
+        grant: Grant,
+        ttl: Ttl,
+        line: u64,
+        now: Instant,
+    ) -> Box<Self> {
         let left = grant.valid_until.saturating_duration_since(now);
         let short = left <= ttl.duration() / 2;
-        Self {
+        Box::new(Self {
             claim,
             lease: Arc::new(Lease::new(clock, grant.valid_until)),
             tokens: Tokens::new(grant.tokens),
-            fresh: true,
+            line,
+            next_line: 0,
+            barren: false,
             used: 0,
             demand: grant.demand,
             granted: now,
@@ -102,6 +123,7 @@ impl Held {
             group: None,
             manner: Manner { handoff: Handoff::Fair, cache: None },
             converting: None,
+            conversions: 0,
             leaving: None,
             weaken_at: Instant::FAR_FUTURE,
             // What was handed over is short: whoever keeps it for longer than a moment claims it.
@@ -112,13 +134,14 @@ impl Held {
             check_at: None,
             watch_at: now + WATCH_AFTER,
             spent: false,
-        }
+            retaken: false,
+        })
     }
 
     /// A claim that may be held although nobody has seen a grant.
-    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Self {
+    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Box<Self> {
         let tokens = TokenRange::single(FencingToken::new(0));
-        let mut held = Self::new(clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
+        let mut held = Self::new(clock, claim, Grant::new(tokens, until), Ttl::MAX, 0, now);
         held.spent = true;
         held
     }
@@ -139,7 +162,6 @@ impl Held {
             _ => self.tokens.take()?,
         };
         self.group = shares.then_some(token);
-        self.fresh = false;
         self.used = self.used.saturating_add(1);
         self.turn.1 = self.turn.1.saturating_add(1);
         let hold = self.holds.add(seat, serial, want, token, until);
@@ -182,16 +204,18 @@ impl Held {
         }
     }
 
-    /// Whether several read under the lease, and nobody elsewhere is known to want it.
+    /// Whether those who read do so under this lease, and nobody elsewhere is known to want it.
     pub(super) fn is_shared_quietly(&self) -> bool {
-        self.demand == Demand::Quiet && self.holds.live() > 0 && self.has_room(Mode::Shared)
+        self.demand == Demand::Quiet && self.group.is_some() && self.has_room(Mode::Shared)
     }
 
     /// Whether there is room for this mode beside those who hold the lease.
     pub(super) fn has_room(&self, want: Mode) -> bool {
         // What it is about to become it may be already.
         let mode = self.converting.unwrap_or(self.claim.mode);
-        covers(mode, want) && self.holds.have_room(mode, want)
+        // A lease of which a part is to be forgotten comes to an end first.
+        let ends = counts(mode) && self.holds.has_forgotten();
+        covers(mode, want) && !ends && self.holds.have_room(mode, want)
     }
 
     /// Notes that the lease need not be as strong as it is, if so.
@@ -199,9 +223,8 @@ impl Held {
         let need = self.holds.need(self.claim.mode);
         self.weaken_at = match need {
             _ if need == self.claim.mode => Instant::FAR_FUTURE,
-            // They are others' as soon as they are not used here.
-            Mode::Permits { .. } => now,
             _ if self.weaken_at < Instant::FAR_FUTURE => self.weaken_at,
+            Mode::Permits { .. } => now + LINGER,
             _ => now + STRONG,
         };
     }
@@ -216,14 +239,43 @@ impl Held {
     }
 
     /// The mode to convert the lease to, if it is time.
-    pub(super) fn weaker(&self, now: Instant) -> Option<Mode> {
+    pub(super) fn weaker(&mut self, now: Instant) -> Option<Mode> {
         if let Some(to) = self.converting {
             // The store may be out of reach.
             return (now >= self.renew_at).then_some(to);
         }
-        let need = self.holds.need(self.claim.mode);
-        let due = now >= self.weaken_at || self.demand == Demand::Wanted;
-        (due && need != self.claim.mode).then_some(need)
+        let wanted = self.demand == Demand::Wanted;
+        if !wanted && now < self.weaken_at {
+            return None;
+        }
+        if wanted {
+            self.holds.forget_peak();
+        }
+        let need = match self.claim.mode {
+            // As many as were used at once of late: what is used again and again need not come and go.
+            mode @ Mode::Permits { .. } => self.holds.need_at_peak(mode),
+            mode => self.holds.need(mode),
+        };
+        self.holds.forget_peak();
+        if need == self.claim.mode {
+            self.weaken_at = Instant::FAR_FUTURE;
+            self.consider_weaker(now);
+            return None;
+        }
+        Some(need)
+    }
+
+    /// Gives back at once what is not used now.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.holds.forget_peak();
+        self.weaken_at = self.weaken_at.min(now);
+    }
+
+    /// Whether there are permits here that nobody here uses, or that are on their way back.
+    pub(super) fn has_idle_permits(&self) -> bool {
+        counts(self.claim.mode)
+            && !self.spent
+            && (self.converting.is_some() || self.holds.need(self.claim.mode) != self.claim.mode)
     }
 
     /// What may be done with the lease now that its holder is done.
@@ -278,6 +330,13 @@ impl Held {
         now >= self.granted + STAY.max(ttl.duration() / 3)
     }
 
+    /// How long the lease is kept although nobody here wants it: as long as its holder asked for, and in
+    /// any case for a moment if the last moment was too short and nobody elsewhere wants it.
+    pub(super) fn idles(&self, manner: Manner) -> Option<Duration> {
+        let lingers = self.retaken && self.demand == Demand::Quiet;
+        manner.cache.max(lingers.then_some(LINGER))
+    }
+
     pub(super) fn demand(&self) -> Demand {
         self.demand
     }
@@ -314,15 +373,21 @@ impl Held {
         self.tokens.add(range);
     }
 
-    /// Takes these tokens in place of all that are left, for the next holder.
+    /// Takes these tokens in place of all that are left.
     pub(super) fn restock(&mut self, range: TokenRange) {
         self.tokens = Tokens::new(range);
-        self.fresh = true;
+        self.line = self.next_line;
+        self.barren = false;
     }
 
     /// Whether the lease may stay until fresh tokens have come.
     pub(super) fn may_await_tokens(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
-        self.may_go_on(now, manner, policy) && self.stays(now, manner, policy)
+        let settled = self.converting.is_none() && self.leaving.is_none();
+        settled
+            && !self.barren
+            && policy.renew
+            && self.demand != Demand::Wanted
+            && self.may_go_on(now, manner, policy)
     }
 
     /// Gives up the tokens that are left.
@@ -331,10 +396,19 @@ impl Held {
         self.tokens.more = None;
     }
 
+    /// Whether its tokens may be given to who joined the line with so many others.
+    pub(super) fn is_for(&self, arrival: u64) -> bool {
+        arrival <= self.line
+    }
+
     /// A hint casts doubt on the lease.
     pub(super) fn doubt(&mut self, now: Instant) {
         self.check_at.get_or_insert(now + CHECK_AFTER);
     }
+}
+
+pub(super) fn counts(mode: Mode) -> bool {
+    matches!(mode, Mode::Permits { .. })
 }
 
 /// The tokens that are reserved and not yet given out, in rising order.

@@ -2,7 +2,7 @@
 
 use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Mode, Released};
 
-use super::held::{Fate, Held};
+use super::held::{Fate, Held, counts};
 use super::holds::{HoldId, State};
 use super::renewing::LOW_TOKENS;
 use super::timing::backoff;
@@ -43,7 +43,7 @@ impl<W> Machine<W> {
                 held.manner = manner;
                 if held.holds.is_empty() {
                     self.freshen(seat);
-                    let fate = self.fate(seat, now, manner);
+                    let fate = self.fate(seat, now, manner, self.queue.first_arrival());
                     if valid && fate == Fate::HandOver && self.hand_over(seat, now, effects) {
                         return true;
                     }
@@ -116,7 +116,9 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) -> bool {
         let mut served = false;
-        while let Some((id, want)) = self.next_for(seat, now) {
+        // Whoever was in line when a lease was granted is let in with it.
+        let fresh = matches!(&self.seats[seat], Phase::Held(held) if held.used == 0);
+        while let Some((id, want)) = self.next_for(seat, now, fresh) {
             let Phase::Held(held) = &self.seats[seat] else { break };
             let manner = held.manner;
             let Some(ticket) = self.ticket(seat, now, want, manner) else { break };
@@ -159,7 +161,7 @@ impl<W> Machine<W> {
     }
 
     /// Who is next to enter the lease on this seat, if there is room.
-    fn next_for(&self, seat: usize, now: Instant) -> Option<(WaiterId, Mode)> {
+    fn next_for(&self, seat: usize, now: Instant, fresh: bool) -> Option<(WaiterId, Mode)> {
         let Phase::Held(held) = &self.seats[seat] else { return None };
         let (id, want) = match held.claim.mode {
             mode @ Mode::Joint { .. } => (self.queue.find(mode)?, mode),
@@ -168,8 +170,14 @@ impl<W> Machine<W> {
                 (id, self.queue.want(id)?)
             }
         };
-        let room =
-            held.has_room(want) && !self.is_upgrading(seat) && self.admits(seat, now, held.manner);
+        let arrival = self.queue.first_arrival();
+        let room = held.has_room(want)
+            && !self.is_upgrading(seat)
+            && if fresh {
+                self.is_in_order(held, now, arrival) && held.lease.is_valid(now)
+            } else {
+                self.admits(seat, now, held.manner, arrival)
+            };
         room.then_some((id, want))
     }
 
@@ -178,7 +186,7 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        held: Held,
+        held: Box<Held>,
         manner: Manner,
         effects: &mut Effects<W>,
     ) {
@@ -192,7 +200,7 @@ impl<W> Machine<W> {
         if self.queue.is_empty() {
             self.rest_watch(now);
             let joint = matches!(held.claim.mode, Mode::Joint { .. });
-            return match manner.cache {
+            return match held.idles(manner) {
                 Some(idle)
                     if !joint && manner.handoff != Handoff::Never && self.may_keep(now, &held) =>
                 {
@@ -207,7 +215,7 @@ impl<W> Machine<W> {
         }
         self.seats[seat] = Phase::Held(held);
         self.freshen(seat);
-        let fate = self.fate(seat, now, manner);
+        let fate = self.fate(seat, now, manner, self.queue.first_arrival());
         let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) else {
             return;
         };
@@ -232,18 +240,17 @@ impl<W> Machine<W> {
         if let Some(last) = self.last_token
             && let Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } =
                 &mut self.seats[seat]
-            && matches!(held.claim.mode, Mode::Permits { .. })
+            && counts(held.claim.mode)
         {
             held.skip_to(last);
         }
     }
 
-    /// What may be done with the lease on this seat.
-    fn fate(&self, seat: usize, now: Instant, manner: Manner) -> Fate {
+    /// What may be done with the lease on this seat for the sake of who comes next.
+    fn fate(&self, seat: usize, now: Instant, manner: Manner, arrival: Option<u64>) -> Fate {
         match &self.seats[seat] {
             Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
-                // Tokens that were reserved before others were granted permits come too late.
-                if !held.fresh && !self.may_reuse(held.claim.mode, now) {
+                if !self.is_in_order(held, now, arrival) {
                     let waits = held.may_await_tokens(now, manner, &self.policy);
                     return if waits { Fate::AwaitTokens } else { Fate::GiveUp };
                 }
@@ -254,8 +261,15 @@ impl<W> Machine<W> {
     }
 
     /// Whether one more may hold the lease on this seat, beside those who do if there are any.
-    pub(super) fn admits(&self, seat: usize, now: Instant, manner: Manner) -> bool {
+    pub(super) fn admits(
+        &self,
+        seat: usize,
+        now: Instant,
+        manner: Manner,
+        arrival: Option<u64>,
+    ) -> bool {
         match &self.seats[seat] {
+            Phase::Held(held) if !self.is_in_order(held, now, arrival) => false,
             Phase::Held(held) if held.used == 0 => true,
             // `fate` has been asked before.
             Phase::Held(held) if held.holds.is_empty() => true,
@@ -264,18 +278,56 @@ impl<W> Machine<W> {
                 held.lease.is_valid(now)
             }
             Phase::Held(held) => {
-                held.demand() != Demand::Wanted
-                    && self.may_reuse(held.claim.mode, now)
-                    && held.may_go_on(now, manner, &self.policy)
+                held.demand() != Demand::Wanted && held.may_go_on(now, manner, &self.policy)
             }
             _ => false,
         }
     }
 
-    /// Whether a lease in this mode may have another holder with a token that was reserved for an earlier
-    /// one: of permits only if all that there are are here.
-    fn may_reuse(&self, mode: Mode, now: Instant) -> bool {
-        !matches!(mode, Mode::Permits { .. }) || self.has_all(mode, now)
+    /// Whether the tokens of this lease are in order for who joined the line with so many others, or did
+    /// not: nobody may have been granted a permit with a higher one before.
+    fn is_in_order(&self, held: &Held, now: Instant, arrival: Option<u64>) -> bool {
+        self.has_order(held, now) || arrival.is_some_and(|arrival| held.is_for(arrival))
+    }
+
+    /// Whether the tokens of this lease are in order for everybody: those of permits only if all that
+    /// there are are here.
+    pub(super) fn has_order(&self, held: &Held, now: Instant) -> bool {
+        !counts(held.claim.mode) || self.has_all(held.claim.mode, now)
+    }
+
+    /// Whether somebody who wants this could have permits that are here as soon as there are tokens.
+    pub(super) fn could_restock(&self, now: Instant, want: Mode) -> bool {
+        self.to_restock(now, want).is_some()
+    }
+
+    fn to_restock(&self, now: Instant, want: Mode) -> Option<usize> {
+        if !counts(want) {
+            return None;
+        }
+        self.seats.iter().position(|phase| {
+            let (held, manner) = match phase {
+                Phase::Held(held) => (held, held.manner),
+                Phase::Kept { held, manner, .. } => (held, *manner),
+                _ => return false,
+            };
+            held.has_room(want) && held.may_await_tokens(now, manner, &self.policy)
+        })
+    }
+
+    /// Asks for tokens for those in line who could have permits that are here.
+    pub(super) fn restock(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
+        let Some(seat) = self.to_restock(now, want) else { return };
+        let mut phase = std::mem::replace(&mut self.seats[seat], Phase::Idle);
+        // What is under way already may be for them as well; its answer shows.
+        if let Phase::Held(held) | Phase::Kept { held, .. } = &mut phase
+            && !held.renewing
+        {
+            held.drop_tokens();
+            self.renew(now, held, true, effects);
+        }
+        self.seats[seat] = phase;
+        self.watch_again(now, effects);
     }
 
     /// The lease is used by several here: learns whether others wait, and keeps tokens in stock.
@@ -296,13 +348,13 @@ impl<W> Machine<W> {
         &mut self,
         seat: usize,
         now: Instant,
-        mut held: Held,
+        mut held: Box<Held>,
         manner: Manner,
         until: Instant,
         effects: &mut Effects<W>,
     ) {
         self.watch_again(now, effects);
-        if !held.fresh && !self.may_reuse(held.claim.mode, now) {
+        if !self.queue.is_empty() && !self.is_in_order(&held, now, self.queue.first_arrival()) {
             held.drop_tokens();
         }
         let unknown = held.demand() == Demand::Unknown;
@@ -315,7 +367,7 @@ impl<W> Machine<W> {
 
     /// Whether a lease may stay without a holder: only if others who want it can make themselves
     /// heard.
-    fn may_keep(&self, now: Instant, held: &Held) -> bool {
+    pub(super) fn may_keep(&self, now: Instant, held: &Held) -> bool {
         self.policy.renew
             && !self.closed
             && !held.spent
@@ -327,7 +379,7 @@ impl<W> Machine<W> {
             && !matches!(self.watch, Watching::Failed { .. })
     }
 
-    pub(super) fn give_up(&mut self, seat: usize, mut held: Held, effects: &mut Effects<W>) {
+    pub(super) fn give_up(&mut self, seat: usize, mut held: Box<Held>, effects: &mut Effects<W>) {
         // If an answer is to come, it says what there is to be released. If it was lost, it is either.
         if let Some(other) = held.converting.take_if(|_| !held.renewing) {
             effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
@@ -357,20 +409,23 @@ impl<W> Machine<W> {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } if !held.has_room(want) => {
                 return None;
             }
-            Phase::Kept { until, .. } => (self.fate(seat, now, manner), Some(*until)),
-            Phase::Releasing { stage: Stage::Queued, .. } => (self.fate(seat, now, manner), None),
+            Phase::Kept { until, .. } => (self.fate(seat, now, manner, None), Some(*until)),
+            Phase::Releasing { stage: Stage::Queued, .. } => {
+                (self.fate(seat, now, manner, None), None)
+            }
             _ => return None,
         };
         if fate == Fate::GiveUp && kept.is_none() {
             return None;
         }
-        let held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+        let mut held = match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
             Phase::Kept { held, .. } | Phase::Releasing { held, .. } => held,
             other => {
                 self.seats[seat] = other;
                 return None;
             }
         };
+        held.retaken |= kept.is_none();
         match fate {
             Fate::HandOver => {
                 self.seats[seat] = Phase::Held(held);
@@ -382,6 +437,10 @@ impl<W> Machine<W> {
                     self.renew_seat(seat, now, effects);
                 }
                 return ticket;
+            }
+            // Whoever takes it back asks for them, once in line.
+            Fate::AwaitTokens if counts(want) => {
+                self.seats[seat] = Phase::Kept { held, manner, until: kept.unwrap_or(now) };
             }
             Fate::AwaitTokens if held.converting.is_none() && held.leaving.is_none() => {
                 self.keep(seat, now, held, manner, kept.unwrap_or(now), effects);
@@ -401,14 +460,14 @@ impl<W> Machine<W> {
     ) -> Option<Ticket> {
         self.freshen(seat);
         let Phase::Held(held) = &mut self.seats[seat] else { return None };
-        let counts = matches!(want, Mode::Permits { .. });
+        let counts = counts(want);
         let limit = self.policy.max_hold;
         let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
         let ticket = held.ticket((seat, self.holds + 1), want, until, now)?;
         held.manner = manner;
         self.holds += 1;
         if counts {
-            self.last_token = Some(ticket.token);
+            self.last_token = self.last_token.max(Some(ticket.token));
         }
         Some(ticket)
     }
@@ -460,6 +519,7 @@ impl<W> Machine<W> {
 
     fn begin_release_at(&mut self, seat: usize) -> Option<Ending> {
         let next = self.request_again(seat);
+        let line = self.queue.arrivals();
         match &mut self.seats[seat] {
             // The answer says what there is to be released.
             Phase::Releasing { held, .. } if held.converting.is_some() => None,
@@ -467,7 +527,11 @@ impl<W> Machine<W> {
                 *stage = Stage::Sent(held.lease.deadline());
                 // Whatever is heard of it: the store may have carried it out.
                 held.spent = true;
-                *again = next.as_ref().map(|next| Next { claim: next.claim.clone(), again: false });
+                *again = next.as_ref().map(|next| Next {
+                    claim: next.claim.clone(),
+                    line,
+                    again: false,
+                });
                 let forget = held.holds.has_forgotten();
                 Some(Ending { claim: held.claim.clone(), next, forget })
             }
@@ -514,6 +578,7 @@ impl<W> Machine<W> {
             let claim = next.claim.clone();
             self.seats[seat] = Phase::Attempting {
                 claim: claim.clone(),
+                line: next.line,
                 fresh: true,
                 queued: true,
                 placed: false,

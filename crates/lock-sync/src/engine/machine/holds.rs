@@ -38,6 +38,12 @@ pub(super) struct Holding {
     pub(super) state: State,
 }
 
+impl Holding {
+    fn reads(&self) -> bool {
+        self.mode == Mode::Shared && self.state == State::Live
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Live,
@@ -61,6 +67,8 @@ pub(super) struct Holds {
     upgradable: u32,
     /// The sum of the permits of those that are live or forgotten.
     permits: u64,
+    /// The most that it was of late.
+    peak: u64,
     /// No limit of a live one is reached before.
     first_limit: Option<Instant>,
 }
@@ -119,9 +127,14 @@ impl Holds {
 
     /// Removes a reader if others hold beside it, so that nothing else changes.
     pub(super) fn remove_beside_others(&mut self, id: HoldId) -> bool {
-        let reads =
-            |holding: &Holding| holding.mode == Mode::Shared && holding.state == State::Live;
-        self.live > 1 && self.get(id).is_some_and(reads) && self.remove(id).is_some()
+        self.live > 1 && self.get(id).is_some_and(Holding::reads) && self.remove(id).is_some()
+    }
+
+    /// Removes a reader that is within its limit, if nobody is left then.
+    pub(super) fn remove_alone(&mut self, id: HoldId, now: Instant) -> bool {
+        let alone = (self.live, self.dead, self.forgotten) == (1, 0, 0);
+        let reads = |holding: &Holding| holding.reads() && now < holding.until;
+        alone && self.get(id).is_some_and(reads) && self.remove(id).is_some()
     }
 
     /// Changes what is known of a holder.
@@ -231,12 +244,21 @@ impl Holds {
                     Mode::Shared
                 }
             }
-            Mode::Permits { of, take } => {
-                let used = u32::try_from(self.permits).map_or(take, |used| used.clamp(1, take));
-                Mode::Permits { take: used, of }
-            }
+            Mode::Permits { of, take } => permits(self.permits, take, of),
             other => other,
         }
+    }
+
+    /// The same, by the most permits that were used at once since the peak was last forgotten.
+    pub(super) fn need_at_peak(&self, lease: Mode) -> Mode {
+        match lease {
+            Mode::Permits { of, take } if !self.is_empty() => permits(self.peak, take, of),
+            _ => self.need(lease),
+        }
+    }
+
+    pub(super) fn forget_peak(&mut self) {
+        self.peak = self.permits;
     }
 
     fn count(&mut self, holding: &Holding, more: bool) {
@@ -252,10 +274,17 @@ impl Holds {
             Mode::Permits { take, .. } if holding.state != State::Dead => {
                 let take = u64::from(take);
                 self.permits = if more { self.permits + take } else { self.permits - take };
+                self.peak = self.peak.max(self.permits);
             }
             _ => {}
         }
     }
+}
+
+/// As many of the permits of a lease as are used, but one at least.
+fn permits(used: u64, take: u32, of: u32) -> Mode {
+    let used = u32::try_from(used).map_or(take, |used| used.clamp(1, take));
+    Mode::Permits { take: used, of }
 }
 
 /// Whether a lease in this mode is enough for a hold in that one.

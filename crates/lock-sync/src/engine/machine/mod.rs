@@ -32,21 +32,23 @@ mod watching;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(test)]
-use lock_core::Demand;
-use lock_core::{Acquire, Claim, Clock, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl};
+use lock_core::{
+    Acquire, Claim, Clock, Demand, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl,
+};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
+pub(super) use converting::Part;
 pub(crate) use effects::Deadline;
 pub(super) use effects::{Effects, Op};
 use held::Held;
 pub(super) use holding::Ending;
 pub(crate) use holds::HoldId;
 use holds::{Holds, beside, covers};
+use renewing::LOW_TOKENS;
 pub(crate) use timing::renewal_window;
 use upgrading::Upgrade;
 use watching::Watching;
@@ -121,13 +123,15 @@ pub(super) struct Machine<W> {
     closed: bool,
     /// How many holds there have been: the serial number of the latest.
     holds: u64,
-    /// The latest token of a permit.
+    /// Tokens of permits up to this one have been given out, here or elsewhere.
     last_token: Option<FencingToken>,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
+    /// For how many of those in line permits are asked for at once.
+    run: u32,
 }
 
-/// What the store knows of one claim.
+/// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
 #[derive(Debug)]
 enum Phase {
     /// Nothing.
@@ -135,6 +139,8 @@ enum Phase {
     /// A request is under way.
     Attempting {
         claim: Claim,
+        /// How many had joined the line when the claim was drawn.
+        line: u64,
         /// No earlier request for it was answered.
         fresh: bool,
         /// It asks for a place in the store's queue.
@@ -151,6 +157,7 @@ enum Phase {
     /// Refused: waiting for a hint, or for the time to ask again.
     Waiting {
         claim: Claim,
+        line: u64,
         outage: Option<Outage>,
         /// The claim has a place in the store's queue, or may have one.
         placed: bool,
@@ -159,16 +166,16 @@ enum Phase {
         until: Instant,
     },
     /// Held by somebody here.
-    Held(Held),
+    Held(Box<Held>),
     /// Held by nobody here, but not given up: for the sake of the next who wants it, or because
     /// the next has no token yet.
-    Kept { held: Held, manner: Manner, until: Instant },
+    Kept { held: Box<Held>, manner: Manner, until: Instant },
     /// The lease is lost, but guards live that had it, and with them a way to the data. Those who
     /// wait here wait for their end; the lock is others' meanwhile.
     Lost { mode: Mode, holds: Holds, loss: LeaseLost },
     /// Given up by the last holder, not yet by the store.
     Releasing {
-        held: Held,
+        held: Box<Held>,
         stage: Stage,
         /// The claim that asks for a place in the queue in its stead.
         next: Option<Next>,
@@ -181,6 +188,7 @@ enum Phase {
 #[derive(Debug)]
 struct Next {
     claim: Claim,
+    line: u64,
     /// A hint came about it before the answer.
     again: bool,
 }
@@ -232,6 +240,7 @@ impl<W> Machine<W> {
             holds: 0,
             last_token: None,
             used_last: 0,
+            run: 1,
         }
     }
 
@@ -333,7 +342,12 @@ impl<W> Machine<W> {
         }
         // What is kept here for nobody in particular makes way.
         self.clear_kept(want, effects);
-        if (first || joint) && self.may_ask(want) {
+        if first && self.could_restock(now, want) {
+            let id = self.queue.push(patience, want);
+            self.restock(now, want, effects);
+            return Entered::Queued(id);
+        }
+        if (first || joint) && self.may_ask_after_flush(now, want, effects) {
             let id = self.queue.push(patience, want);
             return match self.begin_attempt(now, want, patience != Patience::Try, None) {
                 Ok(request) => Entered::Attempt(id, request),
@@ -358,17 +372,24 @@ impl<W> Machine<W> {
         if !plain {
             return None;
         }
-        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) if held.is_shared_quietly());
+        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } if held.is_shared_quietly());
         let seat = self.seats.iter().position(quiet)?;
         if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
             return None;
         }
-        let Phase::Held(held) = &mut self.seats[seat] else { return None };
+        let phase = &mut self.seats[seat];
+        let (Phase::Held(held) | Phase::Kept { held, .. }) = phase else { return None };
         if !held.may_go_on(now, manner, &self.policy) {
             return None;
         }
         self.holds += 1;
-        held.share((seat, self.holds), manner)
+        let ticket = held.share((seat, self.holds), manner)?;
+        if matches!(phase, Phase::Kept { .. })
+            && let Phase::Kept { held, .. } = std::mem::replace(phase, Phase::Idle)
+        {
+            *phase = Phase::Held(held);
+        }
+        Some(ticket)
     }
 
     /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
@@ -378,6 +399,35 @@ impl<W> Machine<W> {
             Some(Phase::Held(held)) if plain => held.holds.remove_beside_others(hold),
             _ => false,
         }
+    }
+
+    /// The short way out for the last reader of a lease that stays here for a moment. `armed` is when the
+    /// machine is going to be looked at in any case. Returns whether it was taken.
+    pub(super) fn linger(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        armed: Instant,
+    ) -> bool {
+        let seat = hold.seat();
+        let Some(Phase::Held(held)) = self.seats.get(seat) else { return false };
+        let until = held.idles(manner).map(|idle| now + idle);
+        let plain = self.queue.is_empty()
+            && self.upgrade.is_none()
+            && manner.handoff != Handoff::Never
+            && held.tokens_left() >= LOW_TOKENS
+            && held.demand() == Demand::Quiet
+            && self.may_keep(now, held);
+        let Some(until) = until.filter(|until| plain && armed <= *until) else { return false };
+        let Phase::Held(held) = &mut self.seats[seat] else { return false };
+        if !held.holds.remove_alone(hold, now) {
+            return false;
+        }
+        if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
+            self.seats[seat] = Phase::Kept { held, manner, until };
+        }
+        true
     }
 
     /// Takes away seats at the end that nobody has any more.
@@ -390,8 +440,10 @@ impl<W> Machine<W> {
     /// Whether something is about to happen without anybody's letting go: the next token comes, or the
     /// answer to an attempt or a release that nobody here waits for any more.
     fn is_in_motion(&self) -> bool {
-        self.seats.iter().any(|phase| {
-            matches!(phase, Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. })
+        self.seats.iter().any(|phase| match phase {
+            Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. } => true,
+            Phase::Held(held) => held.has_idle_permits(),
+            _ => false,
         })
     }
 
@@ -409,7 +461,7 @@ impl<W> Machine<W> {
                     if held.has_room(want)
                         && !self.is_upgrading(seat)
                         && self.is_tolerated(seat, want)
-                        && self.admits(seat, now, manner) =>
+                        && self.admits(seat, now, manner, None) =>
                 {
                     let ticket = self.ticket(seat, now, want, manner);
                     if ticket.is_some() {

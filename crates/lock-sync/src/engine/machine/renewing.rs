@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Claim, Demand, Instant, Mode, Renew, Renewal};
+use lock_core::{Claim, Demand, Instant, Renew, Renewal};
 
 use super::held::Held;
 use super::watching::Watching;
@@ -34,6 +34,7 @@ impl<W> Machine<W> {
             return;
         }
         held.check_at = None;
+        held.next_line = self.queue.arrivals();
         held.stocking = more && held.tokens_left() < LOW_TOKENS;
         let tokens = if held.stocking { STOCK } else { 0 };
         let renew = Renew::new(held.claim.clone(), self.policy.ttl).reserving(tokens);
@@ -79,7 +80,13 @@ impl<W> Machine<W> {
         };
         let Some(seat) = self.seats.iter().position(ours) else { return };
         let changing = self.may_be_upgraded(seat);
-        let kept = matches!(self.seats[seat], Phase::Kept { .. });
+        // Those that are here already came before others were granted permits.
+        let late = match &self.seats[seat] {
+            Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
+                !self.has_order(held, now)
+            }
+            _ => false,
+        };
         let (Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. }) =
             &mut self.seats[seat]
         else {
@@ -105,9 +112,9 @@ impl<W> Machine<W> {
                 held.relaxed = true;
                 held.answered(demand, now);
                 match tokens {
-                    Some(tokens) if kept && counts(held.claim.mode) => held.restock(tokens),
+                    Some(tokens) if late => held.restock(tokens),
                     Some(tokens) => held.refill(tokens),
-                    None => {}
+                    None => held.barren |= stocked && late,
                 }
                 None
             }
@@ -115,6 +122,7 @@ impl<W> Machine<W> {
             _ => {
                 let left = held.lease.deadline().saturating_duration_since(now);
                 held.renew_at = now + (ttl / 10).min(left / 4).max(SOON);
+                held.barren |= stocked && late;
                 answered = false;
                 None
             }
@@ -174,8 +182,4 @@ impl<W> Machine<W> {
             self.seats[seat] = Phase::Kept { held, manner, until };
         }
     }
-}
-
-fn counts(mode: Mode) -> bool {
-    matches!(mode, Mode::Permits { .. })
 }

@@ -114,11 +114,11 @@ impl<W> Machine<W> {
         // Without renewal the lease must have its full length at once, which takes a request.
         let grant = grant.filter(|grant| self.policy.renew && grant.valid_until > now);
         match &mut self.seats[seat] {
-            Phase::Waiting { claim, .. } if claim.owner == owner => {
+            Phase::Waiting { claim, line, .. } if claim.owner == owner => {
                 let Some(grant) = grant else { return self.ask_again(seat, now, effects) };
-                let claim = claim.clone();
+                let (claim, line) = (claim.clone(), *line);
                 self.seats[seat] = Phase::Idle;
-                self.granted(seat, now, claim, grant, effects);
+                self.granted(seat, now, claim, line, grant, effects);
             }
             // The answer to the request under way may be older than the grant.
             Phase::Attempting { claim, again, .. } if claim.owner == owner => *again = true,
