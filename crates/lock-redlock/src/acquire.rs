@@ -68,8 +68,15 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 give_up(core, &request, &round).await;
                 present_floor = floor();
             }
+            Outcome::Unable(_) | Outcome::TooLate
+                if core.claims.held(claim, core.clock.now()).is_some() =>
+            {
+                // It failed to be had once more, and is still there.
+                return refusal(&request, outcome, &round, false);
+            }
             outcome => {
                 // Votes that are still to come are undone from now on.
+                core.claims.end(claim);
                 drop(wanted);
                 give_up(core, &request, &round).await;
                 return refusal(&request, outcome, &round, unmoved >= UNMOVED);

@@ -94,16 +94,19 @@ impl<N: QuorumNode> Core<N> {
             ballot = ballot.guarded();
         }
         let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
-        let may_be_another = match &vote {
+        let is_known_no_more = match &vote {
             Ok(Vote::Abstains(quarantine)) => self.keep(node, quarantine),
             Ok(_) if ballot.guarded => {
                 self.nodes[node].state().lookout.clear();
                 false
             }
             Ok(_) => false,
-            Err(error) => error.kind() == ErrorKind::Unreachable,
+            // One that says that a lease is too long has been vouched for anew, for shorter ones.
+            Err(error) => {
+                matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::InvalidConfig)
+            }
         };
-        if may_be_another {
+        if is_known_no_more {
             self.register.forget(node);
         }
         self.nodes[node].noted("vote", vote)

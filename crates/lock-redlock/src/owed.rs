@@ -108,6 +108,11 @@ impl Debts {
         drop(removed);
     }
 
+    fn clear(&self) {
+        let debts = std::mem::take(&mut self.lock().debts);
+        drop(debts);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lock().debts.len()
     }
@@ -119,7 +124,7 @@ impl Debts {
 }
 
 /// Works through the list of a node, one after another, and slowly while it does not answer. When there is no
-/// handle any more it stops at the first that fails.
+/// handle any more it stops as soon as one fails.
 async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
     let Core { nodes, clock, settings, background, .. } = &*core;
     let (shortest, longest) = PAUSES;
@@ -140,7 +145,7 @@ async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
                 tokio::time::sleep(wait).await;
                 wait = longest.min(wait * 2);
             }
-            _ => nodes[node].debts.remove(&debt),
+            _ => nodes[node].debts.clear(),
         }
     }
 }
