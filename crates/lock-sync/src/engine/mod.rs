@@ -147,8 +147,7 @@ impl Entry {
             return true;
         }
         let Some(armed) = state.armed else { return false };
-        let now = self.shared.clock.now();
-        !self.wanted.load(Ordering::Relaxed) && state.machine.linger(now, hold, manner, armed.at)
+        !self.wanted.load(Ordering::Relaxed) && state.machine.linger(hold, manner, armed.at)
     }
 
     /// The short way into the line, if there is one: see [`Machine::join`].

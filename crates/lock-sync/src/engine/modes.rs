@@ -472,8 +472,7 @@ impl World {
     /// The short ways out.
     fn leave(&mut self, ticket: &Ticket) -> bool {
         let armed = self.machine.next_deadline().map_or(Instant::FAR_FUTURE, |next| next.at);
-        self.machine.unshare(ticket.hold)
-            || self.machine.linger(self.now(), ticket.hold, self.manner, armed)
+        self.machine.unshare(ticket.hold) || self.machine.linger(ticket.hold, self.manner, armed)
     }
 
     fn is_valid(&self, ticket: &Ticket) -> bool {

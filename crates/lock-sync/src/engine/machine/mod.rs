@@ -127,6 +127,8 @@ pub(super) struct Machine<W> {
     last_token: Option<FencingToken>,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
+    /// When a reader last came the short way.
+    shared_at: Instant,
     /// For how many of those in line permits are asked for at once.
     run: u32,
 }
@@ -240,6 +242,7 @@ impl<W> Machine<W> {
             holds: 0,
             last_token: None,
             used_last: 0,
+            shared_at: Instant::from_nanos(0),
             run: 1,
         }
     }
@@ -383,6 +386,7 @@ impl<W> Machine<W> {
             return None;
         }
         self.holds += 1;
+        self.shared_at = now;
         let ticket = held.share((seat, self.holds), manner)?;
         if matches!(phase, Phase::Kept { .. })
             && let Phase::Kept { held, .. } = std::mem::replace(phase, Phase::Idle)
@@ -401,16 +405,11 @@ impl<W> Machine<W> {
         }
     }
 
-    /// The short way out for the last reader of a lease that stays here for a moment. `armed` is when the
-    /// machine is going to be looked at in any case. Returns whether it was taken.
-    pub(super) fn linger(
-        &mut self,
-        now: Instant,
-        hold: HoldId,
-        manner: Manner,
-        armed: Instant,
-    ) -> bool {
-        let seat = hold.seat();
+    /// The short way out for the last reader of a lease that stays here for a moment, counted from when the
+    /// last reader came: that takes no clock. `armed` is when the machine is going to be looked at in any
+    /// case. Returns whether it was taken.
+    pub(super) fn linger(&mut self, hold: HoldId, manner: Manner, armed: Instant) -> bool {
+        let (seat, now) = (hold.seat(), self.shared_at);
         let Some(Phase::Held(held)) = self.seats.get(seat) else { return false };
         let until = held.idles(manner).map(|idle| now + idle);
         let plain = self.queue.is_empty()
