@@ -133,7 +133,7 @@ async fn give_up<N: QuorumNode>(core: &Arc<Core<N>>, request: &Acquire, round: &
     let claim = &request.claim;
     let granted = round.granted();
     for node in round.may_hold().without(granted).iter() {
-        if !core.claims.is_releasing(claim, node) {
+        if core.claims.releasing(claim, node).is_none() {
             drop(Owed::new(core, claim, node));
         }
     }

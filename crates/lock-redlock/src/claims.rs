@@ -35,9 +35,22 @@ struct Entry {
     /// How many requests for it are under way.
     wanted: u32,
     held: Option<Held>,
-    /// The nodes that have not yet answered a release, once for each.
-    releasing: Vec<usize>,
+    releases: Vec<Release>,
 }
+
+/// A release that a node has not yet answered.
+#[derive(Debug)]
+struct Release {
+    /// No other of this claim has the same.
+    id: u64,
+    node: usize,
+    /// Whether the node should have answered by now.
+    is_stuck: bool,
+}
+
+/// A node does not answer the release of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck;
 
 /// A lease of a quorum.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +109,8 @@ impl Claims {
 
     /// Notes that a node is about to be asked to release a claim, until the mark is dropped.
     pub(crate) fn mark(self: &Arc<Self>, claim: &Claim, node: usize) -> Mark {
-        self.lock().entry(claim).releasing.push(node);
-        Mark { claims: Arc::clone(self), claim: claim.clone(), node }
+        let id = self.lock().entry(claim).begin_release(node);
+        Mark { claims: Arc::clone(self), claim: claim.clone(), node, id }
     }
 
     /// The same, unless somebody holds or wants the claim.
@@ -108,25 +121,29 @@ impl Claims {
         if is_held || entry.wanted > 0 {
             return None;
         }
-        entry.releasing.push(node);
+        let id = entry.begin_release(node);
         drop(state);
-        Some(Mark { claims: Arc::clone(self), claim: claim.clone(), node })
+        Some(Mark { claims: Arc::clone(self), claim: claim.clone(), node, id })
     }
 
-    /// Whether the node has still to answer a release of the claim.
-    pub(crate) fn is_releasing(&self, claim: &Claim, node: usize) -> bool {
+    /// Whether the node has still to answer a release of the claim, and whether it should have.
+    pub(crate) fn releasing(&self, claim: &Claim, node: usize) -> Option<Result<(), Stuck>> {
         let state = self.lock();
-        state.entries.get(claim).is_some_and(|entry| entry.releasing.contains(&node))
+        let releases = state.entries.get(claim)?.releases.iter();
+        let of_node = releases.filter(|release| release.node == node);
+        let is_stuck = of_node.map(|release| release.is_stuck).reduce(|a, b| a || b)?;
+        Some(if is_stuck { Err(Stuck) } else { Ok(()) })
     }
 
-    /// Waits until the node has answered every release of the claim.
-    pub(crate) async fn settled(&self, claim: &Claim, node: usize) {
+    /// Waits until the node has answered every release of the claim, or should have.
+    pub(crate) async fn settled(&self, claim: &Claim, node: usize) -> Result<(), Stuck> {
         loop {
             let settled = self.settled.notified();
-            if !self.is_releasing(claim, node) {
-                return;
+            match self.releasing(claim, node) {
+                Some(Ok(())) => settled.await,
+                Some(Err(stuck)) => return Err(stuck),
+                None => return Ok(()),
             }
-            settled.await;
         }
     }
 
@@ -157,7 +174,7 @@ impl State {
     /// Forgets a claim of which nothing is to be remembered.
     fn tidy(&mut self, claim: &Claim) {
         let is_spent =
-            |entry: &Entry| entry.wanted == 0 && entry.held.is_none() && entry.releasing.is_empty();
+            |entry: &Entry| entry.wanted == 0 && entry.held.is_none() && entry.releases.is_empty();
         if self.entries.get(claim).is_some_and(is_spent) {
             self.entries.remove(claim);
         }
@@ -171,7 +188,7 @@ impl State {
         }
         self.entries.retain(|_, entry| {
             entry.held = entry.held.filter(|held| held.valid_until > now);
-            entry.wanted > 0 || entry.held.is_some() || !entry.releasing.is_empty()
+            entry.wanted > 0 || entry.held.is_some() || !entry.releases.is_empty()
         });
         self.sweep_at = 2 * self.entries.len();
     }
@@ -191,6 +208,14 @@ impl State {
 fn time() -> FencingToken {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     FencingToken::floor(since_1970.unwrap_or_default())
+}
+
+impl Entry {
+    fn begin_release(&mut self, node: usize) -> u64 {
+        let id = self.releases.last().map_or(0, |last| last.id + 1);
+        self.releases.push(Release { id, node, is_stuck: false });
+        id
+    }
 }
 
 /// Somebody asks for a claim.
@@ -216,6 +241,7 @@ pub(crate) struct Mark {
     claims: Arc<Claims>,
     claim: Claim,
     node: usize,
+    id: u64,
 }
 
 impl Mark {
@@ -226,19 +252,31 @@ impl Mark {
     pub(crate) fn node(&self) -> usize {
         self.node
     }
-}
 
-impl Drop for Mark {
-    fn drop(&mut self) {
+    /// Notes that the node should have answered.
+    pub(crate) fn stick(&self) {
+        self.change(|releases| {
+            let mut releases = releases.iter_mut();
+            if let Some(release) = releases.find(|release| release.id == self.id) {
+                release.is_stuck = true;
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Release>)) {
         let mut state = self.claims.lock();
-        if let Some(entry) = state.entries.get_mut(&self.claim)
-            && let Some(index) = entry.releasing.iter().position(|&node| node == self.node)
-        {
-            entry.releasing.swap_remove(index);
+        if let Some(entry) = state.entries.get_mut(&self.claim) {
+            change(&mut entry.releases);
         }
         state.tidy(&self.claim);
         drop(state);
         self.claims.settled.notify_waiters();
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.change(|releases| releases.retain(|release| release.id != self.id));
     }
 }
 
@@ -280,14 +318,29 @@ mod tests {
     fn a_node_is_settled_once_every_release_is() {
         let (claims, claim) = (Arc::new(Claims::default()), claim());
         let marks = [claims.mark(&claim, 1), claims.mark(&claim, 1)];
-        assert!(claims.settled(&claim, 0).now_or_never().is_some());
+        assert_eq!(claims.settled(&claim, 0).now_or_never(), Some(Ok(())));
         let mut settled = Box::pin(claims.settled(&claim, 1));
         for mark in marks {
-            assert!(settled.as_mut().now_or_never().is_none());
+            assert_eq!(settled.as_mut().now_or_never(), None);
             drop(mark);
         }
-        assert!(settled.now_or_never().is_some());
+        assert_eq!(settled.now_or_never(), Some(Ok(())));
         assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_not_waited_for() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let marks = [claims.mark(&claim, 1), claims.mark(&claim, 1)];
+        let mut settled = Box::pin(claims.settled(&claim, 1));
+        assert_eq!(settled.as_mut().now_or_never(), None);
+        marks[0].stick();
+        assert_eq!(settled.now_or_never(), Some(Err(Stuck)));
+        let [first, second] = marks;
+        drop(first);
+        assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
+        drop(second);
+        assert_eq!(claims.releasing(&claim, 1), None);
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl<N: QuorumNode> Core<N> {
         request: Arc<Acquire>,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
-        self.claims.settled(&request.claim, node).await;
+        if self.claims.settled(&request.claim, node).await.is_err() {
+            self.nodes[node].debts.hurry();
+            return Err(self.nodes[node].unheard());
+        }
         let mut ballot = Ballot::new(Acquire::clone(&request), floor);
         if self.identify(node).await? {
             ballot = ballot.guarded();
@@ -135,8 +138,9 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.
-    pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
+    pub(crate) async fn release(self: Arc<Self>, mut owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
+        owed.send();
         let answer = self.nodes[number].backend.release(owed.claim()).await;
         let node_is_done = answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true);
         if node_is_done {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Clock, Error};
+use lock_core::{Clock, Error, ErrorKind};
 
 use crate::owed::Debts;
 use crate::quarantine::Lookout;
@@ -76,6 +76,12 @@ impl<N> Node<N> {
             }
         }
         answer
+    }
+
+    /// Why it cannot be asked for a vote for what it has not released yet.
+    pub(crate) fn unheard(&self) -> Error {
+        let unknown = || Error::new(ErrorKind::NotReady, "it has not answered a release");
+        self.state().trouble.clone().unwrap_or_else(unknown)
     }
 
     /// A panic under the lock leaves nothing half done.

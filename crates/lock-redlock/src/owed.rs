@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Claim, Instant, QuorumNode};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::claims::Mark;
@@ -23,6 +24,8 @@ pub(crate) struct Owed<N: QuorumNode> {
     mark: Option<Mark>,
     node: usize,
     claim: Claim,
+    /// Whether the node was asked, and has not answered.
+    was_sent: bool,
 }
 
 impl<N: QuorumNode> Owed<N> {
@@ -32,7 +35,7 @@ impl<N: QuorumNode> Owed<N> {
 
     pub(crate) fn marked(core: &Arc<Core<N>>, mark: Mark) -> Self {
         let (node, claim) = (mark.node(), mark.claim().clone());
-        Self { core: Arc::clone(core), mark: Some(mark), node, claim }
+        Self { core: Arc::clone(core), mark: Some(mark), node, claim, was_sent: false }
     }
 
     pub(crate) fn node(&self) -> usize {
@@ -41,6 +44,11 @@ impl<N: QuorumNode> Owed<N> {
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    /// The node is about to be asked.
+    pub(crate) fn send(&mut self) {
+        self.was_sent = true;
     }
 
     /// The node has answered.
@@ -52,6 +60,9 @@ impl<N: QuorumNode> Owed<N> {
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let Some(mark) = self.mark.take() else { return };
+        if self.was_sent {
+            mark.stick();
+        }
         let until = self.core.clock.now() + self.core.settings.max_ttl.duration();
         if self.core.nodes[self.node].debts.add(Debt { mark, until }) {
             let core = Arc::clone(&self.core);
@@ -62,7 +73,10 @@ impl<N: QuorumNode> Drop for Owed<N> {
 
 /// The releases that one node has missed.
 #[derive(Debug, Default)]
-pub(crate) struct Debts(Mutex<List>);
+pub(crate) struct Debts {
+    list: Mutex<List>,
+    hurry: Notify,
+}
 
 #[derive(Debug, Default)]
 struct List {
@@ -93,6 +107,11 @@ impl Debts {
         begin
     }
 
+    /// Has the node asked again now: somebody needs it to have answered.
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
     fn first(&self) -> Option<Arc<Debt>> {
         let mut list = self.lock();
         let first = list.debts.front().cloned();
@@ -119,7 +138,7 @@ impl Debts {
 
     /// A panic under the lock leaves nothing half done.
     fn lock(&self) -> MutexGuard<'_, List> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +161,8 @@ async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
                 wait = shortest;
             }
             _ if background.is_open() => {
-                tokio::time::sleep(wait).await;
+                debt.mark.stick();
+                let _early = timeout(wait, nodes[node].debts.hurry.notified()).await;
                 wait = longest.min(wait * 2);
             }
             _ => nodes[node].debts.clear(),
