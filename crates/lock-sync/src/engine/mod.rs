@@ -66,6 +66,7 @@ struct State {
 }
 
 /// What is left to be done when a hold has been given up.
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, where it was made")]
 enum Rest {
     /// Others here go on with the lease.
     Nothing,

@@ -205,14 +205,13 @@ impl<W> Machine<W> {
         let line = self.queue.arrivals();
         // Who does not wait needs no place in the store's queue; nor does who asks for more than it needs.
         let queued = waits && mode == want && !self.has_all(want, now);
-        Ok(self.request(seat, claim, line, queued, true, false, outage))
+        Ok(self.request(seat, (claim, line), queued, true, false, outage))
     }
 
     fn request(
         &mut self,
         seat: usize,
-        claim: Claim,
-        line: u64,
+        (claim, line): (Claim, u64),
         queued: bool,
         fresh: bool,
         placed: bool,
@@ -344,7 +343,7 @@ impl<W> Machine<W> {
         {
             let (waits, fresh) = (self.is_waited_for(claim.mode), outage.is_some());
             let queued = waits && (insists || !self.has_all(claim.mode, now));
-            let request = self.request(seat, claim, line, queued, fresh, placed, outage);
+            let request = self.request(seat, (claim, line), queued, fresh, placed, outage);
             effects.ops.push(Op::Attempt(request));
             self.watch_again(now, effects);
         }
