@@ -36,7 +36,7 @@ use crate::{Backend, Claim, Error, Key, Released};
     label = "a `Semaphore` needs a backend that counts",
     note = "implement `lock_core::PermitBackend` for it if it can",
     note = "a quorum cannot: two permits on each of three nodes can be granted to three holders, two on \
-            each node. A semaphore over a quorum takes one of several exclusive slots instead",
+            each node. There, `Locks::slot_semaphore` takes one of several exclusive slots instead",
     note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn PermitBackend`"
 )]
 #[async_trait]
