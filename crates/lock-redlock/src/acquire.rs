@@ -35,7 +35,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
     let claim = &request.claim;
     let floor = || core.claims.floor(&claim.key, request.tokens.get());
     let wanted = core.claims.want(claim);
-    let mut backoff = Backoff::new(trip(core));
+    let mut backoff = Backoff::new(trip(core), &claim.owner);
     let mut present_floor = floor();
     let (mut number, mut rivals, mut unmoved) = (0, Vec::new(), 0);
     loop {

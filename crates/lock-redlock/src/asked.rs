@@ -123,14 +123,43 @@ where
         }
         self.extend();
         let core = Arc::clone(&self.core);
+        let mut backlog = Backlog::new(Arc::clone(&core), self.open());
         core.background.spawn(async move {
             while let Some(batch) = self.answers().await {
-                batch.into_iter().for_each(|(node, answer)| then(node, answer));
+                for (node, answer) in batch {
+                    backlog.answered(node);
+                    then(node, answer);
+                }
             }
             for node in self.open().iter() {
                 then(node, Err(late(self.limit)));
             }
         });
+    }
+}
+
+/// Nodes that are behind by one request each.
+struct Backlog<N> {
+    core: Arc<Core<N>>,
+    nodes: NodeSet,
+}
+
+impl<N> Backlog<N> {
+    fn new(core: Arc<Core<N>>, nodes: NodeSet) -> Self {
+        nodes.iter().for_each(|node| core.nodes[node].falls_behind());
+        Self { core, nodes }
+    }
+
+    fn answered(&mut self, node: usize) {
+        if self.nodes.remove(node) {
+            self.core.nodes[node].catches_up();
+        }
+    }
+}
+
+impl<N> Drop for Backlog<N> {
+    fn drop(&mut self) {
+        self.nodes.iter().for_each(|node| self.core.nodes[node].catches_up());
     }
 }
 

@@ -88,6 +88,7 @@ impl<N: QuorumNode> Core<N> {
         request: Arc<Acquire>,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
+        self.nodes[node].check_answers()?;
         if self.claims.settled(&request.claim, node).await.is_err() {
             self.nodes[node].debts.hurry();
             return Err(self.nodes[node].unheard());
@@ -130,6 +131,7 @@ impl<N: QuorumNode> Core<N> {
         node: usize,
         request: Renew,
     ) -> Result<Renewal, Error> {
+        self.nodes[node].check_answers()?;
         let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
             renewal => Ok(renewal),
@@ -140,6 +142,7 @@ impl<N: QuorumNode> Core<N> {
     /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.
     pub(crate) async fn release(self: Arc<Self>, mut owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
+        self.nodes[number].check_answers()?;
         owed.send();
         let answer = self.nodes[number].backend.release(owed.claim()).await;
         let node_is_done = answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true);

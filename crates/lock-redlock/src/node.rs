@@ -1,6 +1,6 @@
 //! One node, as this process sees it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(crate) struct Node<N> {
     pub(crate) backend: N,
     pub(crate) debts: Debts,
     state: Mutex<State>,
+    /// How many requests are not answered for which nobody waits any more.
+    behind: AtomicUsize,
     /// The round trip in nanoseconds, smoothed; zero before the first answer.
     trip: AtomicU64,
 }
@@ -35,8 +37,34 @@ impl<N> Node<N> {
             backend,
             debts: Debts::default(),
             state: Mutex::default(),
+            behind: AtomicUsize::new(0),
             trip: AtomicU64::new(0),
         }
+    }
+
+    /// How far behind a node may be before it is not asked. One that is stopped would otherwise collect every
+    /// request until each has timed out.
+    const MAX_BEHIND: usize = 256;
+
+    pub(crate) fn falls_behind(&self) {
+        self.behind.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn catches_up(&self) {
+        self.behind.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether it is of use to ask the node anything.
+    ///
+    /// # Errors
+    ///
+    /// If it is far behind with its answers.
+    pub(crate) fn check_answers(&self) -> Result<(), Error> {
+        let behind = self.behind.load(Ordering::Relaxed);
+        if behind < Self::MAX_BEHIND {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Timeout, format!("not asked: {behind} answers are overdue")))
     }
 
     /// Makes a request, and notes how long its answer took.

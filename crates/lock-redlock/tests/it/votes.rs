@@ -321,3 +321,25 @@ fn _assert_futures_are_send(quorum: &Quorum, request: &Acquire) {
     fn is_send<T: Send>(_: T) {}
     is_send(quorum.try_acquire(request));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_node_is_not_asked_without_end() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let gate = node(&quorum, 1).faults().hold_requests();
+    for _ in 0..1000 {
+        let claim = claim("a");
+        granted(&quorum, &claim, TTL).await;
+        quorum.release(&claim).await.unwrap();
+    }
+    let asked = || node(&quorum, 1).stats().votes;
+    assert!((100..300).contains(&asked()), "{}", asked());
+    // It is asked again when those have timed out, and when it answers all is well.
+    gate.open();
+    sleep(LATE).await;
+    assert_eq!(cluster.leases(), 0);
+    let before = asked();
+    granted(&quorum, &claim("a"), TTL).await;
+    assert_eq!(asked(), before + 1);
+    assert_eq!(cluster.leases(), 3);
+}
