@@ -124,7 +124,7 @@ async fn go_back<N: QuorumNode>(
     core: Arc<Core<N>>,
     node: usize,
     back: Acquire,
-    _mark: Mark,
+    mark: Mark,
     done: oneshot::Sender<()>,
 ) {
     let floor = core.claims.floor(&back.claim.key, 1);
@@ -133,11 +133,15 @@ async fn go_back<N: QuorumNode>(
     while core.clock.now() < until && core.background.is_open() {
         let vote = Arc::clone(&core).vote(node, Arc::clone(&back), floor);
         match timeout(core.settings.patience(), vote).await {
-            Ok(Err(error)) if error.is_retryable() => sleep(PAUSE).await,
-            Err(_late) => sleep(PAUSE).await,
-            Ok(_) => break,
+            Ok(Ok(_)) => break,
+            Ok(Err(error)) if !error.is_retryable() => break,
+            _ => {
+                mark.stick();
+                sleep(PAUSE).await;
+            }
         }
     }
+    drop(mark);
     // Nobody may be listening any more.
     let _heard = done.send(());
 }

@@ -93,6 +93,11 @@
 //! on *a* and *b*, a second on *b* and *c*, and a third on *a* and *c*. That makes three holders of two permits.
 //! Take one of several exclusive locks instead.
 //!
+//! ```compile_fail,E0277
+//! fn counts<B: lock_core::PermitBackend>() {}
+//! counts::<lock_redlock::Redlock<lock_core::memory::MemoryBackend>>();
+//! ```
+//!
 //! # Observing
 //!
 //! With [`tracing`]: what each node says, in the target `lock_redlock::node` with the field `node` (answers at

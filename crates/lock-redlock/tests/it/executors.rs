@@ -70,3 +70,19 @@ fn wait(mut is_so: impl FnMut() -> bool) {
     }
     panic!("it did not come to pass within ten seconds");
 }
+
+#[tokio::test]
+async fn nodes_may_be_of_different_types() {
+    use lock_core::QuorumNode;
+    use std::sync::Arc;
+
+    let nodes: [Arc<dyn QuorumNode>; 3] = [
+        Arc::new(MemoryBackend::new()),
+        Arc::new(Box::new(MemoryBackend::new())),
+        Arc::new(Arc::new(MemoryBackend::new())),
+    ];
+    let quorum: Redlock = Redlock::builder().nodes(nodes).build().await.unwrap();
+    quorum.init().await.unwrap();
+    let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
+    assert!(matches!(attempt, lock_core::Attempt::Granted(_)));
+}
