@@ -51,20 +51,22 @@ pub(crate) async fn acquire<N: QuorumNode>(
             follow(core, claim, asked);
             return Ok(Attempt::Granted(grant));
         }
-        follow(core, claim, asked);
         unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
         rivals = round.rivals();
         match outcome {
             Outcome::Split { favourite: true } if number < ROUNDS && unmoved < UNMOVED => {
                 // Its votes stay, and are asked for again with those that the others give up meanwhile.
+                follow(core, claim, asked);
                 pause(&core.background, backoff.favourite()).await;
             }
             Outcome::Split { favourite: false } if number < ROUNDS && unmoved < UNMOVED => {
+                follow(core, claim, asked);
                 give_up(core, &request, &round).await;
                 pause(&core.background, backoff.other()).await;
                 present_floor = floor();
             }
             Outcome::Disagreed if number < ROUNDS => {
+                follow(core, claim, asked);
                 give_up(core, &request, &round).await;
                 present_floor = floor();
             }
@@ -72,12 +74,15 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 if core.claims.held(claim, core.clock.now()).is_some() =>
             {
                 // It failed to be had once more, and is still there.
+                follow(core, claim, asked);
                 return refusal(&request, outcome, &round, false);
             }
             outcome => {
-                // Votes that are still to come are undone from now on.
+                // Before anybody follows the votes that are still to come: while the claim is wanted they
+                // are left where they are, also by those who follow on another thread.
                 core.claims.end(claim);
                 drop(wanted);
+                follow(core, claim, asked);
                 give_up(core, &request, &round).await;
                 return refusal(&request, outcome, &round, unmoved >= UNMOVED);
             }
