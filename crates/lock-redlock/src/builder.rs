@@ -105,8 +105,8 @@ impl<N: QuorumNode> Builder<N> {
 
     /// Takes any number of nodes up to 31, which is otherwise refused unless it is odd and more than one.
     ///
-    /// One node is no quorum, though it can become one without another client type. Of an even number no more
-    /// may fail than of one node fewer.
+    /// One node survives no failure; it is of use to an app that may have more elsewhere. Of an even number no
+    /// more may fail than of one node fewer.
     pub fn allow_any_number(mut self) -> Self {
         self.any_number = true;
         self

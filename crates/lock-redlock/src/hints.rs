@@ -12,6 +12,9 @@ const SHORT: Duration = Duration::from_millis(5);
 /// How long it waits although enough nodes are heard that did not say the same.
 const LONG: Duration = Duration::from_secs(1);
 
+/// How much longer than at first a hint waits after others of few nodes, at most.
+const MOST: u32 = 8;
+
 /// How long after a hint was passed on the others may still say the same.
 const ECHO: Duration = Duration::from_millis(50);
 
@@ -115,10 +118,11 @@ impl Merger {
     /// How long to wait for the others: not for long if with those that are not heard it may be a quorum.
     fn patience(&self) -> Duration {
         let deaf = self.quorum.nodes() - self.listening.len();
+        let times = 2u32.saturating_pow(self.lonely.min(8));
         if self.heard.len() + deaf < self.quorum.needed() {
-            return LONG;
+            return LONG * times.min(MOST);
         }
-        LONG.min(SHORT * 2u32.saturating_pow(self.lonely.min(8)))
+        LONG.min(SHORT * times)
     }
 }
 
@@ -200,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is heard of a release, something is passed on, and within a second.
+        /// Whatever is heard of a first release, something is passed on, and within a second.
         #[test]
         fn nothing_is_swallowed_for_good(
             nodes in 1..=7usize,

@@ -98,22 +98,19 @@ impl<N: QuorumNode> Core<N> {
             ballot = ballot.guarded();
         }
         let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
-        let is_known_no_more = match &vote {
-            Ok(Vote::Abstains(quarantine)) => self.keep(node, quarantine),
-            Ok(_) if ballot.guarded => {
+        match &vote {
+            // A node that forgot may be another server than before.
+            Ok(Vote::Abstains(quarantine)) if self.keep(node, quarantine) => {
+                self.register.forget(node);
+            }
+            Ok(Vote::Granted(_) | Vote::Busy { .. }) if ballot.guarded => {
                 self.nodes[node].state().lookout.clear();
-                false
             }
-            Ok(_) => false,
-            // One that says that a lease is too long has been vouched for anew, for shorter ones.
-            Err(error) => {
-                matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::InvalidConfig)
-            }
-        };
-        if is_known_no_more {
-            self.register.forget(node);
+            // So long a lease was not vouched for: somebody else has done it, for shorter ones.
+            Err(error) if error.kind() == ErrorKind::InvalidConfig => self.register.forget(node),
+            _ => {}
         }
-        self.nodes[node].noted("vote", vote)
+        self.noted(node, "vote", vote)
     }
 
     pub(crate) async fn confirm(
@@ -123,7 +120,7 @@ impl<N: QuorumNode> Core<N> {
         token: FencingToken,
     ) -> Result<bool, Error> {
         let answer = self.nodes[node].timed(self.clock, |it| it.confirm(&claim, token)).await;
-        self.nodes[node].noted("confirm", answer)
+        self.noted(node, "confirm", answer)
     }
 
     pub(crate) async fn renew(
@@ -136,7 +133,7 @@ impl<N: QuorumNode> Core<N> {
             Renewal::Unknown(error) => Err(error),
             renewal => Ok(renewal),
         };
-        self.nodes[node].noted("renew", answer)
+        self.noted(node, "renew", answer)
     }
 
     /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.
@@ -149,6 +146,19 @@ impl<N: QuorumNode> Core<N> {
         if node_is_done {
             owed.settle();
         }
-        self.nodes[number].noted("release", answer)
+        self.noted(number, "release", answer)
+    }
+
+    /// Notes an answer. Behind a connection that broke there may be another server next time.
+    pub(crate) fn noted<T>(
+        &self,
+        node: usize,
+        verb: &str,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unreachable) {
+            self.register.forget(node);
+        }
+        self.nodes[node].noted(verb, answer)
     }
 }

@@ -182,7 +182,7 @@ fn join<N: QuorumNode>(core: &Arc<Core<N>>, node: usize, key: &Key) -> State {
     let (core, key) = (Arc::clone(core), key.clone());
     let joining = async move {
         let watch = core.nodes[node].backend.watch(&key).await;
-        core.nodes[node].noted("watch", watch)
+        core.noted(node, "watch", watch)
     };
     State::Joining(joining.boxed())
 }

@@ -32,7 +32,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
             let key = key.clone();
             async move {
                 let loaded = core.nodes[node].backend.load(&key).await;
-                core.nodes[node].noted("load", loaded)
+                core.noted(node, "load", loaded)
             }
         });
         let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
@@ -93,7 +93,7 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
         let (claim, value) = (claim.clone(), value.clone());
         async move {
             let stored = core.nodes[node].backend.store(&claim, token, value.as_deref()).await;
-            core.nodes[node].noted("store", stored)
+            core.noted(node, "store", stored)
         }
     });
     let (mut written, mut refused) = (0, 0);

@@ -23,7 +23,7 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
             let key = key.clone();
             async move {
                 let seen = core.nodes[node].backend.inspect(&key).await;
-                core.nodes[node].noted("inspect", seen)
+                core.noted(node, "inspect", seen)
             }
         })
         .await?;
@@ -40,7 +40,7 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
             let key = key.clone();
             async move {
                 let ended = core.nodes[node].backend.force_release(&key).await;
-                core.nodes[node].noted("force_release", ended)
+                core.noted(node, "force_release", ended)
             }
         })
         .await?;
