@@ -53,6 +53,15 @@ pub(crate) async fn acquire<N: QuorumNode>(
         }
         unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
         rivals = round.rivals();
+        if core.claims.held(claim, core.clock.now()).is_some() {
+            // It failed to be had once more, and is still there: to give up any vote would be to end it.
+            follow(core, claim, asked);
+            return Err(match outcome {
+                Outcome::Unable(error) => error,
+                Outcome::TooLate => too_late(&request),
+                _ => round.failure(),
+            });
+        }
         match outcome {
             Outcome::Split { favourite: true } if number < ROUNDS && unmoved < UNMOVED => {
                 // Its votes stay, and are asked for again with those that the others give up meanwhile.
@@ -69,13 +78,6 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 follow(core, claim, asked);
                 give_up(core, &request, &round).await;
                 present_floor = floor();
-            }
-            Outcome::Unable(_) | Outcome::TooLate
-                if core.claims.held(claim, core.clock.now()).is_some() =>
-            {
-                // It failed to be had once more, and is still there.
-                follow(core, claim, asked);
-                return refusal(&request, outcome, &round, false);
             }
             outcome => {
                 // Before anybody follows the votes that are still to come: while the claim is wanted they

@@ -123,6 +123,11 @@ impl<N: QuorumNode> Round<N> {
         self.tally.rivals()
     }
 
+    /// Too few voted for it: what the others said.
+    pub(crate) fn failure(&self) -> Error {
+        self.core.failure("voted for it", self.granted().len(), &self.said)
+    }
+
     /// The highest token that any node gave.
     pub(crate) fn highest(&self) -> Option<FencingToken> {
         self.agreement.highest()
