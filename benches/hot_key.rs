@@ -118,7 +118,7 @@ fn table(
         let crowd = move |waits: bool| {
             let entrant = &fighter.entrant;
             let mut crowd = Crowd::new(tasks, entrant.fresh_keys(1), window);
-            (crowd.server, crowd.waits) = (Some(Arc::clone(server)), waits);
+            (crowd.servers, crowd.waits) = (vec![Arc::clone(server)], waits);
             stage.run(entrant.crowd(crowd))
         };
         // Reading the clock twice in each pass is a burden only to the fast ones.

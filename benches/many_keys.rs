@@ -48,7 +48,7 @@ fn table(
     for entrant in entrants {
         rounds.add(entrant.name(), move || {
             let mut crowd = Crowd::new(tasks, entrant.fresh_keys(tasks), effort.window);
-            crowd.server = Some(Arc::clone(server));
+            crowd.servers = vec![Arc::clone(server)];
             stage.run(entrant.crowd(crowd))
         });
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use lock_tests::CommandStats;
 
-use crate::measure::{self, Crowd, Idle, Idleness, Window};
+use crate::measure::{self, Crowd, Idle, Idleness, Passes, Window};
 use crate::team::{self, Orders, Part};
 use crate::{Contestant, Failure};
 
@@ -77,6 +77,21 @@ impl Entrant {
         Arc::clone(&self.clients).pairs(keys.to_vec(), count)
     }
 
+    /// Locks and unlocks a key for a while, and notes how long each time took. Who has not got it and given
+    /// it back within `limit` has failed.
+    ///
+    /// # Errors
+    ///
+    /// If the name is refused.
+    pub fn passes(
+        &self,
+        key: String,
+        time: Duration,
+        limit: Duration,
+    ) -> BoxFuture<'static, Result<Passes, Failure>> {
+        Arc::clone(&self.clients).passes(key, time, limit)
+    }
+
     /// Lets many tasks loose.
     ///
     /// # Errors
@@ -123,6 +138,13 @@ trait Clients: Send + Sync {
         count: u64,
     ) -> BoxFuture<'static, Result<Duration, Failure>>;
 
+    fn passes(
+        self: Arc<Self>,
+        key: String,
+        time: Duration,
+        limit: Duration,
+    ) -> BoxFuture<'static, Result<Passes, Failure>>;
+
     fn crowd(
         self: Arc<Self>,
         crowd: Crowd,
@@ -151,6 +173,19 @@ impl<C: Contestant> Clients for Vec<Arc<C>> {
         async move {
             let client = self.first().ok_or("a contestant without clients")?;
             measure::pairs(client.as_ref(), &keys, count).await
+        }
+        .boxed()
+    }
+
+    fn passes(
+        self: Arc<Self>,
+        key: String,
+        time: Duration,
+        limit: Duration,
+    ) -> BoxFuture<'static, Result<Passes, Failure>> {
+        async move {
+            let client = self.first().ok_or("a contestant without clients")?;
+            measure::passes(client.as_ref(), &key, time, limit).await
         }
         .boxed()
     }

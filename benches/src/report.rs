@@ -13,7 +13,7 @@ pub(crate) const PAGE: &str = "report.html";
 const PARTS: &str = "parts";
 
 /// In which order the tables stand. Those of other names come last.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "hot-key",
     "processes",
     "rwlock",
@@ -22,6 +22,7 @@ const ORDER: [&str; 11] = [
     "section",
     "waiters",
     "growth",
+    "quorum",
     "ratios",
     "many-keys",
     "allocations",

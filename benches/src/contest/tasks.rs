@@ -65,7 +65,7 @@ pub fn in_one_process(
         let crowd = move |waits: bool| {
             let mut crowd = Crowd::new(plan.tasks, entrant.fresh_keys(1), window);
             (crowd.rule, crowd.waits) = (plan.rule, waits);
-            crowd.server = Some(Arc::clone(server));
+            crowd.servers = vec![Arc::clone(server)];
             stage.run(entrant.crowd(crowd))
         };
         // Reading the clock twice in each pass is a burden only to the fast ones.

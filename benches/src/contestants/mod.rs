@@ -4,12 +4,15 @@
 //! Where they wait they poll, so each has a second form for a contended key, with the shortest delay
 //! between two tries that it accepts.
 //!
-//! Those here are mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`].
+//! Those here are mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
+//! over several servers in [`quorums`].
 
 mod distributed_lock;
 mod driver;
 mod local;
 mod ours;
+pub mod quorums;
+mod raw;
 mod redis_lock;
 mod redlock;
 mod rlock;
@@ -26,6 +29,7 @@ pub use distributed_lock::DistributedLock;
 pub use driver::Driver;
 pub use local::Local;
 pub use ours::{Ending, Ours};
+pub use raw::Raw;
 pub use redis_lock::RedisLock;
 pub use redlock::Redlock;
 pub use rlock::Rlock;

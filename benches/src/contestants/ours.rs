@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
 use lock_redis::RedisBackend;
+use lock_redlock::Redlock;
 use lock_sync::{Handoff, Locks, Mutex};
 use tokio::runtime::Handle;
 
@@ -64,6 +65,20 @@ impl Ours {
         Ok(Self { locks: locks.erase(), ending, cache: None })
     }
 
+    /// Over a quorum.
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread to be had.
+    pub fn quorum(
+        quorum: Redlock<RedisBackend>,
+        ending: Ending,
+        handoff: Handoff,
+    ) -> Result<Self, Failure> {
+        let locks = Locks::builder(quorum).handoff(handoff).build()?;
+        Ok(Self { locks: locks.erase(), ending, cache: None })
+    }
+
     /// Over a store of its own in memory.
     pub fn memory(ending: Ending) -> Self {
         Self { locks: Locks::new(MemoryBackend::new()).erase(), ending, cache: None }
@@ -101,6 +116,7 @@ impl Contestant for Ours {
         "hvals",
         "incr",
         "incrby",
+        "info",
         "lindex",
         "linsert",
         "llen",

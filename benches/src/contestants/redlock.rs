@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use super::LEASE;
 use crate::{Contestant, Failure};
 
-/// `redlock` over one server, which blocks: each pass has a thread of `spawn_blocking`. It opens two
-/// connections for each pass, does not renew, and tries again after up to 200 ms.
+/// `redlock`, which blocks: each pass has a thread of `spawn_blocking`. It opens two connections to each
+/// server for each pass, asks one after another, does not renew, and tries again after up to 200 ms.
 pub struct Redlock {
     manager: Arc<RedLock>,
     /// Read while a thread is at work.
@@ -27,7 +27,16 @@ impl Redlock {
     ///
     /// If the URL makes no sense: the library does.
     pub fn connect(url: &str) -> Self {
-        Self { manager: Arc::new(RedLock::new(vec![url])), at_work: Arc::default() }
+        Self::quorum(&[url.to_owned()])
+    }
+
+    /// The same over several servers.
+    ///
+    /// # Panics
+    ///
+    /// If a URL makes no sense: the library does.
+    pub fn quorum(urls: &[String]) -> Self {
+        Self { manager: Arc::new(RedLock::new(urls.to_vec())), at_work: Arc::default() }
     }
 
     /// Tries again without a delay.

@@ -7,7 +7,7 @@ use rslock::LockManager;
 use super::LEASE;
 use crate::{Contestant, Failure};
 
-/// `rslock` over one server: no renewal, tries after up to 200 ms, and a release that is awaited,
+/// `rslock`: no renewal, tries after up to 200 ms, and a release that is awaited,
 /// because a guard that is dropped does not release.
 #[derive(Debug)]
 pub struct Rslock {
@@ -21,7 +21,17 @@ impl Rslock {
     ///
     /// If the URL makes no sense.
     pub fn connect(url: &str) -> Result<Self, Failure> {
-        Ok(Self { manager: LockManager::from_clients(vec![redis::Client::open(url)?]) })
+        Self::quorum(&[url.to_owned()])
+    }
+
+    /// The same over several servers.
+    ///
+    /// # Errors
+    ///
+    /// If a URL makes no sense.
+    pub fn quorum(urls: &[String]) -> Result<Self, Failure> {
+        let clients: Result<_, _> = urls.iter().map(|url| redis::Client::open(&**url)).collect();
+        Ok(Self { manager: LockManager::from_clients(clients?) })
     }
 
     /// Tries again after a random delay of less than 1 ms, which it rounds down to none.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lock_tests::RedisServer;
+use lock_tests::{CommandStats, RedisServer};
 use tokio::task::JoinSet;
 
 use super::section::Protected;
@@ -24,15 +24,15 @@ pub struct Crowd {
     pub window: Duration,
     /// Whether it is measured how long each pass had to wait, which itself takes a little time.
     pub waits: bool,
-    /// The server whose commands are counted.
-    pub server: Option<Arc<RedisServer>>,
+    /// The servers whose commands are counted.
+    pub servers: Vec<Arc<RedisServer>>,
 }
 
 impl Crowd {
     /// A crowd whose waits and commands nobody looks at.
     pub fn new(tasks: usize, keys: Vec<String>, window: Duration) -> Self {
         let rule = Rule::Exclusive;
-        Self { tasks, keys, rule, window, waits: false, server: None }
+        Self { tasks, keys, rule, window, waits: false, servers: Vec::new() }
     }
 }
 
@@ -51,7 +51,7 @@ pub struct Window {
     pub waits: Vec<Duration>,
     /// What this process has computed.
     pub cpu: Duration,
-    /// How many commands came to the server over the network.
+    /// How many commands came to the servers over the network.
     pub commands: u64,
     /// How many updates of a counter were lost from beginning to end: none if the lock locks.
     pub lost: u64,
@@ -120,7 +120,7 @@ pub(crate) async fn crowd<C: Contestant>(
     }
 
     tokio::time::sleep(crowd.window / 4).await;
-    let stats = || crowd.server.as_ref().map(|server| server.commandstats()).unwrap_or_default();
+    let stats = || crowd.servers.iter().map(|server| server.commandstats()).collect::<Vec<_>>();
     let before = stats();
     shared.counting.store(true, Ordering::Relaxed);
     let (start, cpu_before) = (Instant::now(), cpu::used());
@@ -133,7 +133,8 @@ pub(crate) async fn crowd<C: Contestant>(
     let handovers = handovers(&protected) - handovers_before;
     shared.counting.store(false, Ordering::Relaxed);
     let waits = workers.iter().flat_map(|worker| worker.waits(start)).collect();
-    let commands = stats().since(&before);
+    let commands: Vec<_> =
+        stats().iter().zip(&before).map(|(after, before)| after.since(before)).collect();
     shared.done.store(true, Ordering::Relaxed);
 
     tasks.abort_all();
@@ -159,7 +160,7 @@ pub(crate) async fn crowd<C: Contestant>(
         handovers,
         waits,
         cpu,
-        commands: (commands.iter())
+        commands: (commands.iter().flat_map(CommandStats::iter))
             .filter(|(name, _)| !inner_commands.contains(name))
             .map(|(_, calls)| calls)
             .sum(),

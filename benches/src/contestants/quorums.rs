@@ -1,0 +1,79 @@
+//! The ways to lock a key on most of several servers.
+
+use lock_redis::RedisBackend;
+use lock_redlock::Redlock as Quorum;
+use lock_sync::Handoff;
+use tokio::runtime::Handle;
+
+use super::{Ending, Ours, Raw, Redlock, Rslock};
+use crate::{Entrant, Failure};
+
+/// Our own rows: the backend by itself, the same without a thread of its own, and a mutex over it.
+pub const OURS: [&str; 3] = ["ours, backend", "ours, backend, on the runtime", "ours, mutex"];
+
+/// The rows of the peers.
+pub const PEERS: [&str; 2] = ["rslock", "redlock (spawn_blocking)"];
+
+/// Those that wait while somebody else has the lock.
+pub const WAITING: [&str; 7] = [
+    "ours, fair",
+    "ours, fair, released",
+    "ours, default budget",
+    "rslock",
+    "rslock, impatient",
+    "redlock (spawn_blocking)",
+    "redlock, impatient",
+];
+
+/// Makes a deployment of new servers ready for our quorum.
+///
+/// # Errors
+///
+/// If one of them does not answer.
+pub async fn init(urls: &[String]) -> Result<(), Failure> {
+    Ok(quorum(urls, false).await?.init().await?)
+}
+
+/// The one that has this name, over these servers, with so many clients. Must be called on a runtime.
+///
+/// # Errors
+///
+/// If there is none, or it does not connect.
+pub async fn named(name: &str, urls: &[String], clients: usize) -> Result<Entrant, Failure> {
+    macro_rules! entrant {
+        ($client:expr) => {{
+            let mut all = Vec::with_capacity(clients);
+            for _ in 0..clients {
+                all.push($client);
+            }
+            Entrant::new(name, all)
+        }};
+    }
+    Ok(match name {
+        "ours, backend" => entrant!(Raw::new(quorum(urls, false).await?)),
+        "ours, backend, on the runtime" => entrant!(Raw::new(quorum(urls, true).await?)),
+        "ours, mutex" => entrant!(mutex(urls, Ending::Released, Handoff::default()).await?),
+        "ours, default budget" => entrant!(mutex(urls, Ending::Dropped, Handoff::default()).await?),
+        "ours, fair" => entrant!(mutex(urls, Ending::Dropped, Handoff::Fair).await?),
+        "ours, fair, released" => entrant!(mutex(urls, Ending::Released, Handoff::Fair).await?),
+        "rslock" => entrant!(Rslock::quorum(urls)?),
+        "rslock, impatient" => entrant!(Rslock::quorum(urls)?.impatient()),
+        "redlock (spawn_blocking)" => entrant!(Redlock::quorum(urls)),
+        "redlock, impatient" => entrant!(Redlock::quorum(urls).impatient()),
+        _ => return Err(format!("no lock over several servers is called {name}").into()),
+    })
+}
+
+async fn mutex(urls: &[String], ending: Ending, handoff: Handoff) -> Result<Ours, Failure> {
+    Ours::quorum(quorum(urls, false).await?, ending, handoff)
+}
+
+/// With default options, but for the number of servers, and what runs on the present runtime.
+async fn quorum(urls: &[String], here: bool) -> Result<Quorum<RedisBackend>, Failure> {
+    let nodes: Result<Vec<_>, _> = urls.iter().map(RedisBackend::open).collect();
+    let mut quorum = Quorum::builder().nodes(nodes?).allow_any_number();
+    if here {
+        quorum = quorum.on_runtime(Handle::current());
+    }
+    Ok(quorum.build().await?)
+}
