@@ -24,6 +24,10 @@ const UNMOVED: u32 = 3;
 /// When to ask again after a vote that nobody has won.
 const SOON: Duration = Duration::from_millis(50);
 
+/// When those ask again who share the lock with some but not with others. Nodes tell when nobody holds it any
+/// more, but not when a writer goes on as a reader, or one of several readers lets go.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Asks all nodes for a new lease, or for one that this owner has already.
 ///
 /// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens.
@@ -48,6 +52,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
         }
         if let Outcome::Granted { tokens, valid_until } = outcome {
             let grant = hold(core, claim, tokens, valid_until, None);
+            core.moves.note(&claim.key, [claim.owner.tag()]);
             follow(core, claim, asked);
             return Ok(Attempt::Granted(grant));
         }
@@ -83,6 +88,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 // Before anybody follows the votes that are still to come: while the claim is wanted they
                 // are left where they are, also by those who follow on another thread.
                 core.claims.end(claim);
+                core.moves.note(&claim.key, rivals.into_iter().filter_map(|(_, holder)| holder));
                 drop(wanted);
                 follow(core, claim, asked);
                 give_up(core, &request, &round).await;
@@ -160,10 +166,21 @@ fn refusal<N: QuorumNode>(
     match outcome {
         Outcome::Unable(error) => Err(error),
         Outcome::TooLate => Err(too_late(request)),
-        Outcome::Held => Ok(Attempt::Busy { retry_after: round.free_in() }),
-        Outcome::Split { .. } if unmoved => Ok(Attempt::Busy { retry_after: round.free_in() }),
+        Outcome::Held => Ok(held_by_others(request, round)),
+        Outcome::Split { .. } if unmoved => Ok(held_by_others(request, round)),
         _ => Ok(Attempt::Busy { retry_after: Some(SOON) }),
     }
+}
+
+fn held_by_others<N: QuorumNode>(request: &Acquire, round: &Round<N>) -> Attempt {
+    let free_in = round.free_in();
+    let retry_after = match request.claim.mode {
+        Mode::Shared | Mode::Upgradable => {
+            Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN)))
+        }
+        _ => free_in,
+    };
+    Attempt::Busy { retry_after }
 }
 
 pub(crate) fn too_late(request: &Acquire) -> Error {

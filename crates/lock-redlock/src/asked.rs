@@ -115,26 +115,50 @@ where
         timer.as_mut().poll(context).map(|()| None)
     }
 
-    /// Has what is left go on in the background, and each answer looked after there. A node that does not
+    /// Has what is left go on without whoever asked, and each answer looked after there. A node that does not
     /// answer in time has given an error.
-    pub(crate) fn finish(mut self, mut then: impl FnMut(usize, Result<T, Error>) + Send + 'static) {
+    pub(crate) fn finish(mut self, then: impl FnMut(usize, Result<T, Error>) + Send + 'static) {
         if self.open().is_empty() {
             return;
         }
         self.extend();
         let core = Arc::clone(&self.core);
-        let mut backlog = Backlog::new(Arc::clone(&core), self.open());
-        core.background.spawn(async move {
-            while let Some(batch) = self.answers().await {
+        let backlog = Backlog::new(Arc::clone(&core), self.open());
+        let mut rest = Rest { asked: self, then, backlog };
+        core.background.spawn_near(async move {
+            while let Some(batch) = rest.asked.answers().await {
                 for (node, answer) in batch {
-                    backlog.answered(node);
-                    then(node, answer);
+                    rest.backlog.answered(node);
+                    (rest.then)(node, answer);
                 }
             }
-            for node in self.open().iter() {
-                then(node, Err(late(self.limit)));
-            }
         });
+    }
+}
+
+/// What is left of some requests, and what becomes of the answers.
+struct Rest<N, T, F>
+where
+    N: Send + Sync + 'static,
+    T: Send + 'static,
+    F: FnMut(usize, Result<T, Error>),
+{
+    asked: Asked<N, T>,
+    then: F,
+    backlog: Backlog<N>,
+}
+
+/// Whoever has not answered by then is too late: also if it is because the runtime has ended that waited.
+impl<N, T, F> Drop for Rest<N, T, F>
+where
+    N: Send + Sync + 'static,
+    T: Send + 'static,
+    F: FnMut(usize, Result<T, Error>),
+{
+    fn drop(&mut self) {
+        for node in self.asked.open().iter() {
+            (self.then)(node, Err(late(self.asked.limit)));
+        }
     }
 }
 

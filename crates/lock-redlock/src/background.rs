@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{mpsc, watch};
 
 /// A runtime of this quorum's own, on a thread that ends when nobody needs it any more; or another's.
@@ -45,6 +45,14 @@ impl Background {
     /// Runs something to its end, which must come by itself.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
+    }
+
+    /// Runs something that must come to an end by itself, on the runtime of whoever calls if that has threads of
+    /// its own: then no other thread is woken. If that runtime ends, so does what is run, and is dropped.
+    pub(crate) fn spawn_near(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let near = Handle::try_current();
+        let near = near.ok().filter(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        near.as_ref().unwrap_or(&self.runtime).spawn(work);
     }
 
     /// Runs something for as long as there is a handle.

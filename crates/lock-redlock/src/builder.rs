@@ -11,6 +11,7 @@ use crate::Redlock;
 use crate::asked::late;
 use crate::background::Background;
 use crate::inner::{Core, Settings};
+use crate::moves::Moves;
 use crate::node::Node;
 use crate::quorum::Quorum;
 use crate::register::Register;
@@ -150,6 +151,7 @@ impl<N: QuorumNode> Builder<N> {
             settings,
             clock,
             claims: Arc::default(),
+            moves: Moves::default(),
             register: Register::new(quorum.nodes()),
             background,
         });

@@ -19,6 +19,9 @@ use crate::round::{Outcome, Reply, Round};
 /// How long to wait before a node is asked again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// When to ask again for an upgrade. Nodes tell when nobody holds a lock any more, but this owner holds it on.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Refuses a conversion that makes no sense.
 pub(crate) fn check(from: Mode, to: Mode) -> Result<(), Error> {
     match (from, to) {
@@ -85,7 +88,10 @@ pub(crate) async fn convert<N: QuorumNode>(
     match outcome {
         Outcome::Unable(error) => Err(error),
         Outcome::TooLate => Err(too_late(&request)),
-        _ => Ok(Attempt::Busy { retry_after: round.free_in() }),
+        _ => {
+            let retry_after = round.free_in().map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN));
+            Ok(Attempt::Busy { retry_after: Some(retry_after) })
+        }
     }
 }
 

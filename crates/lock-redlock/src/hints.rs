@@ -96,6 +96,11 @@ impl Merger {
         None
     }
 
+    /// The lock has changed hands, so hints were of use although few gave them.
+    pub(crate) fn moved(&mut self) {
+        self.lonely = 0;
+    }
+
     /// When to call [`fire`](Self::fire).
     pub(crate) fn due(&self) -> Option<Instant> {
         self.hint.map(|(_, at)| at)
@@ -178,6 +183,18 @@ mod tests {
             assert_eq!(merger.fire(at(1000)), None);
             assert_eq!(merger.fire(at(1000 + wait)), Some(Hint::Released));
         }
+    }
+
+    #[test]
+    fn few_who_were_right_have_to_wait_no_longer() {
+        let mut merger = listening(3, 2);
+        for wait in [5, 10] {
+            assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
+            assert_eq!(merger.fire(at(wait)), Some(Hint::Released));
+        }
+        merger.moved();
+        assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
+        assert_eq!(merger.due(), Some(at(5)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use lock_core::{Released, Renew, Renewal, Ttl, Vote};
 use crate::asked::Asked;
 use crate::background::Background;
 use crate::claims::Claims;
+use crate::moves::Moves;
 use crate::node::Node;
 use crate::owed::Owed;
 use crate::quorum::Quorum;
@@ -21,6 +22,7 @@ pub(crate) struct Core<N> {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) claims: Arc<Claims>,
+    pub(crate) moves: Moves,
     pub(crate) register: Register,
     pub(crate) background: Background,
 }

@@ -119,6 +119,7 @@ mod failure;
 mod hints;
 mod inner;
 mod keep;
+mod moves;
 mod node;
 mod owed;
 mod quarantine;

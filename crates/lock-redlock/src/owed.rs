@@ -60,7 +60,7 @@ impl<N: QuorumNode> Owed<N> {
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let Some(mark) = self.mark.take() else { return };
-        if self.was_sent {
+        if self.was_sent || self.core.nodes[self.node].debts.are_stuck() {
             mark.stick();
         }
         let until = self.core.clock.now() + self.core.settings.max_ttl.duration();
@@ -83,6 +83,9 @@ struct List {
     debts: VecDeque<Arc<Debt>>,
     /// Whether somebody works through it.
     is_worked: bool,
+    /// Whether the node did not answer when it was last asked. Those at the end of the list are then not asked
+    /// soon.
+    is_stuck: bool,
 }
 
 #[derive(Debug)]
@@ -116,9 +119,24 @@ impl Debts {
         let mut list = self.lock();
         let first = list.debts.front().cloned();
         list.is_worked = first.is_some();
+        list.is_stuck &= list.is_worked;
         first
     }
 
+    fn are_stuck(&self) -> bool {
+        self.lock().is_stuck
+    }
+
+    /// The node does not answer, so that nobody waits for it to.
+    fn stick(&self) {
+        let mut list = self.lock();
+        list.is_stuck = true;
+        let debts: Vec<_> = list.debts.iter().cloned().collect();
+        drop(list);
+        debts.iter().for_each(|debt| debt.mark.stick());
+    }
+
+    /// The node has answered this one, or need not.
     fn remove(&self, debt: &Arc<Debt>) {
         let mut list = self.lock();
         let index = list.debts.iter().position(|other| Arc::ptr_eq(other, debt));
@@ -158,10 +176,11 @@ async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
             Ok(Err(error)) if !error.is_retryable() => nodes[node].debts.remove(&debt),
             Ok(Ok(_)) => {
                 nodes[node].debts.remove(&debt);
+                nodes[node].debts.lock().is_stuck = false;
                 wait = shortest;
             }
             _ if background.is_open() => {
-                debt.mark.stick();
+                nodes[node].debts.stick();
                 let _early = timeout(wait, nodes[node].debts.hurry.notified()).await;
                 wait = longest.min(wait * 2);
             }

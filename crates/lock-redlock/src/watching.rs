@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 use crate::asked::late;
 use crate::hints::Merger;
 use crate::inner::Core;
+use crate::moves::Move;
 
 /// How long to wait before a node is listened to again that could not be reached.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -34,6 +35,9 @@ struct Watching<N> {
     key: Key,
     ears: Vec<Ear>,
     merger: Merger,
+    moves: Arc<Move>,
+    /// How often the lock had changed hands when the merger was told.
+    moved: u64,
     ready: VecDeque<Hint>,
     /// When the nodes must have answered for the watch to begin.
     deadline: Instant,
@@ -63,6 +67,8 @@ impl<N: QuorumNode> Watching<N> {
             key: key.clone(),
             ears: (0..core.quorum.nodes()).map(ear).collect(),
             merger: Merger::new(core.quorum),
+            moves: core.moves.watch(key),
+            moved: 0,
             ready: VecDeque::new(),
             deadline: core.clock.now() + core.settings.patience(),
             timer: None,
@@ -98,6 +104,10 @@ impl<N: QuorumNode> Watching<N> {
     }
 
     fn poll_ears(&mut self, context: &mut Context<'_>) {
+        let moved = self.moves.count();
+        if std::mem::replace(&mut self.moved, moved) != moved {
+            self.merger.moved();
+        }
         for node in 0..self.ears.len() {
             while self.poll_ear(node, context) {}
         }

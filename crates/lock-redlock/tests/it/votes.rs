@@ -343,3 +343,27 @@ async fn a_stopped_node_is_not_asked_without_end() {
     assert_eq!(asked(), before + 1);
     assert_eq!(cluster.leases(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_node_holds_up_no_claim_that_is_asked_for_again() {
+    let cluster = Cluster::of(3).await;
+    let (holder, waiter) = (cluster.join().await, cluster.join().await);
+    granted(&holder, &claim("a"), TTL).await;
+    node(&waiter, 1).faults().cut();
+    // Others have missed their releases there before.
+    for _ in 0..3 {
+        let other = claim("b");
+        granted(&waiter, &other, TTL).await;
+        waiter.release(&other).await.unwrap();
+        sleep(LATE).await;
+    }
+    let request = Acquire::new(claim("a"), TTL);
+    node(&waiter, 0).faults().cut();
+    for _ in 0..5 {
+        let before = Instant::now();
+        let error = waiter.try_acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(before.elapsed() < Duration::from_millis(100), "{:?}", before.elapsed());
+        sleep(Duration::from_millis(10)).await;
+    }
+}
