@@ -67,7 +67,8 @@
 //! What is left to do is done in the background, on a thread of the quorum's own or on
 //! [a runtime](Builder::on_runtime): votes that come too late are given back unless the lock is held, releases
 //! that a node has missed are repeated, and nodes that were kept out are vouched for. The requests themselves are
-//! polled by whoever makes them; on a tokio runtime, that must have time enabled.
+//! polled by whoever makes them; on a tokio runtime, that must have time enabled. If it has several threads, it is
+//! also where answers are awaited that come after the majority's, so that no other thread is woken for them.
 //!
 //! # Nodes that may have forgotten
 //!

@@ -7,6 +7,7 @@ use futures::executor::block_on;
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{Acquire, Backend, ErrorKind, Ttl};
 use lock_redlock::Redlock;
+use tokio::runtime::Builder;
 
 use crate::support::{Quorum, claim, granted, node};
 
@@ -45,19 +46,21 @@ fn no_runtime_is_needed_to_ask() {
 
 #[test]
 fn what_is_left_to_do_survives_the_runtime_that_asked() {
-    let (nodes, quorum) = block_on(of_three());
-    let gate = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
-    let held = claim("a");
-    let asker = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    asker.block_on(async {
-        granted(&quorum, &held, TTL).await;
-        gate.arrived(1).await;
-        quorum.release(&held).await.unwrap();
-    });
-    drop(asker);
-    gate.open();
-    wait(|| node(&quorum, 2).stats().releases >= 2);
-    wait(|| nodes.iter().all(|node| node.live_leases() == 0));
+    for mut asker in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+        let (nodes, quorum) = block_on(of_three());
+        let gate = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
+        let held = claim("a");
+        let asker = asker.enable_all().build().unwrap();
+        asker.block_on(async {
+            granted(&quorum, &held, TTL).await;
+            gate.arrived(1).await;
+            quorum.release(&held).await.unwrap();
+        });
+        drop(asker);
+        gate.open();
+        wait(|| node(&quorum, 2).stats().releases >= 2);
+        wait(|| nodes.iter().all(|node| node.live_leases() == 0));
+    }
 }
 
 /// Waits until something is so that happens on another thread.
