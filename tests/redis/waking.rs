@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Backend, ErrorKind, Hint, Key, Renew, Renewal, Watch};
+use lock_core::{Acquire, Backend, ErrorKind, Hint, Key, Mode, Released, Renew, Renewal, Watch};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{
-    Client, Server, claim, claim_of, granted, long, millis, proxy_before, refused, sever, soon,
+    Client, Server, Waiter, claim, claim_of, granted, long, millis, proxy_before, refused, sever,
+    soon,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -28,6 +29,14 @@ async fn next(watch: &mut Watch) -> Option<Hint> {
 
 fn subscribers(client: &mut Client, channel: &str) -> u64 {
     client.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1
+}
+
+/// How many messages were ever sent.
+fn published(client: &mut Client) -> u64 {
+    let stats = client.command::<String>(&["INFO", "commandstats"]);
+    let calls = stats.split_once("cmdstat_publish:calls=").map(|(_, rest)| rest);
+    let digits = calls.and_then(|rest| rest.split(',').next());
+    digits.map_or(0, |digits| digits.parse().unwrap())
 }
 
 async fn until_subscribers(client: &mut Client, channel: &str, count: u64) {
@@ -306,8 +315,40 @@ async fn a_release_says_whether_anybody_heard_it() {
         let claim = claim("a");
         granted(&holder, &claim).await;
         let released = holder.release(&claim).await.unwrap();
-        assert_eq!(released, lock_core::Released::Freed { contended });
+        assert_eq!(released, Released::Freed { contended });
         drop(watch);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() {
+    let server = Server::start();
+    for release_messages in [true, false] {
+        let setup = || builder(&server).release_messages(release_messages).tracking(true);
+        let (holder, others) = (setup().build().unwrap(), setup().build().unwrap());
+        let [upgradable, first, second, third] =
+            [Mode::Upgradable, Mode::Shared, Mode::Shared, Mode::Shared]
+                .map(|mode| claim("a").in_mode(mode));
+        let _watch = holder.watch(&key()).await.unwrap();
+        let mut raw = server.client();
+        let before = published(&mut raw);
+        for claim in [&upgradable, &first, &second] {
+            granted(&holder, claim).await;
+        }
+        // Whom it tells does not count as waiting.
+        for (reader, messages) in [(&first, 0), (&second, 1)] {
+            let released = holder.release(reader).await.unwrap();
+            assert_eq!(released, Released::Freed { contended: false });
+            assert_eq!(published(&mut raw) - before, messages);
+        }
+        // A writer in the queue would be woken for nothing.
+        granted(&holder, &third).await;
+        let writer = Waiter::queue(&others, claim("a")).await;
+        let before = published(&mut raw);
+        holder.release(&third).await.unwrap();
+        assert_eq!(published(&mut raw), before);
+        writer.release().await;
+        holder.release(&upgradable).await.unwrap();
     }
 }
 
@@ -375,7 +416,7 @@ async fn channels_of_another_database_are_other_channels() {
         let claim = claim("a");
         granted(backend, &claim).await;
         let released = backend.release(&claim).await.unwrap();
-        assert_eq!(released, lock_core::Released::Freed { contended });
+        assert_eq!(released, Released::Freed { contended });
     }
     assert_eq!(next(&mut watch).await, Some(Hint::Released));
 }

@@ -117,8 +117,8 @@ impl Builder {
     }
 
     /// Whether a release that leaves the lock free is told to all who watch, by a message on a channel
-    /// of the lock: yes, unless it is said. New values beside the lock, and permits that are added, are
-    /// told there in any case.
+    /// of the lock: yes, unless it is said. New values beside the lock, permits that are added, and that
+    /// nobody is left but an upgradable reader, are told there in any case.
     ///
     /// A user who lacks the right to publish or to subscribe does without, and that is no error.
     /// With neither these messages nor notifications nor [tracking](Self::tracking) there are no

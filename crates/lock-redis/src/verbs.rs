@@ -130,6 +130,9 @@ pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Co
     if !mode.is_understood() {
         command.text(mode);
     }
+    if claim.mode == Mode::Shared && !tell {
+        command.pieces(channel);
+    }
     Ok(command)
 }
 

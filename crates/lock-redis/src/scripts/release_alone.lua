@@ -3,7 +3,9 @@
 -- ARGV[1]  the owner's token
 -- ARGV[2]  the channel to tell that the lock is free, or empty if nobody is to be told
 -- ARGV[3]  the mode; exclusive if it is left out
--- ARGV[4]  the token of an owner that wants the lock next, if there is one, and if somebody else waits
+-- ARGV[4]  the token of an owner that wants the lock next, if there is one, and if somebody else waits;
+--          of a reader, the channel to tell that nobody is left but one who can be upgraded, if ARGV[2]
+--          is empty
 -- ARGV[5]  "limit place claim" for that owner's place in the queue, as when it acquires
 -- ARGV[6]  how many token numbers it wants
 -- ARGV[7]  the channel on which its client hears
