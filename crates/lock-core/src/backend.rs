@@ -154,6 +154,9 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   have as well (`an_upgrade_never_shortens_the_lease`).
 /// - An upgrade that is repeated without asking to be queued MUST give up its place in the queue, or be
 ///   granted. Either way the lease stays (`an_upgrade_can_leave_the_line`).
+/// - When a release leaves nobody but an upgradable holder, every watcher MUST hear
+///   [`Hint::Released`](crate::Hint::Released), because an upgrade may be waiting that stands in no queue
+///   (`an_upgradable_holder_hears_that_it_is_alone`). While others stand there, it MAY be left out.
 /// - A conversion that is repeated after it was granted MUST return the grant again
 ///   (`a_repeated_conversion_returns_the_same_grant`).
 /// - Converting what is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)

@@ -17,7 +17,8 @@ use crate::{Grant, OwnerToken};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// The key was released or deleted, or has more permits than before, or is closed.
+    /// The key was released or deleted, or has nobody left but an upgradable holder, or has more permits than
+    /// before, or is closed.
     Released,
     /// The lease on the key ended by itself, or the store dropped it.
     Expired,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Key, Mode, OwnerToken};
-use lock_core::{Released, Renew, Renewal, Result, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, Key, Mode};
+use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -71,6 +71,33 @@ async fn each_reader_has_its_own_lease() -> Result<()> {
         Renewal::Renewed { .. }
     ));
     assert_eq!(one.live_leases(), 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
+    let (one, other) = two_clients();
+    let upgradable = claim(Mode::Upgradable)?;
+    let readers = [claim(Mode::Shared)?, claim(Mode::Shared)?, claim(Mode::Shared)?];
+    granted(&one, &upgradable, seconds(10)).await;
+    let mut watch = one.watch(&upgradable.key).await?;
+    for reader in &readers[..2] {
+        granted(&other, reader, seconds(10)).await;
+    }
+    let freed = Released::Freed { contended: false };
+    assert_eq!(other.release(&readers[0]).await?, freed);
+    assert_eq!(watch.next().now_or_never(), None);
+    assert_eq!(other.release(&readers[1]).await?, freed);
+    assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Released)));
+
+    // A writer in the queue would be woken for nothing.
+    granted(&other, &readers[2], seconds(10)).await;
+    let _watch = other.watch(&upgradable.key).await?;
+    let writer = Acquire::new(claim(Mode::Exclusive)?, seconds(10)).queued();
+    assert!(matches!(other.try_acquire(&writer).await?, Attempt::Queued { .. }));
+    assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Wanted)));
+    assert_eq!(other.release(&readers[2]).await?, freed);
+    assert_eq!(watch.next().now_or_never(), None);
     Ok(())
 }
 

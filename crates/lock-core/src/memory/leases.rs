@@ -31,6 +31,11 @@ impl Leases {
         self.0.is_empty()
     }
 
+    /// Whether nobody is left but one who could be upgraded now.
+    pub(super) fn can_be_upgraded(&self) -> bool {
+        matches!(&self.0[..], [lease] if lease.mode == Mode::Upgradable)
+    }
+
     /// The mode of the group that holds the key together, and the tokens of all its members.
     pub(super) fn group(&self) -> Option<(Mode, TokenRange)> {
         let first = self.0.first().filter(|lease| matches!(lease.mode, Mode::Joint { .. }))?;

@@ -31,6 +31,14 @@ impl Mutant {
                 self.shared().everybody.push(sender);
                 Watch::new(select(watch.filter_map(heard), hints))
             }
+            Bug::TellsOfFreeKeysAlone => {
+                let store = self.store.clone();
+                Watch::new(
+                    watch.filter(move |hint| {
+                        ready(*hint != Hint::Released || store.live_leases() == 0)
+                    }),
+                )
+            }
             Bug::HidesACut => Watch::new(watch.chain(pending())),
             Bug::HandsOverToTheDead => {
                 let leaked = self.store.watch(key).await?;

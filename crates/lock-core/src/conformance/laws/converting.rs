@@ -195,6 +195,29 @@ pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     Ok(())
 }
 
+pub(in super::super) async fn an_upgradable_holder_hears_that_it_is_alone<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let upgradable = in_mode(&key, Mode::Upgradable)?;
+    let readers = [in_mode(&key, Mode::Shared)?, in_mode(&key, Mode::Shared)?];
+    one.obtains(&upgradable, ttl).await?;
+    for reader in &readers {
+        other.obtains(reader, ttl).await?;
+    }
+    other.freed(&readers[0]).await?;
+    let mut watches = [(&one, one.watch(&key).await?), (&other, other.watch(&key).await?)];
+    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    refused(one.ask(&upgrade).await?)?;
+    other.freed(&readers[1]).await?;
+    for (client, watch) in &mut watches {
+        client.hears_release(watch).await?;
+    }
+    granted(one.ask(&upgrade).await?)?;
+    one.freed(&upgrade.claim).await
+}
+
 pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {

@@ -55,6 +55,7 @@ where
         sharing::a_claim_names_its_mode,
         sharing::only_one_reader_is_upgradable,
         converting::an_upgrade_waits_for_readers,
+        converting::an_upgradable_holder_hears_that_it_is_alone,
         converting::a_repeated_conversion_returns_the_same_grant,
         converting::converting_what_is_not_held_fails,
     );

@@ -207,6 +207,8 @@ macro_rules! __lock_core_mode_laws {
                 "An upgraded lease has at least the time that it had before.",
             an_upgrade_can_leave_the_line:
                 "Who asks for its upgrade again without a place gives up the one it had, and holds on.",
+            an_upgradable_holder_hears_that_it_is_alone:
+                "When the last reader beside an upgradable one lets go, all watchers hear of it.",
             a_repeated_conversion_returns_the_same_grant:
                 "Who asks again for a conversion that it has gets the same tokens.",
             converting_what_is_not_held_fails:

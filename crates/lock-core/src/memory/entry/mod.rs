@@ -351,6 +351,10 @@ impl Entry {
         // Whoever was served holds the key and has been told. The others need not know.
         let is_free = self.leases.is_empty();
         let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
+        // An upgrade in the queue was served. One that stands in none can only ask again.
+        if self.queue.is_empty() && self.leases.can_be_upgraded() {
+            self.watchers.tell_all(Hint::Released, client, post);
+        }
         Released::Freed { contended }
     }
 }
