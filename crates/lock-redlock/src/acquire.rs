@@ -45,7 +45,14 @@ pub(crate) async fn acquire<N: QuorumNode>(
     loop {
         number += 1;
         let known = known(core, claim);
-        let (outcome, round, asked) = Round::hold(core, &request, present_floor, known).await;
+        let (mut outcome, round, asked) = Round::hold(core, &request, present_floor, known).await;
+        if let Outcome::Granted { tokens, .. } = outcome
+            && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
+        {
+            // Its own lease had run out, and some nodes have answered with what they gave it before they
+            // confirmed more.
+            outcome = Outcome::Disagreed;
+        }
         tracing::debug!(target: "lock_redlock", key = %claim.key, round = number, ?outcome);
         if let Some(token) = round.highest() {
             core.claims.raise(&claim.key, token);

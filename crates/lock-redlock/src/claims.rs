@@ -82,6 +82,11 @@ impl Claims {
         (held.valid_until > now).then_some(held)
     }
 
+    /// The last token that the claim had, if that is still known, though its lease may be over.
+    pub(crate) fn last_of(&self, claim: &Claim) -> Option<FencingToken> {
+        Some(self.lock().entries.get(claim)?.held?.tokens.last())
+    }
+
     /// The lease of any member of the group that this claim belongs to.
     pub(crate) fn held_jointly(&self, claim: &Claim, now: Instant) -> Option<Held> {
         let state = self.lock();

@@ -91,10 +91,7 @@ impl<N: QuorumNode> Core<N> {
         floor: FencingToken,
     ) -> Result<Vote, Error> {
         self.nodes[node].check_answers()?;
-        if self.claims.settled(&request.claim, node).await.is_err() {
-            self.nodes[node].debts.hurry();
-            return Err(self.nodes[node].unheard());
-        }
+        self.settled(&request.claim, node).await?;
         let mut ballot = Ballot::new(Acquire::clone(&request), floor);
         if self.identify(node).await? {
             ballot = ballot.guarded();
@@ -115,6 +112,19 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "vote", vote)
     }
 
+    /// Waits until a node has answered every release of a claim: one that comes after an answer which counts
+    /// would end what that says.
+    ///
+    /// # Errors
+    ///
+    /// If the node should have answered by now.
+    async fn settled(&self, claim: &Claim, node: usize) -> Result<(), Error> {
+        self.claims.settled(claim, node).await.map_err(|_stuck| {
+            self.nodes[node].debts.hurry();
+            self.nodes[node].unheard()
+        })
+    }
+
     pub(crate) async fn confirm(
         self: Arc<Self>,
         node: usize,
@@ -125,12 +135,14 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "confirm", answer)
     }
 
+    /// Asks a node to renew, once it has answered every release of the same claim.
     pub(crate) async fn renew(
         self: Arc<Self>,
         node: usize,
         request: Renew,
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
+        self.settled(&request.claim, node).await?;
         let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
             renewal => Ok(renewal),
