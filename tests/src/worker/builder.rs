@@ -53,6 +53,16 @@ impl WorkerBuilder {
         self.option("--cache", idle.as_millis())
     }
 
+    /// Over a quorum: the longest lease that its nodes grant.
+    pub fn max_ttl(self, max_ttl: Duration) -> Self {
+        self.option("--max-ttl", max_ttl.as_millis())
+    }
+
+    /// Over a quorum: how long a node may take to answer.
+    pub fn node_timeout(self, timeout: Duration) -> Self {
+        self.option("--node-timeout", timeout.as_millis())
+    }
+
     fn option(mut self, name: &str, value: impl ToString) -> Self {
         self.args.extend([name.to_owned(), value.to_string()]);
         self
@@ -66,9 +76,20 @@ impl WorkerBuilder {
     /// If it does not start.
     #[track_caller]
     pub fn spawn(self, url: &str) -> Worker {
+        self.spawn_over(&[url])
+    }
+
+    /// The same over a quorum of the servers at these URLs, a majority of which must answer. From one URL it
+    /// is a worker on that server.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[track_caller]
+    pub fn spawn_over<U: AsRef<str>>(self, urls: &[U]) -> Worker {
         let program = self.program.display();
         let mut child = Command::new(&self.program)
-            .args(["--url", url])
+            .args(urls.iter().flat_map(|url| ["--url", url.as_ref()]))
             .args(&self.args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -29,7 +29,8 @@ macro_rules! lock_worker {
 /// How long a worker may take for what does not wait for anybody.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A process of its own, with `lock-sync` over `lock-redis`, that does what it is told line by line.
+/// A process of its own, with `lock-sync` over `lock-redis`, or over a quorum of such servers, that does what it
+/// is told line by line.
 ///
 /// | order | what it says |
 /// | --- | --- |

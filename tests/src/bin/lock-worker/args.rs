@@ -1,37 +1,58 @@
 //! The options of the worker.
 
 use std::error::Error;
+use std::num::ParseIntError;
 use std::time::Duration;
 
+use lock_core::{Backend, Ttl};
 use lock_redis::RedisBackend;
+use lock_redlock::Redlock;
 use lock_sync::{Handoff, Locks};
 
 use crate::shelf::Shelf;
+use crate::store::Store;
 
-/// The locks that the options describe.
-pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Shelf, Box<dyn Error>> {
-    let url = match (args.next().as_deref(), args.next()) {
-        (Some("--url"), Some(url)) => url,
-        _ => return Err("the first option must be --url URL".into()),
-    };
-    let mut builder = Locks::builder(RedisBackend::open(url)?);
-    let mut cache = None;
+/// The locks that the options describe: of one server, or of a quorum if there are several.
+pub(crate) async fn parse(mut args: impl Iterator<Item = String>) -> Result<Shelf, Box<dyn Error>> {
+    let (mut nodes, mut quorum) = (Vec::new(), Redlock::builder());
+    let (mut options, mut cache) = (Vec::new(), None);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
-        let millis = || value.parse().map(Duration::from_millis);
+        match name.as_str() {
+            "--url" => nodes.push(RedisBackend::open(value)?),
+            "--max-ttl" => quorum = quorum.max_ttl(Ttl::new(millis(&value)?)?),
+            "--node-timeout" => quorum = quorum.node_timeout(millis(&value)?),
+            "--cache" => cache = Some(millis(&value)?),
+            _ => options.push((name, value)),
+        }
+    }
+    let store = match nodes.len() {
+        0 => return Err("there must be a --url URL".into()),
+        1 => Store::Server(locks(nodes.remove(0), options)?),
+        _ => Store::Quorum(locks(quorum.nodes(nodes).build().await?, options)?),
+    };
+    Ok(Shelf::new(store, cache))
+}
+
+fn locks<B: Backend>(
+    backend: B,
+    options: Vec<(String, String)>,
+) -> Result<Locks<B>, Box<dyn Error>> {
+    let mut builder = Locks::builder(backend);
+    for (name, value) in options {
         builder = match name.as_str() {
-            "--ttl" => builder.ttl(millis()?),
-            "--max-hold" => builder.max_hold(millis()?),
-            "--wait-limit" => builder.wait_limit(millis()?),
+            "--ttl" => builder.ttl(millis(&value)?),
+            "--max-hold" => builder.max_hold(millis(&value)?),
+            "--wait-limit" => builder.wait_limit(millis(&value)?),
             "--renewal" => builder.renewal(value.parse()?),
             "--fair" if value.parse()? => builder.handoff(Handoff::Fair),
             "--fair" => builder,
-            "--cache" => {
-                cache = Some(millis()?);
-                builder
-            }
             _ => return Err(format!("unknown option {name}").into()),
         };
     }
-    Ok(Shelf::new(builder.build()?, cache))
+    Ok(builder.build()?)
+}
+
+fn millis(value: &str) -> Result<Duration, ParseIntError> {
+    value.parse().map(Duration::from_millis)
 }

@@ -9,6 +9,7 @@ mod kind;
 mod lock;
 mod mix;
 mod shelf;
+mod store;
 mod work;
 
 use std::collections::HashMap;
@@ -28,9 +29,9 @@ use crate::shelf::Shelf;
 use crate::work::{Job, Work};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let shelf = args::parse(std::env::args().skip(1))?;
     // One thread, so that blocking it blocks everything but what the library does by itself.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let shelf = runtime.block_on(args::parse(std::env::args().skip(1)))?;
     let (lines, inbox) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         let stdin = std::io::stdin().lock();

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Error;
-use lock_redis::RedisBackend;
-use lock_sync::{Locks, Mutex, RwLock, Semaphore};
+use lock_sync::{Mutex, RwLock, Semaphore};
 
 use crate::kind::Kind;
 use crate::lock::Lock;
+use crate::store::Store;
 
 /// The locks, and the mutexes whose lease may be kept between two holders.
 pub(crate) struct Shelf {
-    locks: Locks<RedisBackend>,
+    store: Store,
     cache: Option<Duration>,
     /// A lease that is kept goes with its mutex. Without any of those there is nothing here.
     mutexes: HashMap<String, Arc<Mutex<()>>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(locks: Locks<RedisBackend>, cache: Option<Duration>) -> Self {
-        Self { locks, cache, mutexes: HashMap::new() }
+    pub(crate) fn new(store: Store, cache: Option<Duration>) -> Self {
+        Self { store, cache, mutexes: HashMap::new() }
     }
 
     pub(crate) fn lock(&mut self, key: &str, kind: Kind) -> Result<Lock, Error> {
@@ -31,7 +31,7 @@ impl Shelf {
             Kind::Write => Lock::Write(self.rwlock(key)?),
             Kind::Upgradable => Lock::Upgradable(self.rwlock(key)?),
             Kind::Permits(count, of) => Lock::Permits(self.semaphore(key, of)?, count),
-            Kind::As(owner) => Lock::Owned(self.locks.reentrant_mutex(key, ())?, Some(owner)),
+            Kind::As(owner) => Lock::Owned(self.store.reentrant_mutex(key)?, Some(owner)),
         })
     }
 
@@ -39,7 +39,7 @@ impl Shelf {
         if let Some(mutex) = self.mutexes.get(key) {
             return Ok(Arc::clone(mutex));
         }
-        let mutex = self.locks.mutex(key, ())?;
+        let mutex = self.store.mutex(key)?;
         let Some(idle) = self.cache else { return Ok(Arc::new(mutex)) };
         let mutex = Arc::new(mutex.with_cache(idle));
         self.mutexes.insert(key.to_owned(), Arc::clone(&mutex));
@@ -47,11 +47,11 @@ impl Shelf {
     }
 
     pub(crate) fn rwlock(&self, key: &str) -> Result<RwLock<()>, Error> {
-        self.locks.rwlock(key, ())
+        self.store.rwlock(key)
     }
 
     pub(crate) fn semaphore(&self, key: &str, of: u32) -> Result<Semaphore, Error> {
-        self.locks.semaphore(key, of as usize)
+        self.store.semaphore(key, of)
     }
 
     /// Whether a lease is kept although nobody holds the lock.

@@ -1,0 +1,79 @@
+//! A quorum of real servers is a backend, and keeps the laws of one.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use lock_core::Error;
+use lock_core::conformance::{Harness, Hook};
+use lock_tests::Proxy;
+
+use crate::support::{Nodes, Quorum, builder};
+
+/// Some servers, and for each client a proxy of its own before each of them.
+struct Cluster {
+    nodes: Nodes,
+    /// By the name of the client's first node, which is the port of its proxy.
+    ways: Mutex<HashMap<String, Vec<Proxy>>>,
+}
+
+impl Cluster {
+    async fn of(count: usize) -> Self {
+        Self { nodes: Nodes::shared(count).await, ways: Mutex::default() }
+    }
+
+    fn with_ways(&self, client: &Quorum, act: impl Fn(&Proxy)) {
+        let (first, _) = client.nodes().next().unwrap();
+        self.ways.lock().unwrap()[first].iter().for_each(act);
+    }
+}
+
+#[async_trait]
+impl Harness for Cluster {
+    type Client = Quorum;
+
+    async fn client(&self) -> Result<Quorum, Error> {
+        let ways: Vec<_> = self.nodes.servers().iter().map(Proxy::before).collect();
+        let client = builder(&self.nodes, &ways).build().await?;
+        let first = ways[0].addr().port().to_string();
+        self.ways.lock().unwrap().insert(first, ways);
+        Ok(client)
+    }
+
+    async fn cut(&self, client: &Quorum) -> Hook {
+        self.with_ways(client, |way| {
+            way.refuse();
+            way.cut();
+        });
+        Hook::Done
+    }
+
+    async fn heal(&self, client: &Quorum) {
+        self.with_ways(client, Proxy::pass);
+    }
+
+    /// As after losing everything and beginning anew.
+    async fn forget(&self) -> Hook {
+        self.nodes.forget();
+        self.nodes.init().await;
+        Hook::Done
+    }
+}
+
+mod of_three {
+    use super::Cluster;
+    lock_core::conformance_tests!(
+        Cluster::of(3).await,
+        abilities: [shared, joint, cell, inspect]
+    );
+}
+
+mod of_five_on_many_threads {
+    use super::Cluster;
+    lock_core::conformance_tests!(
+        Cluster::of(5).await,
+        abilities: [shared, joint, cell, inspect],
+        flavor = "multi_thread",
+        worker_threads = 2
+    );
+}

@@ -1,0 +1,13 @@
+//! A quorum of real servers.
+
+#![forbid(unsafe_code)]
+// The helpers of tests may panic as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod conformance;
+mod faults;
+mod forgetting;
+mod histories;
+mod members;
+mod primitives;
+mod support;

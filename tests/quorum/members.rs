@@ -1,0 +1,89 @@
+//! Who belongs to a quorum, and those who ask it at the same moment.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lock_core::ErrorKind;
+use lock_redis::RedisBackend;
+use lock_redlock::Redlock;
+use lock_tests::{Proxy, RedisServer};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::support::{Client, LONG, NODE_TIMEOUT, Nodes, SLACK, soon};
+
+#[tokio::test]
+async fn a_server_by_two_names_is_refused() {
+    let nodes = Nodes::new(3).await;
+    let [a, b, _] = nodes.servers() else { panic!("there are three") };
+    // Another address, and nothing that shows where it leads.
+    let other_way = Proxy::before(a);
+    let open = |url: String| RedisBackend::open(url).unwrap();
+    let error = Redlock::builder()
+        .node("a", open(a.url()))
+        .node("b", open(b.url()))
+        .node("c", open(other_way.url()))
+        .build()
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.to_string(), "the nodes a and c are the same server, which has one vote");
+}
+
+#[tokio::test]
+async fn a_majority_is_enough_to_start() {
+    let nodes = Nodes::new(5).await;
+    nodes.servers()[0].kill();
+    nodes.servers()[3].stop();
+    let client = Client::new(&nodes).await;
+    soon(client.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    assert_eq!(client.voters().await, [1, 2, 4]);
+
+    nodes.servers()[1].kill();
+    let urls = nodes.servers().iter().map(RedisServer::url);
+    let backends = urls.map(|url| RedisBackend::open(url).unwrap());
+    let builder = Redlock::builder().nodes(backends).node_timeout(NODE_TIMEOUT);
+    let error = builder.build().await.unwrap_err();
+    assert!(
+        error.is_retryable() && error.to_string().starts_with("2 of 5 nodes answered"),
+        "{error}"
+    );
+
+    // Those that come later vote: one at once, two when they certainly hold nothing any more.
+    nodes.servers()[3].cont();
+    nodes.servers()[..2].iter().for_each(RedisServer::restart);
+    client.until_voting(5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contenders_that_ask_at_the_same_moment_settle() {
+    const CONTENDERS: usize = 5;
+    const ROUNDS: usize = 12;
+    let nodes = Nodes::long(5).await;
+    let barrier = Arc::new(Barrier::new(CONTENDERS));
+    let mut contenders = JoinSet::new();
+    for _ in 0..CONTENDERS {
+        let client = Client::with(&nodes, |quorum| quorum, |locks| locks.ttl(LONG)).await;
+        let barrier = Arc::clone(&barrier);
+        contenders.spawn(async move {
+            let mut waits = Vec::new();
+            for _ in 0..ROUNDS {
+                barrier.wait().await;
+                let begin = Instant::now();
+                let guard = client.mutex().lock_owned().await.unwrap();
+                waits.push((guard.fencing_token(), begin.elapsed()));
+                guard.release().await.unwrap();
+            }
+            waits
+        });
+    }
+    let mut waits: Vec<_> = soon(contenders.join_all()).await.into_iter().flatten().collect();
+    waits.sort_unstable();
+    assert!(waits.windows(2).all(|pair| pair[0].0 < pair[1].0), "a token was given twice");
+    // The first of each round has nothing to wait for but that the votes are not split any more.
+    let slowest: Duration = waits.chunks(CONTENDERS).map(|round| round[0].1).max().unwrap();
+    println!("the first of {CONTENDERS} had the lock after at most {slowest:?}");
+    assert!(slowest < SLACK / 3, "{slowest:?}");
+    // And no vote stays behind with those who did not get it.
+    nodes.until_held_on(&[]).await;
+}

@@ -1,0 +1,43 @@
+//! What the locks are kept in: one server, or a quorum of several.
+
+use lock_core::{Error, ErrorKind};
+use lock_redis::RedisBackend;
+use lock_redlock::Redlock;
+use lock_sync::{Locks, Mutex, ReentrantMutex, RwLock, Semaphore};
+
+pub(crate) enum Store {
+    Server(Locks<RedisBackend>),
+    Quorum(Locks<Redlock<RedisBackend>>),
+}
+
+impl Store {
+    pub(crate) fn mutex(&self, key: &str) -> Result<Mutex<()>, Error> {
+        match self {
+            Self::Server(locks) => locks.mutex(key, ()),
+            Self::Quorum(locks) => locks.mutex(key, ()),
+        }
+    }
+
+    pub(crate) fn rwlock(&self, key: &str) -> Result<RwLock<()>, Error> {
+        match self {
+            Self::Server(locks) => locks.rwlock(key, ()),
+            Self::Quorum(locks) => locks.rwlock(key, ()),
+        }
+    }
+
+    pub(crate) fn reentrant_mutex(&self, key: &str) -> Result<ReentrantMutex<()>, Error> {
+        match self {
+            Self::Server(locks) => locks.reentrant_mutex(key, ()),
+            Self::Quorum(locks) => locks.reentrant_mutex(key, ()),
+        }
+    }
+
+    pub(crate) fn semaphore(&self, key: &str, of: u32) -> Result<Semaphore, Error> {
+        match self {
+            Self::Server(locks) => locks.semaphore(key, of as usize),
+            Self::Quorum(_) => {
+                Err(Error::new(ErrorKind::Unsupported, "a quorum has no semaphore that counts"))
+            }
+        }
+    }
+}
