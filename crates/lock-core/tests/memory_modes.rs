@@ -98,6 +98,16 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
     assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Wanted)));
     assert_eq!(other.release(&readers[2]).await?, freed);
     assert_eq!(watch.next().now_or_never(), None);
+
+    // Nor is there news in one that was served.
+    one.release(&upgradable).await?;
+    let next = Acquire::new(claim(Mode::Upgradable)?, seconds(10)).queued();
+    assert!(matches!(one.try_acquire(&next).await?, Attempt::Queued { .. }));
+    other.release(&writer.claim).await?;
+    let owner = next.claim.owner;
+    let told = watch.next().now_or_never();
+    assert!(matches!(told, Some(Some(Hint::Granted { owner: it, .. })) if it == owner));
+    assert_eq!(watch.next().now_or_never(), None);
     Ok(())
 }
 

@@ -352,7 +352,8 @@ impl Entry {
         let is_free = self.leases.is_empty();
         let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
         // An upgrade in the queue was served. One that stands in none can only ask again.
-        if self.queue.is_empty() && self.leases.can_be_upgraded() {
+        let is_reader = claim.mode == Mode::Shared;
+        if is_reader && self.queue.is_empty() && self.leases.can_be_upgraded() {
             self.watchers.tell_all(Hint::Released, client, post);
         }
         Released::Freed { contended }
