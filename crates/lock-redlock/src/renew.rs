@@ -1,67 +1,175 @@
 //! Renewing a lease on all nodes.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use lock_core::{Acquire, Error, ErrorKind, QuorumNode, Renew, Renewal, Vote};
+use lock_core::Vote;
+use lock_core::{
+    Acquire, Claim, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, TokenRange,
+};
 
-use crate::asked::late;
+use crate::asked::{Asked, late};
 use crate::inner::Core;
 use crate::owed::Owed;
+use crate::tokens::{Agreement, Step};
 use crate::validity;
+
+/// What a node answers.
+enum Reply {
+    Renewed(Renewal),
+    Confirmed(bool),
+}
 
 /// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again.
 ///
-/// It brings no tokens: those of a renewal would have to be agreed on in a second round.
+/// If it asks for tokens, there is a second round, in which the nodes agree on them. If they do not, it brings
+/// none.
 pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -> Renewal {
-    let Renew { claim, ttl, .. } = request;
-    if let Err(error) = core.settings.check(*ttl) {
+    let claim = &request.claim;
+    if let Err(error) = core.settings.check(request.ttl) {
         return Renewal::Unknown(error);
     }
-    let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
-    let plain = Renew::new(claim.clone(), *ttl);
-    let mut asked = core.ask(0..nodes, core.settings.limit(*ttl), |core, node| {
-        let plain = plain.clone();
-        async move { core.renew(node, plain).await }
-    });
-    let (mut deadlines, mut lost) = (Vec::new(), Vec::new());
-    let mut said = vec![None; nodes];
-    let is_open = |renewed: usize, lost: usize, open: usize| {
-        renewed < needed && lost <= nodes - needed && renewed + open >= needed
-    };
-    while is_open(deadlines.len(), lost.len(), asked.open().len()) {
+    let mut asked =
+        core.ask(0..core.quorum.nodes(), core.settings.limit(request.ttl), |core, node| {
+            let renewed = core.renew(node, request.clone());
+            async move { Ok(Reply::Renewed(renewed.await?)) }
+        });
+    let mut poll = Poll::new(core, request.tokens);
+    while poll.is_open(asked.open().len()) {
         let Some(batch) = asked.answers().await else { break };
-        for (node, answer) in batch {
-            match answer {
-                Ok(Renewal::Renewed { valid_until, .. }) => deadlines.push(valid_until),
-                Ok(Renewal::Lost) => lost.push(node),
-                Ok(_) => said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
-                Err(error) => said[node] = Some(error),
-            }
-        }
+        batch.into_iter().for_each(|(node, reply)| poll.note(node, reply));
     }
-    let renewed = deadlines.len();
-    tracing::debug!(target: "lock_redlock", key = %claim.key, renewed, ?lost, "renew");
-    if let Some(valid_until) = validity::until(deadlines, needed) {
+    tracing::debug!(
+        target: "lock_redlock", key = %claim.key,
+        renewed = poll.deadlines.len(), lost = ?poll.lost, "renew"
+    );
+    if let Some(valid_until) = validity::until(poll.deadlines.clone(), core.quorum.needed()) {
         core.claims.renew(claim, valid_until);
-        lost.into_iter().for_each(|node| core.replant(node, &plain));
+        let plain = Renew::new(claim.clone(), request.ttl);
+        poll.lost.iter().for_each(|&node| core.replant(node, &plain));
+        let tokens = poll.agree(&mut asked, claim).await;
+        if let Some(tokens) = tokens {
+            core.claims.raise(&claim.key, tokens.last());
+        }
         let core = Arc::clone(core);
-        asked.finish(move |node, answer| {
-            if let Ok(Renewal::Lost) = answer {
+        asked.finish(move |node, reply| {
+            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
                 core.replant(node, &plain);
             }
         });
-        return Renewal::until(valid_until);
+        return match Renewal::until(valid_until) {
+            Renewal::Renewed { valid_until, demand, .. } => {
+                Renewal::Renewed { valid_until, tokens, demand }
+            }
+            other => other,
+        };
     }
-    if lost.len() > nodes - needed {
+    if poll.is_lost() {
         core.claims.end(claim);
         // What is left of it is in others' way.
-        (0..nodes).for_each(|node| drop(Owed::new(core, claim, node)));
+        (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
         return Renewal::Lost;
     }
     for node in asked.open().iter() {
-        said[node] = Some(late(asked.limit()));
+        poll.said[node] = Some(late(asked.limit()));
     }
-    Renewal::Unknown(core.failure("renewed it", renewed, &said))
+    Renewal::Unknown(core.failure("renewed it", poll.deadlines.len(), &poll.said))
+}
+
+/// What the nodes have answered.
+struct Poll<N> {
+    core: Arc<Core<N>>,
+    deadlines: Vec<Instant>,
+    lost: Vec<usize>,
+    said: Vec<Option<Error>>,
+    /// How many have answered the renewal, in whatever way.
+    answered: usize,
+    /// On the tokens, if any are wanted.
+    agreement: Option<Agreement>,
+}
+
+impl<N: QuorumNode> Poll<N> {
+    fn new(core: &Arc<Core<N>>, tokens: u32) -> Self {
+        let wanted = NonZeroU32::new(tokens);
+        Self {
+            core: Arc::clone(core),
+            deadlines: Vec::new(),
+            lost: Vec::new(),
+            said: vec![None; core.quorum.nodes()],
+            answered: 0,
+            agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted, false)),
+        }
+    }
+
+    fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
+        match reply {
+            Ok(Reply::Renewed(renewal)) => {
+                self.answered += 1;
+                self.note_renewal(node, renewal);
+            }
+            Ok(Reply::Confirmed(is_so)) => {
+                let agreement = self.agreement.iter_mut();
+                agreement.for_each(|it| if is_so { it.confirm(node) } else { it.refuse(node) });
+            }
+            // A node that was asked to confirm has answered the renewal before.
+            Err(error) if self.has_tokens(node) => {
+                self.agreement.iter_mut().for_each(|agreement| agreement.refuse(node));
+                self.said[node] = Some(error);
+            }
+            Err(error) => {
+                self.answered += 1;
+                self.said[node] = Some(error);
+            }
+        }
+    }
+
+    fn has_tokens(&self, node: usize) -> bool {
+        self.agreement.as_ref().is_some_and(|agreement| agreement.has(node))
+    }
+
+    fn note_renewal(&mut self, node: usize, renewal: Renewal) {
+        match renewal {
+            Renewal::Renewed { valid_until, tokens, .. } => {
+                self.deadlines.push(valid_until);
+                if let (Some(agreement), Some(tokens)) = (&mut self.agreement, tokens) {
+                    agreement.grant(node, tokens);
+                }
+            }
+            Renewal::Lost => self.lost.push(node),
+            _ => self.said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
+        }
+    }
+
+    /// Whether it is still to be seen if a majority has renewed it, or lost it.
+    fn is_open(&self, open: usize) -> bool {
+        let (needed, renewed) = (self.core.quorum.needed(), self.deadlines.len());
+        renewed < needed && !self.is_lost() && renewed + open >= needed
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.len() > self.core.quorum.nodes() - self.core.quorum.needed()
+    }
+
+    /// Has a majority agree on the tokens that its nodes have reserved.
+    async fn agree(&mut self, asked: &mut Asked<N, Reply>, claim: &Claim) -> Option<TokenRange> {
+        asked.extend();
+        loop {
+            let open = self.core.quorum.nodes() - self.answered;
+            match self.agreement.as_mut()?.step(open) {
+                Step::Agreed(tokens, _) => return Some(tokens),
+                Step::Impossible => return None,
+                Step::Wait => {}
+                Step::Confirm(token, nodes) => {
+                    for node in nodes.iter() {
+                        let confirmed = Arc::clone(&self.core).confirm(node, claim.clone(), token);
+                        asked.ask(node, async { Ok(Reply::Confirmed(confirmed.await?)) });
+                    }
+                }
+            }
+            let batch = asked.answers().await?;
+            batch.into_iter().for_each(|(node, reply)| self.note(node, reply));
+        }
+    }
 }
 
 impl<N: QuorumNode> Core<N> {

@@ -63,6 +63,11 @@ impl Agreement {
         self.shares[node] = None;
     }
 
+    /// Whether a node has granted the claim, and has not refused since to confirm a token.
+    pub(crate) fn has(&self, node: usize) -> bool {
+        self.shares[node].is_some()
+    }
+
     /// The highest token that any node gave.
     pub(crate) fn highest(&self) -> Option<FencingToken> {
         self.shares.iter().flatten().map(|share| share.tokens.last()).max()

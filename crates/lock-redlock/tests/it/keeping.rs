@@ -276,3 +276,42 @@ async fn a_minority_stores_nothing() {
     assert!(quorum.load(&held.key).await.is_err());
     assert!(quorum.inspect(&held.key).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_brings_tokens_that_a_majority_knows() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let first = granted(&quorum, &held, TTL).await.tokens;
+    let gate = node(&quorum, 1).faults().hold_requests();
+    let before = Instant::now();
+    let renewal = quorum.renew(&Renew::new(held.clone(), TTL).reserving(8)).await;
+    let Renewal::Renewed { tokens: Some(more), .. } = renewal else { panic!("{renewal:?}") };
+    assert!(more.first() > first.last() && more.count().get() <= 8);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    gate.open();
+    quorum.release(&held).await.unwrap();
+    // Whichever node is missing, the next is above.
+    for missing in [0, 2] {
+        until(|| cluster.leases() == 0).await;
+        let other = cluster.join().await;
+        node(&other, missing).faults().cut();
+        let next = claim("a");
+        let grant = granted(&other, &next, TTL).await;
+        assert!(grant.tokens.first() > more.last());
+        other.release(&next).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_tokens_is_one_all_the_same() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    for (_, node) in quorum.nodes() {
+        node.faults().on(Verb::Confirm).fail(ErrorKind::Timeout);
+    }
+    let renewal = quorum.renew(&Renew::new(held, TTL).reserving(8)).await;
+    assert!(matches!(renewal, Renewal::Renewed { tokens: None, .. }), "{renewal:?}");
+}
