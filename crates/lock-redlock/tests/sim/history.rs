@@ -1,0 +1,73 @@
+//! Who believed to hold what, and until when; and what must be true of that.
+
+use lock_core::{Instant, TokenRange};
+
+/// Everything that clients were granted, and what went wrong on the way.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) wrongs: Vec<(Wrong, String)>,
+}
+
+/// One lease, as its holder sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) client: usize,
+    pub(crate) key: usize,
+    pub(crate) is_exclusive: bool,
+    pub(crate) tokens: TokenRange,
+    /// When its owner asked for the first time.
+    pub(crate) asked: Instant,
+    pub(crate) granted: Instant,
+    /// Until when the holder may rely on it: it ran out, was released, or it was said to be lost.
+    pub(crate) until: Instant,
+}
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Two had a valid lease at once.
+    Exclusion,
+    /// The same token twice, or a lower one after a higher.
+    Order,
+    /// A lease was said to be lost that was there, or came back with other tokens.
+    Lease,
+    /// A lock was refused that was free.
+    Refused,
+    /// A node voted that was kept out.
+    KeptOut,
+    /// A node that had restarted did not come back in time.
+    StaysOut,
+    /// A lock could not be had in time although nobody held it.
+    Stuck,
+    /// Something was left behind.
+    Leak,
+}
+
+impl History {
+    pub(crate) fn check(&mut self) {
+        for (index, later) in self.leases.iter().enumerate() {
+            for earlier in &self.leases[..index] {
+                if earlier.key != later.key || !(earlier.is_exclusive || later.is_exclusive) {
+                    continue;
+                }
+                if earlier.until.min(later.until) > earlier.granted.max(later.granted) {
+                    let what = format!("both valid: {earlier:?} and {later:?}");
+                    self.wrongs.push((Wrong::Exclusion, what));
+                }
+                if !earlier.is_before(later) && !later.is_before(earlier) {
+                    let what = format!("tokens out of order: {earlier:?} and {later:?}");
+                    self.wrongs.push((Wrong::Order, what));
+                }
+            }
+        }
+    }
+}
+
+impl Lease {
+    /// Whether all tokens of this are below those of the other, as they must be one way or the other, and this
+    /// way if it was there before anybody asked for the other.
+    fn is_before(&self, other: &Self) -> bool {
+        self.tokens.last() < other.tokens.first() && other.granted >= self.asked
+    }
+}

@@ -1,0 +1,188 @@
+//! Quorums in a simulated world: thousands of stories of clients that share locks while messages are lost, late
+//! or repeated, networks are split, nodes stand still, restart and forget, clients crash, and clocks are wrong.
+//!
+//! Nodes are stores of this process, and clients reach them through a [network](node) that does as a
+//! [plan](plan) says. What clients were granted is written down and [checked](history). Time is paused, so a
+//! story of seconds takes milliseconds, and it is the same whenever its seed is.
+//!
+//! What must be true in which of them:
+//!
+//! | | anything but forgetting | nodes forget | and clocks are minutes apart | and there is no quarantine |
+//! | --- | --- | --- | --- | --- |
+//! | no two valid leases at once | yes | yes | yes | no |
+//! | tokens are in order | yes | yes | no | no |
+//! | a lease is not lost before its time | yes | | | |
+//! | who is kept out does not vote | yes | yes | yes | |
+//! | all is well soon after | yes | yes | yes | yes |
+//!
+//! *Forgetting* is all that loses locks and counters: any number of nodes, together, one after another, again
+//! and again. With the quarantine that takes away locks, and never gives one to two. Without it one node is
+//! enough for two holders. *In order* are the tokens of all pairs of leases but two shared ones: no token is in
+//! both, and whoever asked after the other was granted has the higher ones. Clocks may be apart for that by
+//! less than a quarantine lasts, less the time for which a ballot may be under way. *Soon* is: when every
+//! message that was under way has arrived, every lease that it may have begun has ended, and every node that
+//! was kept out has been watched for its time; and then nothing is left behind.
+//!
+//! Where the table says no, or a node or client does what it must not, stories have to go wrong:
+//! [`broken`] shows that the checks see it.
+//!
+//! Two things are assumed of the network, since every backend has to keep them. The requests of one client reach
+//! a node in the order in which they were sent: one whose future was dropped has no effect after a later one.
+//! And a request that arrives twice does so before the next. Without that a release that is repeated late ends
+//! a lease which has been granted since to the same owner.
+//!
+//! Each kind of story is told some hundred times. For more, and for one again that went wrong:
+//!
+//! ```text
+//! LOCK_SIM_SEEDS=100000 cargo test --release -p lock-redlock --test sim
+//! LOCK_SIM_SEED=1234 cargo test -p lock-redlock --test sim name_of_the_test
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod broken;
+mod client;
+mod history;
+mod node;
+mod plan;
+mod quiet;
+mod rng;
+mod story;
+mod world;
+
+use history::Wrong;
+use plan::{Faults, Flaw};
+use quiet::{contend, take_turns};
+use story::{Ending, tell};
+
+/// How many stories of each kind are told unless it is said.
+const SEEDS: u64 = 400;
+
+const MESSAGES: Faults = Faults {
+    messages: true,
+    crashes: true,
+    cuts: false,
+    stalls: false,
+    restarts: false,
+    forgetting: false,
+    wild_clocks: false,
+    unguarded: false,
+};
+const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
+const STALLS: Faults = Faults { stalls: true, ..NETWORKS };
+const RESTARTS: Faults = Faults { restarts: true, ..STALLS };
+const FORGETTING: Faults = Faults { forgetting: true, ..STALLS };
+
+#[test]
+fn messages_may_be_lost_late_or_repeated() {
+    goes_well(MESSAGES);
+}
+
+#[test]
+fn networks_may_be_split() {
+    goes_well(NETWORKS);
+}
+
+#[test]
+fn nodes_may_stand_still() {
+    goes_well(STALLS);
+}
+
+#[test]
+fn nodes_may_restart_with_what_they_had() {
+    goes_well(RESTARTS);
+}
+
+#[test]
+fn nodes_may_forget_everything() {
+    goes_well(FORGETTING);
+}
+
+#[test]
+fn clocks_may_be_wrong() {
+    goes_well(Faults { wild_clocks: true, ..RESTARTS });
+}
+
+#[test]
+fn clocks_may_be_wrong_while_nodes_forget_but_for_the_tokens() {
+    goes_well(Faults { wild_clocks: true, ..FORGETTING });
+}
+
+#[test]
+fn without_quarantine_nodes_may_restart_with_what_they_had() {
+    goes_well(Faults { unguarded: true, ..RESTARTS });
+}
+
+#[test]
+fn a_free_lock_is_granted_at_once_and_nothing_is_left_of_it() {
+    each_seed(|seed, is_logged| take_turns(Flaw::None, seed, is_logged), |_| true);
+}
+
+#[test]
+fn five_contenders_settle_within_a_few_rounds() {
+    let (mut stories, mut rounds, mut most) = (0, 0, 0);
+    each_seed(
+        |seed, is_logged| {
+            let (ending, needed) = contend(5, seed, is_logged);
+            (stories, rounds, most) = (stories + 1, rounds + needed, most.max(needed));
+            ending
+        },
+        |_| true,
+    );
+    let mean = rounds as f64 / (5 * stories) as f64;
+    println!("{mean:.2} rounds each; at most {most} of all five");
+    assert!(mean < 2.5, "{mean} rounds each");
+}
+
+/// Otherwise a seed would say nothing.
+#[test]
+fn a_seed_tells_the_same_story_again() {
+    for seed in 0..20 {
+        let tellings = [(); 2].map(|()| {
+            let Ending { leases, origin, .. } = tell(FORGETTING, Flaw::None, seed, false);
+            let when = |at: lock_core::Instant| at.saturating_duration_since(origin);
+            let told = leases.into_iter().map(|lease| {
+                let times = [lease.asked, lease.granted, lease.until].map(when);
+                (lease.client, lease.key, lease.tokens, times)
+            });
+            told.collect::<Vec<_>>()
+        });
+        assert!(!tellings[0].is_empty());
+        assert_eq!(tellings[0], tellings[1], "seed {seed}");
+    }
+}
+
+/// Nothing goes wrong that must not.
+fn goes_well(faults: Faults) {
+    each_seed(
+        |seed, is_logged| tell(faults, Flaw::None, seed, is_logged),
+        |wrong| match wrong {
+            Wrong::Exclusion => !(faults.forgetting && faults.unguarded),
+            Wrong::Order => !(faults.forgetting && (faults.unguarded || faults.wild_clocks)),
+            _ => true,
+        },
+    );
+}
+
+/// Tells the stories of all seeds. The first that goes wrong is told again in full.
+fn each_seed(mut tell: impl FnMut(u64, bool) -> Ending, is_wrong: impl Fn(Wrong) -> bool) {
+    let (seeds, is_told) = match number("LOCK_SIM_SEED") {
+        Some(seed) => (seed..seed + 1, true),
+        None => (0..number("LOCK_SIM_SEEDS").unwrap_or(SEEDS), false),
+    };
+    for seed in seeds {
+        let ending = tell(seed, is_told);
+        if is_told {
+            println!("{}", ending.story);
+        }
+        if let Some((wrong, what)) = ending.wrongs.iter().find(|(wrong, _)| is_wrong(*wrong)) {
+            let again = "LOCK_SIM_SEED, with the name of this test and --nocapture, tells it again";
+            panic!("seed {seed}: {wrong:?}: {what}\n{}\n{again}", tell(seed, true).story);
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {value}")))
+}

@@ -1,0 +1,244 @@
+//! One client's way to one node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::pending;
+use lock_core::memory::MemoryBackend;
+use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
+use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
+use lock_core::{SharedBackend, Standing, Ttl, Vote, Watch};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use crate::plan::{Flaw, SLOWEST};
+use crate::world::{Fate, World, until};
+
+/// A node as a client sees it.
+///
+/// Requests arrive in the order in which the client sent them, as those of every backend do: one whose future
+/// was dropped takes no effect after a later one. Otherwise they may take any time, be lost, or arrive twice,
+/// and the answers may come late, in any order, or not at all. A request that was sent arrives although nobody
+/// waits for its answer any more.
+pub(crate) struct SimNode {
+    world: Arc<World>,
+    client: usize,
+    node: usize,
+    line: mpsc::UnboundedSender<Parcel>,
+}
+
+/// A request on its way.
+struct Parcel {
+    arrives: Instant,
+    /// It arrives no more after this.
+    limit: Instant,
+    again: Option<Duration>,
+    act: Box<dyn FnMut(&MemoryBackend) + Send>,
+}
+
+/// What a node answered, and how long it took the request to get there.
+struct Answer<T> {
+    answer: T,
+    took: Duration,
+}
+
+impl SimNode {
+    pub(crate) fn new(world: &Arc<World>, client: usize, node: usize) -> Self {
+        let (line, parcels) = mpsc::unbounded_channel();
+        tokio::spawn(deliver(Arc::clone(world), node, parcels));
+        Self { world: Arc::clone(world), client, node, line }
+    }
+
+    /// Sends a request, which the node acts on when it arrives.
+    async fn ask<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        mut act: impl FnMut(&MemoryBackend) -> T + Send + 'static,
+    ) -> Result<Answer<T>> {
+        let Self { world, client, node, .. } = self;
+        let (client, node) = (*client, *node);
+        let fate = world.fate(client, node);
+        world.log(|| format!("{client} asks {node} to {name}: {fate:?}"));
+        let (there, again, answers_second, back) = match fate {
+            Fate::Refused => return Err(Error::new(ErrorKind::Unreachable, "no way there")),
+            Fate::Lost => return pending().await,
+            Fate::Travels { there, again, answers_second, back } => {
+                (there, again, answers_second, back)
+            }
+        };
+        let (sent, (sender, answered)) = (world.now(), oneshot::channel());
+        let (mut sender, mut skip) = (Some(sender), again.is_some() && answers_second);
+        let act = Box::new({
+            let world = Arc::clone(world);
+            move |store: &MemoryBackend| {
+                let answer = act(store);
+                let took = world.now().saturating_duration_since(sent);
+                if !std::mem::take(&mut skip)
+                    && let Some(sender) = sender.take()
+                {
+                    // Nobody may be waiting any more.
+                    let _heard = sender.send(Answer { answer, took });
+                }
+            }
+        });
+        let parcel = Parcel { arrives: sent + there, limit: sent + SLOWEST, again, act };
+        let (Ok(()), Some(back)) = (self.line.send(parcel), back) else { return pending().await };
+        let Ok(answer) = answered.await else { return pending().await };
+        if !back.is_zero() {
+            sleep(back).await;
+        }
+        if world.is_answered(client, node) { Ok(answer) } else { pending().await }
+    }
+
+    fn flaw(&self) -> Flaw {
+        self.world.plan.flaw
+    }
+
+    /// The lease that the node is asked for, if it should live for so long.
+    fn ttl(&self, ttl: Ttl) -> Ttl {
+        match self.flaw() {
+            Flaw::FastClocks => Ttl::new(ttl.duration() / 2).unwrap(),
+            _ => ttl,
+        }
+    }
+
+    /// Dates a lease from when its request was sent, and not from when it arrived.
+    fn dated(&self, valid_until: Instant, took: Duration, ttl: Ttl) -> Instant {
+        match self.flaw() {
+            Flaw::FastClocks => valid_until - took + ttl.duration() / 2,
+            _ => valid_until - took,
+        }
+    }
+}
+
+/// Hands requests to a node, in their order.
+async fn deliver(world: Arc<World>, node: usize, mut parcels: mpsc::UnboundedReceiver<Parcel>) {
+    while let Some(mut parcel) = parcels.recv().await {
+        until(world.awake(node, parcel.arrives)).await;
+        (parcel.act)(&world.nodes[node]);
+        if let Some(gap) = parcel.again {
+            until(world.awake(node, parcel.limit.min(world.now() + gap))).await;
+            (parcel.act)(&world.nodes[node]);
+        }
+    }
+}
+
+/// A store of this process answers at once, unless it is told not to.
+fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    answer.now_or_never().expect("a store without faults answers at once")
+}
+
+#[async_trait]
+impl Backend for SimNode {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+        let request = request.clone();
+        self.ask("acquire", move |store| at_once(store.try_acquire(&request))).await?.answer
+    }
+
+    async fn renew(&self, request: &Renew) -> Renewal {
+        let (full, mut request) = (request.ttl, request.clone());
+        request.ttl = self.ttl(full);
+        match self.ask("renew", move |store| at_once(store.renew(&request))).await {
+            Ok(Answer { answer: Renewal::Renewed { valid_until, .. }, took }) => {
+                Renewal::until(self.dated(valid_until, took, full))
+            }
+            Ok(Answer { answer, .. }) => answer,
+            Err(error) => Renewal::Unknown(error),
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let (claim, flaw) = (claim.clone(), self.flaw());
+        if flaw == Flaw::RepeatsReleases {
+            self.repeat_later(&claim);
+        }
+        let release = move |store: &MemoryBackend| match flaw {
+            Flaw::ReleasesNothing => Ok(Released::Freed { contended: false }),
+            _ => at_once(store.release(&claim)),
+        };
+        self.ask("release", release).await?.answer
+    }
+
+    async fn watch(&self, _key: &Key) -> Result<Watch> {
+        Err(Error::new(ErrorKind::Unsupported, "no hints here"))
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::tokio()
+    }
+}
+
+impl SharedBackend for SimNode {}
+
+#[async_trait]
+impl QuorumNode for SimNode {
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        let (full, mut ballot) = (ballot.request.ttl, ballot.clone());
+        let Acquire { claim, tokens, .. } = &ballot.request;
+        let key = claim.key.clone();
+        self.world.asks_for_vote(self.client);
+        let floor = self.world.floor(self.client, &key, tokens.get(), ballot.floor.get());
+        ballot.floor = FencingToken::new(floor);
+        ballot.request.ttl = self.ttl(full);
+        ballot.guarded &= self.flaw() != Flaw::VotesKeptOut;
+        let (world, node, client) = (Arc::clone(&self.world), self.node, self.client);
+        let vote = move |store: &MemoryBackend| -> Result<Vote> {
+            if world.plan.flaw == Flaw::CountsAnew && store.live_leases() == 0 {
+                store.forget();
+                let standing = at_once(store.standing())?;
+                let _vouched = at_once(store.vouch(&standing.quarantine, world.plan.max_ttl))?;
+            }
+            let vote = at_once(store.vote(&ballot))?;
+            if matches!(vote, Vote::Granted(_)) {
+                world.voted(node);
+            }
+            world.log(|| format!("    {node} to {client}, at {floor}: {vote:?}"));
+            Ok(vote)
+        };
+        let Answer { answer, took } = self.ask("vote", vote).await?;
+        Ok(match answer? {
+            Vote::Granted(Grant { tokens, valid_until, .. }) => {
+                self.world.see(self.client, &key, tokens.last().get());
+                Vote::Granted(Grant::new(tokens, self.dated(valid_until, took, full)))
+            }
+            vote => vote,
+        })
+    }
+
+    async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
+        let (claim, flaw) = (claim.clone(), self.flaw());
+        let confirm = move |store: &MemoryBackend| match flaw {
+            Flaw::ConfirmsAnything => Ok(true),
+            _ => at_once(store.confirm(&claim, token)),
+        };
+        self.ask("confirm", confirm).await?.answer
+    }
+
+    async fn standing(&self) -> Result<Standing> {
+        let standing = self.ask("say who it is", |store| at_once(store.standing())).await?.answer?;
+        if self.flaw() == Flaw::VouchesAtOnce && standing.max_ttl.is_none() {
+            self.vouch(&standing.quarantine, self.world.plan.max_ttl).await?;
+        }
+        Ok(standing)
+    }
+
+    async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
+        let quarantine = quarantine.clone();
+        let vouch = move |store: &MemoryBackend| at_once(store.vouch(&quarantine, max_ttl));
+        self.ask("vote again", vouch).await?.answer
+    }
+}
+
+impl SimNode {
+    /// Releases a claim once more, whatever was asked in between.
+    fn repeat_later(&self, claim: &Claim) {
+        let (world, claim, node) = (Arc::clone(&self.world), claim.clone(), self.node);
+        let gap = world.rng().millis(0, 300);
+        tokio::spawn(async move {
+            sleep(gap).await;
+            let _released = world.nodes[node].release(&claim).await;
+        });
+    }
+}

@@ -1,0 +1,289 @@
+//! What one seed makes of a kind of story.
+
+use std::time::Duration;
+
+use lock_core::Ttl;
+
+use crate::rng::Rng;
+
+/// No message is under way for longer, once nothing stands still.
+pub(crate) const SLOWEST: Duration = Duration::from_millis(1500);
+
+/// How long faults are there, from the beginning.
+const TROUBLE: u64 = 4000;
+
+/// Which faults there may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// Messages are lost, late, or arrive twice.
+    pub(crate) messages: bool,
+    /// Some clients do not reach some nodes, or are not answered.
+    pub(crate) cuts: bool,
+    /// Nodes stand still, and then do at once what has piled up.
+    pub(crate) stalls: bool,
+    /// Nodes restart with what they had.
+    pub(crate) restarts: bool,
+    /// Nodes forget everything, alone or together, again and again.
+    pub(crate) forgetting: bool,
+    /// Clients crash, or forget to release.
+    pub(crate) crashes: bool,
+    /// Clocks of clients are minutes apart, not fractions of a second.
+    pub(crate) wild_clocks: bool,
+    /// Nodes vote whatever they have forgotten.
+    pub(crate) unguarded: bool,
+}
+
+/// A client, or a node that is used, which does what it must not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    #[default]
+    None,
+    /// Nodes confirm every token, and do not raise their counters.
+    ConfirmsAnything,
+    /// Nodes vote although they are kept out.
+    VotesKeptOut,
+    /// Nodes are vouched for as soon as they are seen to be kept out.
+    VouchesAtOnce,
+    /// Clients are content with half of the nodes.
+    HalfIsEnough,
+    /// Clients believe in a lease for its whole time from when the answer came.
+    IgnoresValidity,
+    /// Nodes let their leases end in half of the time.
+    FastClocks,
+    /// Nodes answer releases, and do nothing.
+    ReleasesNothing,
+    /// Releases may arrive once more, after later requests.
+    RepeatsReleases,
+    /// Nodes count every key's tokens anew after each holder.
+    CountsAnew,
+}
+
+/// Everything that is settled before a story begins.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) faults: Faults,
+    pub(crate) flaw: Flaw,
+    pub(crate) nodes: usize,
+    /// The nodes that each client uses.
+    pub(crate) members: Vec<Vec<usize>>,
+    pub(crate) keys: usize,
+    pub(crate) max_ttl: Ttl,
+    pub(crate) node_timeout: Option<Duration>,
+    /// How far each client's wall clock is ahead.
+    pub(crate) skews: Vec<Duration>,
+    /// How many milliseconds messages take at most that meet no fault.
+    pub(crate) pace: u64,
+    /// In a hundred: messages that are lost, late, twice there.
+    pub(crate) lost: u64,
+    pub(crate) late: u64,
+    pub(crate) twice: u64,
+    pub(crate) cuts: Vec<Cut>,
+    pub(crate) stalls: Vec<Stall>,
+    pub(crate) restarts: Vec<Restart>,
+}
+
+/// From when until when, counted from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+}
+
+/// Some ways are cut.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) span: Span,
+    /// Client and node, and whether it is the way there or back.
+    pub(crate) ways: Vec<(usize, usize, Way)>,
+    /// Whether clients notice, and get an error at once.
+    pub(crate) noticed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    There,
+    Back,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stall {
+    pub(crate) span: Span,
+    pub(crate) node: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restart {
+    pub(crate) at: Duration,
+    pub(crate) node: usize,
+    pub(crate) kind: Loss,
+}
+
+/// What a node keeps when it restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Everything.
+    Nothing,
+    /// Nothing.
+    Everything,
+    /// Nothing, and it is not even a restart.
+    Flush,
+}
+
+impl Plan {
+    pub(crate) fn new(faults: Faults, flaw: Flaw, rng: &mut Rng) -> Self {
+        let nodes = match flaw {
+            Flaw::HalfIsEnough => 4,
+            _ => rng.pick(&[3, 3, 3, 5]),
+        };
+        let clients = rng.pick(&[2, 3, 3, 4]);
+        let members = (0..clients).map(|client| match flaw {
+            Flaw::HalfIsEnough => vec![client % nodes, (client + 1) % nodes],
+            _ => (0..nodes).collect(),
+        });
+        let skew = match (faults.wild_clocks, rng.below(3)) {
+            (true, _) => 1_800_000,
+            (false, 0) => 0,
+            // Less than a quarantine lasts by what a ballot may be under way.
+            (false, _) => 400,
+        };
+        let mut plan = Self {
+            faults,
+            flaw,
+            members: members.collect(),
+            keys: rng.pick(&[1, 1, 2]),
+            max_ttl: Ttl::new(Duration::from_secs(1)).unwrap(),
+            node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
+            skews: (0..clients).map(|_| rng.millis(0, skew)).collect(),
+            ..Self::calm(nodes, clients)
+        };
+        if faults.forgetting && !faults.wild_clocks {
+            // The longer a ballot may be under way, the less clocks may be apart.
+            plan.node_timeout = plan.node_timeout.filter(|timeout| timeout.as_millis() < 100);
+        }
+        if faults.messages {
+            plan.lost = rng.pick(&[0, 2, 10]);
+            plan.late = rng.pick(&[0, 5, 15, 40]);
+            plan.twice = rng.pick(&[0, 5, 20]);
+        }
+        if faults.cuts {
+            plan.cuts = (0..rng.below(4)).map(|_| Cut::new(clients, nodes, rng)).collect();
+        }
+        if faults.stalls {
+            let stalls = 0..rng.below(4);
+            plan.stalls =
+                stalls.map(|_| Stall { span: span(rng), node: rng.index(nodes) }).collect();
+        }
+        if faults.restarts || faults.forgetting {
+            plan.restarts = plan.draw_restarts(rng);
+        }
+        plan
+    }
+
+    /// No faults, and leases that do not end by themselves.
+    pub(crate) fn calm(nodes: usize, clients: usize) -> Self {
+        Self {
+            faults: Faults::default(),
+            flaw: Flaw::None,
+            nodes,
+            members: (0..clients).map(|_| (0..nodes).collect()).collect(),
+            keys: 1,
+            max_ttl: Ttl::MAX,
+            node_timeout: None,
+            skews: vec![Duration::ZERO; clients],
+            pace: 2,
+            lost: 0,
+            late: 0,
+            twice: 0,
+            cuts: Vec::new(),
+            stalls: Vec::new(),
+            restarts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn clients(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether the way is cut at this time, and whether that is noticed.
+    pub(crate) fn cut(&self, client: usize, node: usize, way: Way, at: Duration) -> Option<bool> {
+        let is_cut = |cut: &&Cut| cut.span.has(at) && cut.ways.contains(&(client, node, way));
+        self.cuts.iter().find(is_cut).map(|cut| cut.noticed)
+    }
+
+    /// When a node that is reached at this time comes round to it.
+    pub(crate) fn awake(&self, node: usize, mut at: Duration) -> Duration {
+        let stalls = || self.stalls.iter().filter(|stall| stall.node == node);
+        while let Some(stall) = stalls().find(|stall| stall.span.has(at)) {
+            at = stall.span.to;
+        }
+        at
+    }
+
+    /// How long a node is kept out that may have forgotten something.
+    pub(crate) fn quarantine(&self) -> Duration {
+        self.max_ttl.duration() + self.max_ttl.drift()
+    }
+
+    fn draw_restarts(&self, rng: &mut Rng) -> Vec<Restart> {
+        let kinds: &[_] = if self.faults.forgetting {
+            &[Loss::Everything, Loss::Everything, Loss::Flush, Loss::Nothing]
+        } else {
+            &[Loss::Nothing]
+        };
+        let mut restarts = Vec::new();
+        for _ in 0..=rng.below(4) {
+            let (at, kind) = (rng.millis(1, TROUBLE), rng.pick(kinds));
+            // Sometimes all at the same moment.
+            let all = rng.chance(15);
+            let nodes = if all { 0..self.nodes } else { rng.index(self.nodes)..self.nodes };
+            let nodes = nodes.take(if all { self.nodes } else { 1 });
+            restarts.extend(nodes.map(|node| Restart { at, node, kind }));
+        }
+        restarts.sort_by_key(|restart| restart.at);
+        restarts
+    }
+}
+
+impl Cut {
+    /// These nodes are not there, for anybody and for good.
+    pub(crate) fn dead(clients: usize, nodes: &[usize], noticed: bool) -> Self {
+        let of = |&node: &usize| (0..clients).map(move |client| (client, node, Way::There));
+        let span = Span { from: Duration::ZERO, to: Duration::MAX };
+        Self { span, ways: nodes.iter().flat_map(of).collect(), noticed }
+    }
+
+    fn new(clients: usize, nodes: usize, rng: &mut Rng) -> Self {
+        let everywhere = move || (0..clients).flat_map(move |c| (0..nodes).map(move |n| (c, n)));
+        let (client, node) = (rng.index(clients), rng.index(nodes));
+        let links: Vec<(usize, usize)> = match rng.below(6) {
+            0 => vec![(client, node)],
+            // A node from everybody.
+            1 => everywhere().filter(|&(_, n)| n == node).collect(),
+            // A client from all but one, or from a minority.
+            2 => everywhere().filter(|&(c, n)| c == client && n != node).collect(),
+            3 => everywhere().filter(|&(c, n)| c == client && n < nodes / 2).collect(),
+            // Every client from another node.
+            4 => everywhere().filter(|&(c, n)| (c + node) % nodes == n).collect(),
+            // Clients on two sides, of which one has the majority of nodes.
+            _ => everywhere().filter(|&(c, n)| (c % 2 == 0) != (n <= nodes / 2)).collect(),
+        };
+        let ways: &[Way] = match rng.below(3) {
+            0 => &[Way::There, Way::Back],
+            1 => &[Way::There],
+            _ => &[Way::Back],
+        };
+        let ways = links.iter().flat_map(|&(c, n)| ways.iter().map(move |&way| (c, n, way)));
+        Self { span: span(rng), ways: ways.collect(), noticed: rng.chance(50) }
+    }
+}
+
+impl Span {
+    fn has(&self, at: Duration) -> bool {
+        self.from <= at && at < self.to
+    }
+}
+
+fn span(rng: &mut Rng) -> Span {
+    let from = rng.millis(0, TROUBLE);
+    Span { from, to: from + rng.millis(20, 1500) }
+}

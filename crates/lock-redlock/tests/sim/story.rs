@@ -1,0 +1,175 @@
+//! One story, from the first request to the last lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::memory::MemoryBackend;
+use lock_core::{Acquire, Attempt, Backend, Claim, Instant, OwnerToken};
+use lock_redlock::{Redlock, Voting};
+use tokio::runtime::{Builder, Handle};
+use tokio::time::sleep;
+
+use crate::client::{Client, key_of};
+use crate::history::{Lease, Wrong};
+use crate::node::SimNode;
+use crate::plan::{Faults, Flaw, Plan, SLOWEST};
+use crate::rng::Rng;
+use crate::world::{World, until};
+
+/// When the last of the planned faults is over.
+const QUIET: Duration = Duration::from_millis(6000);
+
+/// What is over and above what the rules say: messages, timers that round up, pauses.
+const SLACK: Duration = Duration::from_millis(300);
+
+/// How a story ended.
+pub(crate) struct Ending {
+    pub(crate) wrongs: Vec<(Wrong, String)>,
+    pub(crate) leases: Vec<Lease>,
+    /// The first instant.
+    pub(crate) origin: Instant,
+    /// Everything that happened, if it was to be told.
+    pub(crate) story: String,
+}
+
+/// Runs one story to its end, in no time.
+pub(crate) fn tell(faults: Faults, flaw: Flaw, seed: u64, is_logged: bool) -> Ending {
+    let mut rng = Rng::new(seed);
+    let plan = Plan::new(faults, flaw, &mut rng);
+    paused(async {
+        let world = World::new(plan, rng.fork(), is_logged);
+        let origin = world.now();
+        play(&world).await;
+        Ending::of(&world, origin)
+    })
+}
+
+impl Ending {
+    pub(crate) fn of(world: &World, origin: Instant) -> Self {
+        let (leases, wrongs) = world.history(|history| {
+            history.check();
+            (std::mem::take(&mut history.leases), std::mem::take(&mut history.wrongs))
+        });
+        Self { wrongs, leases, origin, story: format!("{:?}\n{}", world.plan, world.story()) }
+    }
+}
+
+/// Runs something on a runtime of its own, where time passes only when nothing else can.
+pub(crate) fn paused<T>(what: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(what)
+}
+
+/// A client of the quorum.
+pub(crate) async fn join(world: &Arc<World>, number: usize) -> Redlock<SimNode> {
+    let plan = &world.plan;
+    let all = (0..plan.nodes).collect();
+    let members = plan.members.get(number).unwrap_or(&all);
+    let mut builder = Redlock::builder()
+        .nodes(members.iter().map(|&node| SimNode::new(world, number, node)))
+        .max_ttl(plan.max_ttl)
+        .allow_any_number()
+        .on_runtime(Handle::current());
+    if let Some(timeout) = plan.node_timeout {
+        builder = builder.node_timeout(timeout);
+    }
+    if plan.faults.unguarded {
+        builder = builder.without_quarantine();
+    }
+    builder.build().await.unwrap()
+}
+
+/// All the clients of a new deployment. Trouble begins.
+pub(crate) async fn join_all(world: &Arc<World>) -> Vec<Redlock<SimNode>> {
+    let operator = join(world, world.plan.clients()).await;
+    operator.init().await.unwrap();
+    let mut quorums = Vec::new();
+    for number in 0..world.plan.clients() {
+        quorums.push(join(world, number).await);
+    }
+    world.begin_trouble();
+    quorums
+}
+
+async fn play(world: &Arc<World>) {
+    let quorums = join_all(world).await;
+    let quiet = world.now() + QUIET;
+    let nodes = tokio::spawn(Arc::clone(world).restart_nodes());
+    let clients = quorums.iter().enumerate().map(|(number, quorum)| {
+        let (world, quorum, rng) = (Arc::clone(world), quorum.clone(), world.rng());
+        tokio::spawn(Client { world, number, quorum, rng }.run())
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+    nodes.await.unwrap();
+    until(quiet).await;
+    world.end_trouble();
+    world.log(|| "all is quiet".into());
+    recover(world, &quorums).await;
+}
+
+/// What must come about by itself once there are no more faults.
+async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
+    let plan = &world.plan;
+    let quiet = world.now();
+    let newcomer = join(world, plan.clients()).await;
+    for key in 0..plan.keys {
+        acquire_in_time(world, &newcomer, key, quiet).await;
+    }
+    until(quiet + SLOWEST + out_for(plan) + SLACK).await;
+    for (number, quorum) in quorums.iter().enumerate() {
+        if !world.has_crashed(number) && !plan.faults.unguarded {
+            let status = quorum.status().await;
+            if let Some(out) = status.iter().find(|node| node.voting != Voting::Yes) {
+                world.wrong(Wrong::StaysOut, || format!("{out:?}, as client {number} sees it"));
+            }
+        }
+    }
+    sleep(plan.max_ttl.duration()).await;
+    let left: usize = world.nodes.iter().map(MemoryBackend::live_leases).sum();
+    if left > 0 {
+        world.wrong(Wrong::Leak, || format!("{left} leases are left"));
+    }
+}
+
+/// For how long nodes that have restarted may be kept out after that.
+fn out_for(plan: &Plan) -> Duration {
+    // Somebody watches for a lease's time, and looks once a second.
+    match plan.restarts.is_empty() {
+        true => Duration::ZERO,
+        false => plan.quarantine() + Duration::from_secs(1),
+    }
+}
+
+async fn acquire_in_time(
+    world: &Arc<World>,
+    quorum: &Redlock<SimNode>,
+    key: usize,
+    quiet: Instant,
+) {
+    let plan = &world.plan;
+    // A lease may have begun with the last request that was under way.
+    let limit = SLOWEST + plan.max_ttl.duration() + out_for(plan) + SLACK;
+    let owner = OwnerToken::from_bytes([key as u8; 16]);
+    let request = Acquire::new(Claim::exclusive(key_of(key), owner), plan.max_ttl);
+    let asked = world.now();
+    loop {
+        let attempt = quorum.try_acquire(&request).await;
+        world.log(|| format!("the newcomer is answered {attempt:?}"));
+        let now = world.now();
+        if let Ok(Attempt::Granted(grant)) = attempt {
+            let (tokens, client) = (grant.tokens, plan.clients());
+            let lease =
+                Lease { client, key, is_exclusive: true, tokens, asked, granted: now, until: now };
+            world.history(|history| history.leases.push(lease));
+            break;
+        }
+        if now.saturating_duration_since(quiet) > limit {
+            return world.wrong(Wrong::Stuck, || format!("key {key} after {limit:?}: {attempt:?}"));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    if let Err(error) = quorum.release(&request.claim).await {
+        world.wrong(Wrong::Stuck, || format!("key {key} cannot be released: {error}"));
+    }
+}
