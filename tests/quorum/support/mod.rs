@@ -1,6 +1,7 @@
 //! What the tests share.
 
 mod client;
+mod clocks;
 mod crew;
 mod forgetting;
 #[path = "../../behaviour/support/history.rs"]
@@ -11,6 +12,7 @@ mod random;
 use std::time::Duration;
 
 pub(crate) use self::client::{Client, Quorum, builder};
+pub(crate) use self::clocks::Clocks;
 pub(crate) use self::crew::Crew;
 pub(crate) use self::forgetting::Forgetting;
 pub(crate) use self::nodes::Nodes;

@@ -13,7 +13,7 @@ use lock_tests::{RedisServer, RedisServerBuilder, eventually_async};
 use super::{Client, LONG, MAX_TTL, NODE_TIMEOUT, SOON};
 
 /// The key of the lock "it".
-const LOCK: &str = "lock:{it}";
+pub(crate) const LOCK: &str = "lock:{it}";
 
 /// One database on each of several servers.
 pub(crate) struct Nodes {

@@ -1,0 +1,60 @@
+//! Servers reckon leases by a clock that somebody may set.
+
+use lock_sync::TryLockError;
+use tokio::time::Instant;
+
+use crate::support::{Client, Clocks, LEASE, LONG, MAX_TTL, SOON, soon};
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_costs_one_vote() {
+    let clocks = Clocks::of(3, MAX_TTL).await;
+    let (here, there) = clocks.nodes.pair().await;
+    let guard = soon(here.mutex().lock_owned()).await.unwrap();
+    clocks.set(0, true);
+    // The holder has it there again with its next renewal, and nobody else has a majority meanwhile.
+    let begin = Instant::now();
+    while begin.elapsed() < LEASE * 2 {
+        assert!(there.try_lock().await.is_err(), "there are two holders");
+        assert!(guard.is_valid());
+        tokio::task::yield_now().await;
+    }
+    let mut last = guard.fencing_token();
+    guard.release().await.unwrap();
+    // Back again: to where its tokens are in the future.
+    clocks.set(0, false);
+    for client in [&there, &here, &there] {
+        let guard = soon(client.mutex().lock_owned_timeout(SOON)).await.unwrap();
+        assert!(guard.fencing_token() > last, "{} came after {last}", guard.fencing_token());
+        last = guard.fencing_token();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_holds_up_nobody() {
+    let clocks = Clocks::of(3, MAX_TTL).await;
+    let idle = Client::idle(&clocks.nodes).await;
+    let there = Client::new(&clocks.nodes).await;
+    let guard = soon(idle.mutex().lock_owned()).await.unwrap();
+    // There the lease lives for another hour.
+    clocks.set(0, false);
+    let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
+    assert!(!guard.is_valid(), "there are two holders");
+    assert!(next.fencing_token() > guard.fencing_token());
+}
+
+/// What no lock with leases can promise, and what can be promised even so.
+#[tokio::test]
+async fn when_a_majority_of_clocks_is_set_forward_only_tokens_tell_two_holders_apart() {
+    let clocks = Clocks::of(3, LONG).await;
+    let idle = Client::idle(&clocks.nodes).await;
+    let there = Client::new(&clocks.nodes).await;
+    let guard = soon(idle.mutex().lock_owned()).await.unwrap();
+    assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
+    let begin = Instant::now();
+    clocks.set(0, true);
+    clocks.set(1, true);
+    let next = there.try_lock().await.unwrap();
+    assert!(guard.is_valid() && next.is_valid(), "after {:?}", begin.elapsed());
+    assert!(next.fencing_token() > guard.fencing_token());
+}
