@@ -101,9 +101,7 @@ async fn readers_share_and_a_writer_does_not() {
 
 #[tokio::test]
 async fn a_reader_becomes_the_writer_once_it_is_alone() {
-    // With short leases: at the latest it asks again when that of the other reader is over.
-    let nodes = Nodes::shared(3).await;
-    let (here, there) = nodes.pair().await;
+    let (_nodes, here, there) = pair().await;
     let [ours, theirs] = [&here, &there].map(|client| client.locks.rwlock("it", ()).unwrap());
     let looking = soon(ours.upgradable_read()).await.unwrap();
     assert!(matches!(theirs.try_upgradable_read().await, Err(TryLockError::WouldBlock)));

@@ -44,7 +44,7 @@ impl Clocks {
         const HOUR: i64 = 3_600;
         let server = &self.nodes.servers()[number];
         let Some(folder) = &self.library else {
-            let left = if forward { 1 } else { HOUR * 1_000 };
+            let left = if forward { -1 } else { HOUR * 1_000 };
             server.cli(&["PEXPIRE", LOCK, &left.to_string()]);
             return;
         };
