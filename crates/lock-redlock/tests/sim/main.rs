@@ -42,6 +42,7 @@
 
 mod broken;
 mod client;
+mod found;
 mod history;
 mod node;
 mod plan;
