@@ -189,23 +189,22 @@ fn while_anything_fails_at_any_moment() {
         let some = 1 + random.below(3);
         let some = random.some(some, SERVERS);
         let time = Duration::from_millis(random.below(LEASE.as_millis() as usize) as u64);
-        match random.below(9) {
-            0 => {
+        match random.below(12) {
+            0 | 1 => {
                 server.stop();
                 sleep(time);
                 server.cont();
             }
-            1 => server.flushall(),
-            2 => server.restart(),
+            2 => server.flushall(),
             3 => {
                 server.kill();
-                sleep(time);
+                sleep(time / 2);
                 server.restart();
             }
-            4 => member.cut_off_from(some),
-            5 => member.silence(some, Direction::ToClient),
-            6 => member.delay(some, time / 4),
-            7 => {
+            4 | 5 => member.cut_off_from(some),
+            6 => member.silence(some, Direction::ToClient),
+            7 => member.delay(some, time / 4),
+            8 => {
                 member.worker.stop();
                 sleep(time);
                 member.worker.cont();

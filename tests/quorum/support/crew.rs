@@ -29,7 +29,10 @@ pub(crate) struct Member {
 impl Crew {
     /// Starts so many processes, and returns once each has had a turn.
     pub(crate) fn start(nodes: &Nodes, processes: usize) -> Self {
-        let members = (0..processes).map(|_| Member::start(nodes)).collect();
+        Self::of((0..processes).map(|_| Member::start(nodes)).collect())
+    }
+
+    fn of(members: Vec<Member>) -> Self {
         let crew = Self { members, ledger: NamedTempFile::new().unwrap() };
         for member in &crew.members {
             member.worker.send(&format!("mix it 1 {} {HOW}", crew.ledger.path().display()));
@@ -135,5 +138,21 @@ impl Member {
 
     pub(crate) fn heal(&self) {
         self.ways.iter().for_each(Proxy::pass);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = " at once")]
+    async fn processes_that_do_not_exclude_each_other_are_found_out() {
+        // Each on servers of its own.
+        let nodes = [Nodes::new(3).await, Nodes::new(3).await];
+        let crew = Crew::of(nodes.iter().map(Member::start).collect());
+        crew.goes_on(SOON);
+        eventually("there were many turns", SOON, || crew.count() > 500);
+        crew.rest();
     }
 }
