@@ -100,7 +100,8 @@ impl Client {
             client: self.number,
             key: self.number_of(&claim.key),
             is_exclusive: claim.mode == Mode::Exclusive,
-            tokens: grant.tokens,
+            tokens: (grant.tokens.first(), grant.tokens.last()),
+            falls: false,
             asked,
             granted: self.world.now(),
             until: self.believed(grant.valid_until, request.ttl),
@@ -134,13 +135,14 @@ impl Client {
     }
 
     async fn renew(&mut self, held: &mut Held) -> bool {
-        let request = Renew::new(held.request.claim.clone(), held.request.ttl);
+        let wanted = if self.world.plan.faults.tokens { self.rng.pick(&[0, 3]) } else { 0 };
+        let request = Renew::new(held.request.claim.clone(), held.request.ttl).reserving(wanted);
         let polls = self.polls();
         let renewal = some_of(self.quorum.renew(&request), polls).await;
         self.log(|| format!("is answered {renewal:?}"));
         let now = self.world.now();
         match renewal {
-            Some(Renewal::Renewed { valid_until, .. }) => {
+            Some(Renewal::Renewed { valid_until, tokens, .. }) => {
                 // A holder that has stopped does not begin again.
                 let was_valid = held.grant.valid_until > now;
                 held.grant.valid_until = valid_until;
@@ -148,6 +150,7 @@ impl Client {
                 self.change(held.lease, |lease| {
                     if was_valid {
                         lease.until = until;
+                        lease.extend(tokens);
                     }
                 });
                 was_valid

@@ -1,6 +1,6 @@
 //! Who believed to hold what, and until when; and what must be true of that.
 
-use lock_core::{Instant, TokenRange};
+use lock_core::{FencingToken, Instant, TokenRange};
 
 /// Everything that clients were granted, and what went wrong on the way.
 #[derive(Debug, Default)]
@@ -15,7 +15,10 @@ pub(crate) struct Lease {
     pub(crate) client: usize,
     pub(crate) key: usize,
     pub(crate) is_exclusive: bool,
-    pub(crate) tokens: TokenRange,
+    /// The lowest and the highest.
+    pub(crate) tokens: (FencingToken, FencingToken),
+    /// Whether a renewal brought one that was no higher than those before.
+    pub(crate) falls: bool,
     /// When its owner asked for the first time.
     pub(crate) asked: Instant,
     pub(crate) granted: Instant,
@@ -47,6 +50,9 @@ pub(crate) enum Wrong {
 impl History {
     pub(crate) fn check(&mut self) {
         for (index, later) in self.leases.iter().enumerate() {
+            if later.falls {
+                self.wrongs.push((Wrong::Order, format!("a renewal turned back: {later:?}")));
+            }
             for earlier in &self.leases[..index] {
                 if earlier.key != later.key || !(earlier.is_exclusive || later.is_exclusive) {
                     continue;
@@ -65,9 +71,16 @@ impl History {
 }
 
 impl Lease {
+    /// Has more tokens.
+    pub(crate) fn extend(&mut self, tokens: Option<TokenRange>) {
+        let Some(tokens) = tokens else { return };
+        self.falls |= tokens.first() <= self.tokens.1;
+        self.tokens.1 = tokens.last().max(self.tokens.1);
+    }
+
     /// Whether all tokens of this are below those of the other, as they must be one way or the other, and this
     /// way if it was there before anybody asked for the other.
     fn is_before(&self, other: &Self) -> bool {
-        self.tokens.last() < other.tokens.first() && other.granted >= self.asked
+        self.tokens.1 < other.tokens.0 && other.granted >= self.asked
     }
 }

@@ -68,6 +68,7 @@ const MESSAGES: Faults = Faults {
     forgetting: false,
     wild_clocks: false,
     unguarded: false,
+    tokens: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
 const STALLS: Faults = Faults { stalls: true, ..NETWORKS };
@@ -112,6 +113,11 @@ fn clocks_may_be_wrong_while_nodes_forget_but_for_the_tokens() {
 #[test]
 fn without_quarantine_nodes_may_restart_with_what_they_had() {
     goes_well(Faults { unguarded: true, ..RESTARTS });
+}
+
+#[test]
+fn renewals_may_bring_tokens() {
+    goes_well(Faults { tokens: true, ..RESTARTS });
 }
 
 #[test]

@@ -141,8 +141,9 @@ impl Backend for SimNode {
         let (full, mut request) = (request.ttl, request.clone());
         request.ttl = self.ttl(full);
         match self.ask("renew", move |store| at_once(store.renew(&request))).await {
-            Ok(Answer { answer: Renewal::Renewed { valid_until, .. }, took }) => {
-                Renewal::until(self.dated(valid_until, took, full))
+            Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, demand }, took }) => {
+                let valid_until = self.dated(valid_until, took, full);
+                Renewal::Renewed { valid_until, tokens, demand }
             }
             Ok(Answer { answer, .. }) => answer,
             Err(error) => Renewal::Unknown(error),

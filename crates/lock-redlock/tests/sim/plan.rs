@@ -31,6 +31,8 @@ pub(crate) struct Faults {
     pub(crate) wild_clocks: bool,
     /// Nodes vote whatever they have forgotten.
     pub(crate) unguarded: bool,
+    /// Renewals ask for tokens. Nodes number these by the time itself, and so do clients then.
+    pub(crate) tokens: bool,
 }
 
 /// A client, or a node that is used, which does what it must not.

@@ -158,9 +158,16 @@ async fn acquire_in_time(
         world.log(|| format!("the newcomer is answered {attempt:?}"));
         let now = world.now();
         if let Ok(Attempt::Granted(grant)) = attempt {
-            let (tokens, client) = (grant.tokens, plan.clients());
-            let lease =
-                Lease { client, key, is_exclusive: true, tokens, asked, granted: now, until: now };
+            let lease = Lease {
+                client: plan.clients(),
+                key,
+                is_exclusive: true,
+                tokens: (grant.tokens.first(), grant.tokens.last()),
+                falls: false,
+                asked,
+                granted: now,
+                until: now,
+            };
             world.history(|history| history.leases.push(lease));
             break;
         }
