@@ -1,9 +1,10 @@
 //! Who belongs to a quorum, and those who ask it at the same moment.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lock_core::ErrorKind;
+use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, OwnerToken, Ttl};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_tests::{Proxy, RedisServer};
@@ -85,5 +86,41 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
     println!("the first of {CONTENDERS} had the lock after at most {slowest:?}");
     assert!(slowest < SLACK / 3, "{slowest:?}");
     // And no vote stays behind with those who did not get it.
+    nodes.until_held_on(&[]).await;
+}
+
+/// A node may grant what was refused in the meantime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_refused_leaves_no_vote_behind() {
+    const CONTENDERS: usize = 6;
+    const GRANTS: usize = 60;
+    let nodes = Nodes::long(5).await;
+    let grants = Arc::new(AtomicUsize::new(0));
+    let mut contenders = JoinSet::new();
+    let mut clients = Vec::new();
+    for _ in 0..CONTENDERS {
+        let client = Client::new(&nodes).await;
+        let (quorum, grants) = (client.quorum.clone(), Arc::clone(&grants));
+        clients.push(client);
+        contenders.spawn(async move {
+            let mut refused = 0;
+            while grants.load(Ordering::Relaxed) < GRANTS {
+                let owner = OwnerToken::generate().unwrap();
+                let claim = Claim::exclusive(Key::new("it").unwrap(), owner);
+                let request = Acquire::new(claim.clone(), Ttl::new(LONG).unwrap());
+                match quorum.try_acquire(&request).await.unwrap() {
+                    Attempt::Granted(_) => {
+                        grants.fetch_add(1, Ordering::Relaxed);
+                        quorum.release(&claim).await.unwrap();
+                    }
+                    _ => refused += 1,
+                }
+            }
+            refused
+        });
+    }
+    let refused: usize = soon(contenders.join_all()).await.into_iter().sum();
+    println!("{refused} were refused");
+    assert!(refused > 0);
     nodes.until_held_on(&[]).await;
 }
