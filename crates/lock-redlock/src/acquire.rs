@@ -138,7 +138,7 @@ pub(crate) fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: A
     asked.finish(move |node, reply| {
         let may_hold = match reply {
             Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
-            Ok(Reply::Confirmed(_)) => false,
+            Ok(Reply::Confirmed(..)) => false,
             Err(_) => true,
         };
         if may_hold && let Some(mark) = core.claims.undo(&claim, node, core.clock.now()) {

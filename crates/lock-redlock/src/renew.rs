@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lock_core::Vote;
 use lock_core::{
-    Acquire, Claim, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, TokenRange,
+    Acquire, Claim, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal, TokenRange,
 };
 
 use crate::asked::{Asked, late};
@@ -17,7 +17,8 @@ use crate::validity;
 /// What a node answers.
 enum Reply {
     Renewed(Renewal),
-    Confirmed(bool),
+    /// Whether it confirms this token. Whoever does not answer, does not.
+    Confirmed(FencingToken, bool),
 }
 
 /// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again.
@@ -107,24 +108,16 @@ impl<N: QuorumNode> Poll<N> {
                 self.answered += 1;
                 self.note_renewal(node, renewal);
             }
-            Ok(Reply::Confirmed(is_so)) => {
-                let agreement = self.agreement.iter_mut();
-                agreement.for_each(|it| if is_so { it.confirm(node) } else { it.refuse(node) });
-            }
-            // A node that was asked to confirm has answered the renewal before.
-            Err(error) if self.has_tokens(node) => {
-                self.agreement.iter_mut().for_each(|agreement| agreement.refuse(node));
-                self.said[node] = Some(error);
+            Ok(Reply::Confirmed(token, is_so)) => {
+                if let Some(agreement) = &mut self.agreement {
+                    if is_so { agreement.confirm(node, token) } else { agreement.refuse(node) }
+                }
             }
             Err(error) => {
                 self.answered += 1;
                 self.said[node] = Some(error);
             }
         }
-    }
-
-    fn has_tokens(&self, node: usize) -> bool {
-        self.agreement.as_ref().is_some_and(|agreement| agreement.has(node))
     }
 
     fn note_renewal(&mut self, node: usize, renewal: Renewal) {
@@ -154,7 +147,7 @@ impl<N: QuorumNode> Poll<N> {
     async fn agree(&mut self, asked: &mut Asked<N, Reply>, claim: &Claim) -> Option<TokenRange> {
         asked.extend();
         loop {
-            let open = self.core.quorum.nodes() - self.answered;
+            let open = self.core.quorum.nodes().saturating_sub(self.answered);
             match self.agreement.as_mut()?.step(open) {
                 Step::Agreed(tokens, _) => return Some(tokens),
                 Step::Impossible => return None,
@@ -162,7 +155,10 @@ impl<N: QuorumNode> Poll<N> {
                 Step::Confirm(token, nodes) => {
                     for node in nodes.iter() {
                         let confirmed = Arc::clone(&self.core).confirm(node, claim.clone(), token);
-                        asked.ask(node, async { Ok(Reply::Confirmed(confirmed.await?)) });
+                        asked.ask(node, async move {
+                            let is_so = confirmed.await.unwrap_or(false);
+                            Ok(Reply::Confirmed(token, is_so))
+                        });
                     }
                 }
             }

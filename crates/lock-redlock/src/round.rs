@@ -16,7 +16,7 @@ use crate::validity;
 /// What a node answers in a round.
 pub(crate) enum Reply {
     Voted(Vote),
-    Confirmed(bool),
+    Confirmed(FencingToken, bool),
 }
 
 /// What a round came to.
@@ -148,11 +148,11 @@ impl<N: QuorumNode> Round<N> {
                 self.said[node] = Some(self.core.abstains(node));
                 Answer::Out
             }
-            Ok(Reply::Confirmed(true)) => {
-                self.agreement.confirm(node);
+            Ok(Reply::Confirmed(token, true)) => {
+                self.agreement.confirm(node, token);
                 return;
             }
-            Ok(Reply::Confirmed(false)) => {
+            Ok(Reply::Confirmed(_, false)) => {
                 self.disagreed = true;
                 self.agreement.refuse(node);
                 Answer::Out
@@ -215,7 +215,7 @@ impl<N: QuorumNode> Round<N> {
                 for node in nodes.iter() {
                     let core = Arc::clone(&self.core);
                     let confirm = core.confirm(node, self.request.claim.clone(), token);
-                    asked.ask(node, async { Ok(Reply::Confirmed(confirm.await?)) });
+                    asked.ask(node, async move { Ok(Reply::Confirmed(token, confirm.await?)) });
                 }
                 None
             }

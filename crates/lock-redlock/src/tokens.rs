@@ -51,9 +51,11 @@ impl Agreement {
         self.shares[node] = Some(Share { tokens, asked: None });
     }
 
-    /// A node has confirmed the token that it was asked to.
-    pub(crate) fn confirm(&mut self, node: usize) {
-        if let Some(Share { asked: Some((_, confirmed)), .. }) = &mut self.shares[node] {
+    /// A node has confirmed this token, which says nothing of a higher one that it was asked for since.
+    pub(crate) fn confirm(&mut self, node: usize, token: FencingToken) {
+        if let Some(Share { asked: Some((asked, confirmed)), .. }) = &mut self.shares[node]
+            && *asked == token
+        {
             *confirmed = true;
         }
     }
@@ -61,11 +63,6 @@ impl Agreement {
     /// A node has not, so that its vote is worth nothing.
     pub(crate) fn refuse(&mut self, node: usize) {
         self.shares[node] = None;
-    }
-
-    /// Whether a node has granted the claim, and has not refused since to confirm a token.
-    pub(crate) fn has(&self, node: usize) -> bool {
-        self.shares[node].is_some()
     }
 
     /// The highest token that any node gave.
@@ -182,12 +179,12 @@ mod tests {
         let token = FencingToken::new(9);
         assert_eq!(agreement.step(2), Step::Confirm(token, set(&[0, 4])));
         assert_eq!(agreement.step(2), Step::Wait);
-        agreement.confirm(0);
+        agreement.confirm(0, token);
         agreement.refuse(4);
         // A vote that comes meanwhile counts if it is in step, and is asked to be if it is behind.
         agreement.grant(3, range(8, 8));
         assert_eq!(agreement.step(1), Step::Confirm(token, set(&[3])));
-        agreement.confirm(3);
+        agreement.confirm(3, token);
         assert_eq!(agreement.step(1), Step::Agreed(range(9, 9), set(&[0, 1, 3])));
     }
 
@@ -203,6 +200,26 @@ mod tests {
         agreement.refuse(1);
         assert_eq!(agreement.step(0), Step::Impossible);
         assert_eq!(agreement.highest(), Some(FencingToken::new(9)));
+    }
+
+    #[test]
+    fn what_was_confirmed_of_a_lower_token_says_nothing_of_a_higher() {
+        let mut agreement = wanting(5, 1, false);
+        for (node, last) in [(0, 8), (1, 7), (2, 9)] {
+            agreement.grant(node, range(last, last));
+        }
+        let [lower, higher] = [9, 11].map(FencingToken::new);
+        assert_eq!(agreement.step(2), Step::Confirm(lower, set(&[0, 1])));
+        agreement.refuse(1);
+        agreement.grant(3, range(10, 10));
+        agreement.grant(4, range(11, 11));
+        assert_eq!(agreement.step(0), Step::Confirm(higher, set(&[0, 2, 3])));
+        // The answer to what it was asked first.
+        agreement.confirm(0, lower);
+        agreement.confirm(2, higher);
+        assert_eq!(agreement.step(0), Step::Wait);
+        agreement.confirm(0, higher);
+        assert_eq!(agreement.step(0), Step::Agreed(range(11, 11), set(&[0, 2, 4])));
     }
 
     #[test]
@@ -258,7 +275,7 @@ mod tests {
                     let Some((node, token)) = asked.pop() else { break };
                     if votes[node].confirms && counters[node] <= token.get() {
                         counters[node] = token.get();
-                        agreement.confirm(node);
+                        agreement.confirm(node, token);
                     } else {
                         agreement.refuse(node);
                     }
