@@ -45,7 +45,8 @@ pub(crate) async fn acquire<N: QuorumNode>(
     loop {
         number += 1;
         let known = known(core, claim);
-        let (mut outcome, round, asked) = Round::hold(core, &request, present_floor, known).await;
+        let (mut outcome, round, asked) =
+            Round::hold(core, &request, present_floor, known, number > 1).await;
         if let Outcome::Granted { tokens, .. } = outcome
             && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
         {

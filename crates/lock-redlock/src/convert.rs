@@ -54,7 +54,7 @@ pub(crate) async fn convert<N: QuorumNode>(
     let known = known.map(|held| (held.tokens, held.valid_until));
     let wanted = core.claims.want(claim);
     let floor = core.claims.floor(&claim.key, request.tokens.get());
-    let (outcome, round, asked) = Round::hold(core, &request, floor, known).await;
+    let (outcome, round, asked) = Round::hold(core, &request, floor, known, true).await;
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?from, ?outcome, "convert");
     if let Outcome::Granted { tokens, valid_until } = outcome {
         core.claims.end(&former);

@@ -47,6 +47,9 @@ pub(crate) struct Round<N> {
     agreement: Agreement,
     /// The tokens of this very lease, if they are known, and until when they certainly are its own.
     known: Option<(TokenRange, Instant)>,
+    /// Whether nodes that are out of step are to confirm a token, and not to be asked once more with another
+    /// floor.
+    confirms: bool,
     grants: Vec<Option<Grant>>,
     said: Vec<Option<Error>>,
     /// Whether a node would not confirm a token.
@@ -55,13 +58,18 @@ pub(crate) struct Round<N> {
 
 impl<N: QuorumNode> Round<N> {
     /// Asks all nodes, until it is clear what that comes to. What is still under way then is returned too.
+    ///
+    /// A group has on every node the tokens that its first member was granted there, whatever was confirmed
+    /// since. So unless `insists`, the members disagree where others confirm: the next floor brings the nodes
+    /// into step if there is no group yet, and who comes later finds them so.
     pub(crate) async fn hold(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
         floor: FencingToken,
         known: Option<(TokenRange, Instant)>,
+        insists: bool,
     ) -> (Outcome, Self, Asked<N, Reply>) {
-        let mut round = Self::new(core, request, known);
+        let mut round = Self::new(core, request, known, insists);
         let limit = core.settings.limit(request.ttl);
         let mut asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
             let vote = core.vote(node, Arc::clone(request), floor);
@@ -82,6 +90,7 @@ impl<N: QuorumNode> Round<N> {
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
         known: Option<(TokenRange, Instant)>,
+        insists: bool,
     ) -> Self {
         let (claim, nodes) = (&request.claim, core.quorum.nodes());
         let joint = matches!(claim.mode, Mode::Joint { .. });
@@ -91,6 +100,7 @@ impl<N: QuorumNode> Round<N> {
             tally: Tally::new(core.quorum, claim.owner.tag()),
             agreement: Agreement::new(core.quorum, request.tokens, joint),
             known,
+            confirms: insists || !joint,
             grants: vec![None; nodes],
             said: vec![None; nodes],
             disagreed: false,
@@ -210,6 +220,7 @@ impl<N: QuorumNode> Round<N> {
             Step::Wait => None,
             Step::Agreed(tokens, nodes) => Some(self.granted_until(tokens, nodes, now)),
             Step::Impossible => Some(Outcome::Disagreed),
+            Step::Confirm(..) if !self.confirms => Some(Outcome::Disagreed),
             Step::Confirm(token, nodes) => {
                 asked.extend();
                 for node in nodes.iter() {

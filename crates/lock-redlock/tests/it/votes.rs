@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Key, OwnerToken, Released, Ttl,
+    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Key, Mode, OwnerToken, Released, Ttl,
 };
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -365,5 +365,24 @@ async fn a_dead_node_holds_up_no_claim_that_is_asked_for_again() {
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         assert!(before.elapsed() < Duration::from_millis(100), "{:?}", before.elapsed());
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_out_of_step_is_joined_without_the_node_that_is_ahead() {
+    let cluster = Cluster::of(3).await;
+    let group = OwnerToken::generate().unwrap();
+    let member = || claim("a").in_mode(Mode::Joint { group });
+    // Two nodes are ahead of all clocks, one further than the other, and the first members do not see it.
+    ahead_of_clock(&cluster.stores[0]).await;
+    for _ in 0..10 {
+        ahead_of_clock(&cluster.stores[2]).await;
+    }
+    let mut quorums = Vec::new();
+    for missing in [2, 0, 2, 1, 0, 2] {
+        let quorum = cluster.join().await;
+        node(&quorum, missing).faults().cut();
+        granted(&quorum, &member(), TTL).await;
+        quorums.push(quorum);
     }
 }
