@@ -1,6 +1,6 @@
 //! Who believed to hold what, and until when; and what must be true of that.
 
-use lock_core::{FencingToken, Instant, TokenRange};
+use lock_core::{FencingToken, Instant, Mode, TokenRange};
 
 /// Everything that clients were granted, and what went wrong on the way.
 #[derive(Debug, Default)]
@@ -14,7 +14,9 @@ pub(crate) struct History {
 pub(crate) struct Lease {
     pub(crate) client: usize,
     pub(crate) key: usize,
-    pub(crate) is_exclusive: bool,
+    pub(crate) mode: Mode,
+    /// The lease as which it began, before it was converted. It may still have the tokens of that.
+    pub(crate) began_as: Option<usize>,
     /// The lowest and the highest.
     pub(crate) tokens: (FencingToken, FencingToken),
     /// Whether a renewal brought one that was no higher than those before.
@@ -53,8 +55,11 @@ impl History {
             if later.falls {
                 self.wrongs.push((Wrong::Order, format!("a renewal turned back: {later:?}")));
             }
-            for earlier in &self.leases[..index] {
-                if earlier.key != later.key || !(earlier.is_exclusive || later.is_exclusive) {
+            for (number, earlier) in self.leases[..index].iter().enumerate() {
+                let is_same = later
+                    .began_as
+                    .is_some_and(|first| first == number || earlier.began_as == later.began_as);
+                if is_same || !earlier.conflicts(later) {
                     continue;
                 }
                 if earlier.until.min(later.until) > earlier.granted.max(later.granted) {
@@ -76,6 +81,16 @@ impl Lease {
         let Some(tokens) = tokens else { return };
         self.falls |= tokens.first() <= self.tokens.1;
         self.tokens.1 = tokens.last().max(self.tokens.1);
+    }
+
+    /// Whether the two must not be there at once.
+    fn conflicts(&self, other: &Self) -> bool {
+        let modes = (self.mode, other.mode);
+        let share = matches!(
+            modes,
+            (Mode::Shared, Mode::Shared | Mode::Upgradable) | (Mode::Upgradable, Mode::Shared)
+        );
+        self.key == other.key && !share
     }
 
     /// Whether all tokens of this are below those of the other, as they must be one way or the other, and this

@@ -33,6 +33,8 @@ pub(crate) struct Faults {
     pub(crate) unguarded: bool,
     /// Renewals ask for tokens. Nodes number these by the time itself, and so do clients then.
     pub(crate) tokens: bool,
+    /// Leases are converted, and some are upgradable.
+    pub(crate) conversions: bool,
 }
 
 /// A client, or a node that is used, which does what it must not.

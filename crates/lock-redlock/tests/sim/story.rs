@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Instant, OwnerToken};
+use lock_core::{Acquire, Attempt, Backend, Claim, Instant, Mode, OwnerToken};
 use lock_redlock::{Redlock, Voting};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
@@ -161,7 +161,8 @@ async fn acquire_in_time(
             let lease = Lease {
                 client: plan.clients(),
                 key,
-                is_exclusive: true,
+                mode: Mode::Exclusive,
+                began_as: None,
                 tokens: (grant.tokens.first(), grant.tokens.last()),
                 falls: false,
                 asked,

@@ -25,6 +25,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<MemoryBackend>,
     state: Mutex<State>,
     is_troubled: AtomicBool,
+    is_logged: bool,
     origin: Instant,
 }
 
@@ -41,7 +42,7 @@ struct State {
     floors: Vec<HashMap<(Key, u64), u64>>,
     seen: Vec<HashMap<Key, u64>>,
     ballots: Vec<u64>,
-    log: Option<Vec<String>>,
+    log: Vec<String>,
 }
 
 /// What becomes of one request.
@@ -73,13 +74,14 @@ impl World {
             floors: vec![HashMap::new(); clients],
             seen: vec![HashMap::new(); clients],
             ballots: vec![0; clients],
-            log: is_logged.then(Vec::new),
+            log: Vec::new(),
         };
         Arc::new(Self {
             nodes: (0..plan.nodes).map(|_| MemoryBackend::new()).collect(),
             plan,
             state: Mutex::new(state),
             is_troubled: AtomicBool::new(false),
+            is_logged,
             origin,
         })
     }
@@ -227,15 +229,18 @@ impl World {
         self.history(|history| history.wrongs.push((wrong, what)));
     }
 
+    /// Notes what happens, if the story is to be told.
     pub(crate) fn log(&self, what: impl FnOnce() -> String) {
-        let now = self.now().saturating_duration_since(self.lock().began);
-        if let Some(log) = &mut self.lock().log {
-            log.push(format!("{now:>12?}  {}", what()));
+        if self.is_logged {
+            let what = what();
+            let mut state = self.lock();
+            let now = self.now().saturating_duration_since(state.began);
+            state.log.push(format!("{now:>12?}  {what}"));
         }
     }
 
     pub(crate) fn story(&self) -> String {
-        self.lock().log.as_ref().map(|log| log.join("\n")).unwrap_or_default()
+        self.lock().log.join("\n")
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
