@@ -11,7 +11,7 @@ use std::time::Duration;
 use lock_benches::{Effort, Failure, Setting};
 
 /// Who has not got the lock and given it back within this time has failed.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// How long what is sent to a server that is far away takes, and what it sends.
 const DISTANCE: Duration = Duration::from_millis(2);
