@@ -22,11 +22,11 @@ const ROUNDS: u32 = 8;
 const UNMOVED: u32 = 3;
 
 /// When to ask again after a vote that nobody has won.
-const SOON: Duration = Duration::from_millis(50);
+pub(crate) const SOON: Duration = Duration::from_millis(50);
 
 /// When those ask again who share the lock with some but not with others. Nodes tell when nobody holds it any
 /// more, but not when a writer goes on as a reader, or one of several readers lets go.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks all nodes for a new lease, or for one that this owner has already.
 ///

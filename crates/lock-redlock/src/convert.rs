@@ -9,7 +9,7 @@ use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Mode, QuorumNode, Vot
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::acquire::{follow, hold, too_late};
+use crate::acquire::{LOOK_AGAIN, SOON, follow, hold, too_late};
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::claims::{Held, Mark};
@@ -18,9 +18,6 @@ use crate::round::{Outcome, Reply, Round};
 
 /// How long to wait before a node is asked again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// When to ask again for an upgrade. Nodes tell when nobody holds a lock any more, but this owner holds it on.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Refuses a conversion that makes no sense.
 pub(crate) fn check(from: Mode, to: Mode) -> Result<(), Error> {
@@ -88,7 +85,9 @@ pub(crate) async fn convert<N: QuorumNode>(
     match outcome {
         Outcome::Unable(error) => Err(error),
         Outcome::TooLate => Err(too_late(&request)),
+        Outcome::Disagreed => Ok(Attempt::Busy { retry_after: Some(SOON) }),
         _ => {
+            // Nodes tell when this owner is alone.
             let retry_after = round.free_in().map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN));
             Ok(Attempt::Busy { retry_after: Some(retry_after) })
         }
