@@ -40,7 +40,7 @@
 //!
 //! ```text
 //! LOCK_SIM_SEEDS=100000 cargo test --release -p lock-redlock --test sim
-//! LOCK_SIM_SEED=1234 cargo test -p lock-redlock --test sim name_of_the_test
+//! LOCK_SIM_SEED=1234 cargo test -p lock-redlock --test sim name_of_the_test -- --nocapture
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -204,7 +204,7 @@ fn each_seed(mut tell: impl FnMut(u64, bool) -> Ending, is_wrong: impl Fn(Wrong)
             println!("{}", ending.story);
         }
         if let Some((wrong, what)) = ending.wrongs.iter().find(|(wrong, _)| is_wrong(*wrong)) {
-            let again = "LOCK_SIM_SEED, with the name of this test and --nocapture, tells it again";
+            let again = "with this seed as LOCK_SIM_SEED, this test tells it again";
             panic!("seed {seed}: {wrong:?}: {what}\n{}\n{again}", tell(seed, true).story);
         }
     }
