@@ -16,8 +16,8 @@
 //! - (d) all clients name the same nodes, and the same [longest lease](Builder::max_ttl).
 //!
 //! Independently of (a) to (c) the fencing tokens of successive grants increase, so that a resource which refuses
-//! lower tokens is safe; a node that has forgotten its counters is trusted again when the time is certainly
-//! beyond them. And while a majority of nodes can be reached, locks can be had and are kept:
+//! lower tokens is safe. After a node has forgotten its counters, that is so if the clocks of clients differ by
+//! less than its quarantine lasts. And while a majority of nodes can be reached, locks can be had and are kept:
 //!
 //! | nodes | a majority | may fail at once |
 //! | --- | --- | --- |
