@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Clock, ErrorKind, FencingToken, Instant};
+use lock_core::{Clock, FencingToken, Instant};
 use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
 
 use crate::work::{Failure, given_up};
@@ -113,9 +113,6 @@ impl Turn<'_> {
                 let guard = match guard.upgrade().await.map_err(UpgradeError::into_error) {
                     // This process stood still, or its lease was forgotten.
                     Err(LockError::Lost(_)) => return Ok(()),
-                    Err(LockError::Backend(error)) if error.kind() == ErrorKind::NotHeld => {
-                        return Ok(());
-                    }
                     upgraded => upgraded?,
                 };
                 let wrote = now();

@@ -351,11 +351,14 @@ impl<W> Machine<W> {
                 } else {
                     upgrade.stage = Asking::Not;
                 }
-                if error.kind() == ErrorKind::NotHeld {
+                let denial = if error.kind() == ErrorKind::NotHeld {
                     // Which the next renewal finds out, and says so to whoever holds it.
                     self.renew_seat(hold.seat(), now, effects);
-                }
-                self.deny_upgrade(now, Denial::Failed(error), effects);
+                    Denial::Lost(LeaseLost::new(LossReason::Revoked))
+                } else {
+                    Denial::Failed(error)
+                };
+                self.deny_upgrade(now, denial, effects);
             }
         }
     }
