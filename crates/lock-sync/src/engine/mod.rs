@@ -205,7 +205,7 @@ impl Entry {
     /// Gives a hold up; what must be released is the caller's to release. `None` if it was over before.
     fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
         self.event(|machine, now, effects| {
-            machine.release(now, hold, manner, effects).then(|| {
+            machine.release_promptly(now, hold, manner, effects).then(|| {
                 let Some(ending) = machine.begin_release_of(hold) else {
                     let part = machine.give_back(now, hold, effects);
                     return part.map_or(Rest::Nothing, Rest::Part);

@@ -10,7 +10,7 @@ use lock_sync::{Handoff, Mutex};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Pair, poll_once};
+use crate::support::{Pair, eventually, poll_once};
 
 /// Who held the lock, in order.
 type Book = Arc<std::sync::Mutex<Vec<(&'static str, FencingToken)>>>;
@@ -383,4 +383,24 @@ async fn a_lock_that_is_never_passed_on_asks_the_store_each_time() {
     pair.all_released().await;
     let stats = pair.ours.stats();
     assert_eq!((stats.acquires, stats.releases), (100, 100), "{stats:?}");
+}
+
+/// Although it has just shown that it is likely to be wanted here again.
+#[tokio::test]
+async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let mut rival = Box::pin(there.lock());
+    assert!(poll_once(rival.as_mut()).await.is_pending());
+    // From here on it is known whether others wait.
+    eventually("it listens", || pair.ours.stats().watches > 0).await;
+    drop(guard);
+    drop(rival.await.unwrap());
+    for _ in 0..20 {
+        pair.all_released().await;
+        drop(here.lock().await.unwrap());
+        here.lock().await.unwrap().release().await.unwrap();
+        drop(there.try_lock().await.unwrap());
+    }
 }

@@ -70,6 +70,22 @@ impl<W> Machine<W> {
         }
     }
 
+    /// The same, for a holder that waits until the store knows: what nobody here wants does not linger.
+    pub(in super::super) fn release_promptly(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) -> bool {
+        if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat())
+            && held.holds.get(hold).is_some()
+        {
+            held.retaken = false;
+        }
+        self.release(now, hold, manner, effects)
+    }
+
     /// One of several who hold a lease has gone.
     pub(super) fn thin_out(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
         let Phase::Held(held) = &mut self.seats[seat] else { return };
