@@ -349,7 +349,7 @@ impl World {
             Denial::WouldBlock => assert!(matches!(limit, Limit::Try)),
             Denial::Timeout(_) => assert!(matches!(limit, Limit::Millis(_))),
             Denial::Failed(error) => {
-                assert!(self.failed || error.kind() == ErrorKind::NotHeld, "{error:?}");
+                assert!(self.failed, "{error:?}");
             }
             Denial::Lost(_) => {}
             Denial::Closed => panic!("nothing was closed"),
@@ -507,6 +507,7 @@ impl World {
             }
         }
         assert!(permits <= OF, "{permits} permits of {OF}");
+        self.check_tries();
         for owner in self.machine.renewing() {
             let is_it = |sent: &Sent| match sent {
                 Sent::Renew(request, _) => request.claim.owner == owner,
@@ -521,6 +522,20 @@ impl World {
         let writers = self.holding.iter().filter(|(_, mode)| *mode == Mode::Exclusive).count();
         let upgrading = usize::from(self.upgrading.is_some());
         assert!(writers <= 1 && (writers == 0 || readers + upgrading == 0), "{:?}", self.holding);
+    }
+
+    /// Who did not come to wait waits for an answer of the store, or lets others go first for a moment.
+    fn check_tries(&self) {
+        let soon = self.now() + Duration::from_millis(20);
+        let at_rest = self.sent.is_empty()
+            && !self.release_asked
+            && self.machine.next_deadline().is_none_or(|next| next.at > soon);
+        if at_rest && !self.failed {
+            let waits = |(arrival, waiter): (&u32, &Waiter)| {
+                matches!(waiter.limit, Limit::Try) && !self.woken.contains(arrival)
+            };
+            assert!(!self.waiters.iter().any(waits), "a try that waits: {:?}", self.machine);
+        }
     }
 
     // ---- The store ----

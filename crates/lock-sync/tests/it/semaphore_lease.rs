@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::Verb;
-use lock_sync::{AcquireError, LossReason, ReleaseError};
+use lock_sync::{AcquireError, LossReason, ReleaseError, TryAcquireError};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphore::becomes_available;
@@ -164,6 +164,22 @@ async fn forgetting_survives_a_short_outage() {
     permit.forget();
     sleep(TTL * 3).await;
     assert_eq!(there.available_permits().await.unwrap(), 1);
+}
+
+/// Permits that nobody here uses are given back before more are asked for, which may not succeed.
+#[tokio::test(start_paused = true)]
+async fn a_try_beside_permits_that_cannot_be_given_back_does_not_wait() {
+    let pair = short();
+    let (here, _) = pair.semaphores(3);
+    let mut kept = here.acquire_many(2).await.unwrap();
+    let idle = kept.split(1).unwrap();
+    pair.ours.faults().cut();
+    drop(idle);
+    let begin = Instant::now();
+    assert!(matches!(here.try_acquire().await, Err(TryAcquireError::Backend(_))));
+    assert!(begin.elapsed() < TTL / 3, "{:?}", begin.elapsed());
+    pair.ours.faults().heal();
+    drop(kept);
 }
 
 #[tokio::test(start_paused = true)]

@@ -271,6 +271,10 @@ impl<W> Machine<W> {
             return self.restock(now, want, effects);
         }
         if !self.may_ask_after_flush(now, want, effects) {
+            if self.tries_in_vain() {
+                self.deny_tries(want, &Denial::WouldBlock, effects);
+                return self.line_changed(now, effects);
+            }
             return self.queue_up(now, want, effects);
         }
         match self.begin_attempt(now, want, self.is_waited_for(want), outage) {
@@ -283,6 +287,14 @@ impl<W> Machine<W> {
             }
             Err(error) => self.cannot_ask(now, error, effects),
         }
+    }
+
+    /// Whether the first in line did not come to wait, and waits for a holder here by now.
+    fn tries_in_vain(&self) -> bool {
+        let waits = |phase: &Phase| matches!(phase, Phase::Waiting { .. });
+        matches!(self.queue.first(), Some((_, Patience::Try)))
+            && !self.is_in_motion()
+            && !self.seats.iter().any(waits)
     }
 
     /// Asks for a place in the store's queue after all, if there was no need for one before.

@@ -2,9 +2,9 @@
 
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode, OwnerToken};
 
-use super::held::Held;
+use super::held::{Held, counts};
 use super::holds::HoldId;
-use super::{Effects, Machine, Op, Phase, Stage};
+use super::{Denial, Effects, Machine, Op, Phase, Stage};
 use crate::error::LossReason;
 
 /// A part of a lease of permits that is given back.
@@ -139,7 +139,7 @@ impl<W> Machine<W> {
             return;
         };
         held.renewing = false;
-        let mut loss = None;
+        let (mut loss, mut unknown) = (None, None);
         match result {
             Ok(Attempt::Granted(grant)) => {
                 held.claim = claim.clone();
@@ -160,7 +160,14 @@ impl<W> Machine<W> {
                 loss = Some(LossReason::Revoked);
             }
             // It may have been done or not. Either is asked for again, and nothing else before.
-            _ => held.renew_at = retry_at,
+            result => {
+                held.renew_at = retry_at;
+                unknown = result.err();
+            }
+        }
+        if let Some(error) = unknown.filter(|_| counts(claim.mode)) {
+            // Who did not come to wait asks for what is being given back: it does not wait for the store.
+            self.deny_tries(claim.mode, &Denial::Failed(error), effects);
         }
         match (&mut self.seats[seat], loss) {
             (Phase::Held(_), Some(loss)) => self.lose(seat, now, loss, effects),
