@@ -47,6 +47,8 @@ struct Watching<N> {
 /// How one node is listened to.
 struct Ear {
     state: State,
+    /// When it was last joined.
+    since: Instant,
     pause: Duration,
     trouble: Option<Error>,
 }
@@ -61,7 +63,9 @@ enum State {
 
 impl<N: QuorumNode> Watching<N> {
     fn new(core: &Arc<Core<N>>, key: &Key) -> Self {
-        let ear = |node| Ear { state: join(core, node, key), pause: PAUSES.0, trouble: None };
+        let since = core.clock.now();
+        let ear =
+            |node| Ear { state: join(core, node, key), since, pause: PAUSES.0, trouble: None };
         Self {
             core: Arc::clone(core),
             key: key.clone(),
@@ -124,11 +128,11 @@ impl<N: QuorumNode> Watching<N> {
             State::Joining(joining) => match joining.as_mut().poll(context) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(watch)) => {
-                    ear.pause = PAUSES.0;
+                    ear.since = now;
                     ear.trouble = None;
                     (State::Listening(watch), self.merger.listen(node))
                 }
-                Poll::Ready(Err(error)) => (ear.rest(error, now), None),
+                Poll::Ready(Err(error)) => (ear.fail(error, now), None),
             },
             State::Listening(watch) => match Pin::new(watch).poll_next(context) {
                 Poll::Pending => return false,
@@ -137,7 +141,14 @@ impl<N: QuorumNode> Watching<N> {
                     return true;
                 }
                 Poll::Ready(None) => {
-                    (join(&self.core, node, &self.key), self.merger.lose(node, now))
+                    // One that ends as soon as it has begun is not worth much.
+                    let state = if now >= ear.since + ear.pause {
+                        ear.pause = PAUSES.0;
+                        join(&self.core, node, &self.key)
+                    } else {
+                        ear.rest(now)
+                    };
+                    (state, self.merger.lose(node, now))
                 }
             },
         };
@@ -176,12 +187,14 @@ impl<N: QuorumNode> Watching<N> {
 
 impl Ear {
     /// What to do after a node could not be joined.
-    fn rest(&mut self, error: Error, now: Instant) -> State {
+    fn fail(&mut self, error: Error, now: Instant) -> State {
         let is_deaf = error.kind() == ErrorKind::Unsupported;
         self.trouble = Some(error);
-        if is_deaf {
-            return State::Deaf;
-        }
+        if is_deaf { State::Deaf } else { self.rest(now) }
+    }
+
+    /// Leaves the node alone for a while, and for twice as long the next time.
+    fn rest(&mut self, now: Instant) -> State {
         let until = now + self.pause;
         self.pause = PAUSES.1.min(self.pause * 2);
         State::Waiting(until)

@@ -5,6 +5,7 @@
 mod conformance;
 mod debate;
 mod executors;
+mod hearing;
 mod keeping;
 mod membership;
 mod support;
