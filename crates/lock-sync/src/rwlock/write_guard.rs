@@ -16,6 +16,9 @@ use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
 /// [`release`](Self::release) to wait for the store, and
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
+/// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
+/// unless somebody waits elsewhere. An awaited `release` gives it back at once.
+///
 /// # If the lease is lost
 ///
 /// The guard stays, and with it the access to the local data. What the lock protects elsewhere is no

@@ -159,6 +159,8 @@ macro_rules! permit_methods {
             ///
             /// It orders grants; it does not say who else holds permits. With a semaphore of one permit
             /// it fences as that of a [`Mutex`](crate::MutexGuard::fencing_token) does.
+            /// After another process has [added](Semaphore::add_permits) permits it may be lower than one that
+            /// was granted of those.
             ///
             /// Of permits that were [merged](Self::merge) it is the lowest: a resource that compares
             /// tokens may then refuse them although it need not, but never accepts on the strength of a

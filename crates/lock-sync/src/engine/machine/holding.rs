@@ -375,7 +375,9 @@ impl<W> Machine<W> {
         }
         let unknown = held.demand() == Demand::Unknown;
         let known_soon = matches!(self.watch, Watching::Starting { .. });
-        if held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
+        // A second holder is no sign of a third.
+        let goes_on = held.used > 2 || manner.cache.is_some() || !self.queue.is_empty();
+        if goes_on && held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
             self.renew(now, &mut held, true, effects);
         }
         self.seats[seat] = Phase::Kept { held, manner, until };
