@@ -46,6 +46,35 @@ macro_rules! lease_methods {
             self.hold.key()
         }
 
+        crate::lease_methods::lease_questions!("guard");
+
+        #[doc = $release]
+        ///
+        /// # Cancel safety
+        ///
+        /// Once it was polled, the release happens no matter what becomes of the future.
+        ///
+        /// # If the lease is lost
+        ///
+        /// The error says so. Nothing of a later holder is touched.
+        ///
+        /// # Errors
+        ///
+        /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
+        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
+        ///   driver goes on trying where that can help, until the lease has ended by itself.
+        pub async fn release(self) -> Result<(), crate::ReleaseError> {
+            let Self { data, hold, .. } = self;
+            // The data first: whoever gets the lock next finds it free.
+            drop(data);
+            hold.release().await
+        }
+    };
+}
+
+/// Adds what can be asked about its lease to a guard, or to what else has a field `hold`.
+macro_rules! lease_questions {
+    ($it:literal) => {
         /// Whether the lease is held now, by the clock of this process.
         ///
         /// No I/O: the deadline counts from before the last request that the store granted was sent,
@@ -78,8 +107,8 @@ macro_rules! lease_methods {
 
         /// A future that resolves when the lease is lost.
         ///
-        /// It borrows nothing and may outlive the guard; it never resolves if the guard is dropped or
-        /// released first.
+        #[doc = concat!("It borrows nothing and may outlive the ", $it, "; it never resolves if that is \
+                         dropped or released first.")]
         ///
         /// # Cancel safety
         ///
@@ -103,28 +132,6 @@ macro_rules! lease_methods {
             F: std::future::Future,
         {
             self.hold.while_held(work).await
-        }
-
-        #[doc = $release]
-        ///
-        /// # Cancel safety
-        ///
-        /// Once it was polled, the release happens no matter what becomes of the future.
-        ///
-        /// # If the lease is lost
-        ///
-        /// The error says so. Nothing of a later holder is touched.
-        ///
-        /// # Errors
-        ///
-        /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
-        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
-        ///   driver goes on trying where that can help, until the lease has ended by itself.
-        pub async fn release(self) -> Result<(), crate::ReleaseError> {
-            let Self { data, hold, .. } = self;
-            // The data first: whoever gets the lock next finds it free.
-            drop(data);
-            hold.release().await
         }
     };
 }
@@ -255,4 +262,4 @@ macro_rules! reader_traits {
     };
 }
 
-pub(crate) use {guard_traits, lease_methods, lease_scope, reader_traits};
+pub(crate) use {guard_traits, lease_methods, lease_questions, lease_scope, reader_traits};

@@ -398,6 +398,7 @@ impl Entry {
             state.machine.hint(now, Hint::Wanted, &mut effects);
         }
         let result = event(&mut state, now, &mut effects);
+        state.machine.turn_tries_away(now, &mut effects);
         state.machine.clear_seats();
         let commands: Vec<_> =
             effects.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();

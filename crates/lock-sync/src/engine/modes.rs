@@ -304,6 +304,8 @@ impl World {
             }
             Event::Run => self.poll_woken(&mut effects),
         }
+        let now = self.now();
+        self.machine.turn_tries_away(now, &mut effects);
         self.carry_out(effects);
         self.check();
     }

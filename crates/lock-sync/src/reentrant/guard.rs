@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::held::held_methods;
 use super::{Owner, ReentrantMutex};
 use crate::engine::Hold;
+use crate::lease_methods::lease_questions;
 
 /// An owner's hold on a [`ReentrantMutex`], with the owner in it: what
 /// [`lock_as`](ReentrantMutex::lock_as) gives.
@@ -109,7 +109,12 @@ macro_rules! guard_methods {
                 self.hold.fencing_token()
             }
 
-            held_methods!();
+            /// The name of the lock.
+            pub fn key(&self) -> &lock_core::Key {
+                self.hold.key()
+            }
+
+            lease_questions!("guard");
 
             /// Gives this hold up. If it was the owner's last in this process, waits until the store has
             /// confirmed it.

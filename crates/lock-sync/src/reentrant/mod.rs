@@ -2,7 +2,6 @@
 
 mod error;
 mod guard;
-mod held;
 mod lock;
 mod owner;
 mod reentry;

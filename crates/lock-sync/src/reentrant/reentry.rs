@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use super::held::held_methods;
 use crate::engine::Hold;
 use crate::error::LeaseLost;
+use crate::lease_methods::lease_questions;
 
 /// A mutex that is held already, entered again: what [`MutexGuard::reenter`](crate::MutexGuard::reenter)
 /// gives.
@@ -60,7 +60,12 @@ impl<'g, T: ?Sized> Reentry<'g, T> {
         self.hold.fencing_token()
     }
 
-    held_methods!();
+    /// The name of the lock.
+    pub fn key(&self) -> &lock_core::Key {
+        self.hold.key()
+    }
+
+    lease_questions!("guard");
 }
 
 impl<T: ?Sized> Deref for Reentry<'_, T> {

@@ -32,7 +32,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    pub(super) fn from_denial(denial: Denial) -> Self {
+    pub(crate) fn from_denial(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
             // Only those who do not wait are turned away so; and nobody enters with permits, or makes
@@ -96,7 +96,7 @@ pub enum TryAcquireError {
 }
 
 impl TryAcquireError {
-    pub(super) fn from_denial(denial: Denial) -> Self {
+    pub(crate) fn from_denial(denial: Denial) -> Self {
         match AcquireError::from_denial(denial) {
             AcquireError::Closed => Self::Closed,
             AcquireError::Timeout { .. } => Self::NoPermits,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use pin_project::pin_project;
 
 use super::search::Search;
-use super::{OwnedSlotPermit, SlotPermit, SlotSemaphore, acquire_error};
+use super::{OwnedSlotPermit, SlotPermit, SlotSemaphore};
 use crate::blocking::block_on;
 use crate::semaphore::AcquireError;
 
@@ -46,7 +46,7 @@ impl<'a> Future for AcquireSlot<'a> {
         this.search
             .poll(context)
             .map_ok(|(slot, hold)| SlotPermit::new(semaphore, slot, hold))
-            .map_err(acquire_error)
+            .map_err(AcquireError::from_denial)
     }
 }
 
@@ -87,7 +87,7 @@ impl Future for AcquireSlotOwned {
         this.search
             .poll(context)
             .map_ok(|(slot, hold)| OwnedSlotPermit::new(Arc::clone(semaphore), slot, hold))
-            .map_err(acquire_error)
+            .map_err(AcquireError::from_denial)
     }
 }
 

@@ -19,7 +19,7 @@ pub use permit::{OwnedSlotPermit, SlotPermit};
 
 use crate::Locks;
 use crate::blocking::assert_may_block;
-use crate::engine::{Denial, Entry, Hold, Manner, Wait};
+use crate::engine::{Entry, Hold, Manner, Wait};
 use crate::handoff::Handoff;
 use crate::semaphore::{AcquireError, TryAcquireError};
 use search::Search;
@@ -324,7 +324,7 @@ impl SlotSemaphore {
 
     async fn find(&self) -> Result<(usize, Hold), TryAcquireError> {
         let mut search = self.search(Wait::Try);
-        poll_fn(|context| search.poll(context)).await.map_err(try_acquire_error)
+        poll_fn(|context| search.poll(context)).await.map_err(TryAcquireError::from_denial)
     }
 
     fn search(&self, wait: Wait) -> Search {
@@ -370,22 +370,4 @@ fn with_bytes(like: &Key, bytes: Vec<u8>) -> Result<Key, Error> {
 fn anywhere() -> usize {
     // Only its lower bits count, so it may be cut.
     RandomState::new().build_hasher().finish() as usize
-}
-
-fn acquire_error(denial: Denial) -> AcquireError {
-    match denial {
-        Denial::Timeout(source) => AcquireError::Timeout { source },
-        // Only those who do not wait are turned away so; and nobody enters with what was lost.
-        Denial::WouldBlock | Denial::Lost(_) => AcquireError::Timeout { source: None },
-        Denial::Closed => AcquireError::Closed,
-        Denial::Failed(error) => AcquireError::Backend(error),
-    }
-}
-
-fn try_acquire_error(denial: Denial) -> TryAcquireError {
-    match acquire_error(denial) {
-        AcquireError::Closed => TryAcquireError::Closed,
-        AcquireError::Timeout { .. } => TryAcquireError::NoPermits,
-        AcquireError::Backend(error) => TryAcquireError::Backend(error),
-    }
 }

@@ -83,64 +83,7 @@ macro_rules! permit_methods {
                 self.hold.fencing_token()
             }
 
-            /// Whether the lease is held now, by the clock of this process.
-            ///
-            /// No I/O: the deadline counts from before the last request that the store granted was sent,
-            /// on a clock that goes on while the machine sleeps, and ends before the store's. Once it has
-            /// returned `false` it never returns `true` again.
-            pub fn is_valid(&self) -> bool {
-                self.hold.check().is_ok()
-            }
-
-            /// Why the lease is lost, if it is.
-            ///
-            /// # Errors
-            ///
-            /// [`LeaseLost`](crate::LeaseLost), once [`is_valid`](Self::is_valid) is `false`.
-            pub fn check(&self) -> Result<(), crate::LeaseLost> {
-                self.hold.check()
-            }
-
-            /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
-            ///
-            /// A lease can be lost before it: see [`is_valid`](Self::is_valid).
-            pub fn valid_until(&self) -> lock_core::Instant {
-                self.hold.valid_until()
-            }
-
-            /// How long the lease lives on unless it is renewed; zero once it is lost.
-            pub fn remaining(&self) -> std::time::Duration {
-                self.hold.remaining()
-            }
-
-            /// A future that resolves when the lease is lost.
-            ///
-            /// It borrows nothing and may outlive the permit; it never resolves if the permit is dropped or
-            /// released first.
-            ///
-            /// # Cancel safety
-            ///
-            /// Dropping it loses nothing; a lease that is lost stays lost.
-            pub fn lost(&self) -> crate::Lost {
-                self.hold.lost()
-            }
-
-            /// Runs a future for as long as the lease is held.
-            ///
-            /// # Errors
-            ///
-            /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the future is done, which is
-            /// then dropped where it stands.
-            ///
-            /// # Cancel safety
-            ///
-            /// That of the future.
-            pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
-            where
-                F: std::future::Future,
-            {
-                self.hold.while_held(work).await
-            }
+            crate::lease_methods::lease_questions!("permit");
 
             /// Gives the slot back, and waits until the store has confirmed it or the slot has gone to
             /// another task of this process.

@@ -267,14 +267,10 @@ impl<W> Machine<W> {
         effects: &mut Effects<W>,
     ) {
         self.clear_kept(want, effects);
-        if self.could_restock(now, want) {
-            return self.restock(now, want, effects);
+        if let Some(seat) = self.to_restock(now, want) {
+            return self.restock(seat, now, effects);
         }
         if !self.may_ask_after_flush(now, want, effects) {
-            if self.tries_in_vain() {
-                self.deny_tries(want, &Denial::WouldBlock, effects);
-                return self.line_changed(now, effects);
-            }
             return self.queue_up(now, want, effects);
         }
         match self.begin_attempt(now, want, self.is_waited_for(want), outage) {
@@ -287,14 +283,6 @@ impl<W> Machine<W> {
             }
             Err(error) => self.cannot_ask(now, error, effects),
         }
-    }
-
-    /// Whether the first in line did not come to wait, and waits for a holder here by now.
-    fn tries_in_vain(&self) -> bool {
-        let waits = |phase: &Phase| matches!(phase, Phase::Waiting { .. });
-        matches!(self.queue.first(), Some((_, Patience::Try)))
-            && !self.is_in_motion()
-            && !self.seats.iter().any(waits)
     }
 
     /// Asks for a place in the store's queue after all, if there was no need for one before.
@@ -501,6 +489,18 @@ impl<W> Machine<W> {
     }
 
     // ---- Sending waiters home ----
+
+    /// Sends away whoever is first in line, did not come to wait, and has nothing left to wait for but
+    /// somebody else. To be called after every event.
+    pub(in super::super) fn turn_tries_away(&mut self, now: Instant, effects: &mut Effects<W>) {
+        while let Some((id, Patience::Try)) = self.queue.first()
+            && !self.is_in_motion()
+        {
+            let waker = self.queue.settle(id, Err(Denial::WouldBlock));
+            effects.wake(waker);
+            self.line_changed(now, effects);
+        }
+    }
 
     /// Denies those who asked for this and did not come to wait.
     pub(super) fn deny_tries(&mut self, mode: Mode, denial: &Denial, effects: &mut Effects<W>) {

@@ -130,10 +130,6 @@ impl<W> Machine<W> {
             }
             return;
         };
-        let retry_at = match &self.seats[seat] {
-            Phase::Held(held) | Phase::Releasing { held, .. } => self.retry_at(held, now),
-            _ => return,
-        };
         let ttl = self.policy.ttl.duration();
         let (Phase::Held(held) | Phase::Releasing { held, .. }) = &mut self.seats[seat] else {
             return;
@@ -161,7 +157,7 @@ impl<W> Machine<W> {
             }
             // It may have been done or not. Either is asked for again, and nothing else before.
             result => {
-                held.renew_at = retry_at;
+                held.renew_at = held.retry_at(now, ttl);
                 unknown = result.err();
             }
         }

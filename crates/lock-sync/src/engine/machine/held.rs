@@ -7,6 +7,7 @@ use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, Mode, TokenR
 
 use super::super::lease::Lease;
 use super::holds::{HoldId, Holds, covers};
+use super::renewing::SOON;
 use super::{Manner, Policy, Ticket};
 use crate::handoff::Handoff;
 
@@ -335,6 +336,12 @@ impl Held {
     pub(super) fn idles(&self, manner: Manner) -> Option<Duration> {
         let lingers = self.retaken && self.demand == Demand::Quiet;
         manner.cache.max(lingers.then_some(LINGER))
+    }
+
+    /// When to repeat a request about the lease of which nothing was heard, while there is time.
+    pub(super) fn retry_at(&self, now: Instant, ttl: Duration) -> Instant {
+        let left = self.lease.deadline().saturating_duration_since(now);
+        now + (ttl / 10).min(left / 4).max(SOON)
     }
 
     pub(super) fn demand(&self) -> Demand {

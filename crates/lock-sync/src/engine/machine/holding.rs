@@ -312,12 +312,8 @@ impl<W> Machine<W> {
         !counts(held.claim.mode) || self.has_all(held.claim.mode, now)
     }
 
-    /// Whether somebody who wants this could have permits that are here as soon as there are tokens.
-    pub(super) fn could_restock(&self, now: Instant, want: Mode) -> bool {
-        self.to_restock(now, want).is_some()
-    }
-
-    fn to_restock(&self, now: Instant, want: Mode) -> Option<usize> {
+    /// Where permits are that somebody who wants this could have as soon as there are tokens.
+    pub(super) fn to_restock(&self, now: Instant, want: Mode) -> Option<usize> {
         if !counts(want) {
             return None;
         }
@@ -332,8 +328,7 @@ impl<W> Machine<W> {
     }
 
     /// Asks for tokens for those in line who could have permits that are here.
-    pub(super) fn restock(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
-        let Some(seat) = self.to_restock(now, want) else { return };
+    pub(super) fn restock(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
         let mut phase = std::mem::replace(&mut self.seats[seat], Phase::Idle);
         // What is under way already may be for them as well; its answer shows.
         if let Phase::Held(held) | Phase::Kept { held, .. } = &mut phase
@@ -375,9 +370,10 @@ impl<W> Machine<W> {
         }
         let unknown = held.demand() == Demand::Unknown;
         let known_soon = matches!(self.watch, Watching::Starting { .. });
-        // A second holder is no sign of a third.
+        // A second holder is no sign of a third. But whoever takes it back without a token waits for one.
         let goes_on = held.used > 2 || manner.cache.is_some() || !self.queue.is_empty();
-        if goes_on && held.tokens_left() < LOW_TOKENS || unknown && !known_soon {
+        let low = held.tokens_left() < if goes_on { LOW_TOKENS } else { 1 };
+        if low || unknown && !known_soon {
             self.renew(now, &mut held, true, effects);
         }
         self.seats[seat] = Phase::Kept { held, manner, until };

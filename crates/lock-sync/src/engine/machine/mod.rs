@@ -345,9 +345,9 @@ impl<W> Machine<W> {
         }
         // What is kept here for nobody in particular makes way.
         self.clear_kept(want, effects);
-        if first && self.could_restock(now, want) {
+        if first && let Some(seat) = self.to_restock(now, want) {
             let id = self.queue.push(patience, want);
-            self.restock(now, want, effects);
+            self.restock(seat, now, effects);
             return Entered::Queued(id);
         }
         if (first || joint) && self.may_ask_after_flush(now, want, effects) {

@@ -10,7 +10,7 @@ use super::{Effects, Machine, Op, Phase};
 use crate::error::LossReason;
 
 /// How long to wait at least before a renewal that failed is tried again.
-const SOON: Duration = Duration::from_millis(1);
+pub(super) const SOON: Duration = Duration::from_millis(1);
 /// When a lease that stays here has fewer tokens than this, it gets more.
 pub(super) const LOW_TOKENS: u32 = 1024;
 /// How many it asks for then.
@@ -45,12 +45,6 @@ impl<W> Machine<W> {
     pub(super) fn patience_with(&self, held: &Held, now: Instant) -> Duration {
         let left = held.lease.deadline().saturating_duration_since(now);
         (self.policy.ttl.duration() / 6).min(left / 3).max(SOON)
-    }
-
-    /// When to repeat a request about a lease of which nothing was heard, while there is time.
-    pub(super) fn retry_at(&self, held: &Held, now: Instant) -> Instant {
-        let left = held.lease.deadline().saturating_duration_since(now);
-        now + (self.policy.ttl.duration() / 10).min(left / 4).max(SOON)
     }
 
     /// Renews what is on this seat.
@@ -120,8 +114,7 @@ impl<W> Machine<W> {
             }
             // The deadline stands. Ask again while there is time.
             _ => {
-                let left = held.lease.deadline().saturating_duration_since(now);
-                held.renew_at = now + (ttl / 10).min(left / 4).max(SOON);
+                held.renew_at = held.retry_at(now, ttl);
                 held.barren |= stocked && late;
                 answered = false;
                 None

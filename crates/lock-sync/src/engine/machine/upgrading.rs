@@ -193,8 +193,7 @@ impl<W> Machine<W> {
                 if held.claim.owner == asked.owner && held.leaving == Some(Leaving::Sent))
         };
         let Some(seat) = self.seats.iter().position(ours) else { return Some(result) };
-        let Phase::Held(held) = &self.seats[seat] else { return Some(result) };
-        let retry_at = self.retry_at(held, now);
+        let ttl = self.policy.ttl.duration();
         let Phase::Held(held) = &mut self.seats[seat] else { return Some(result) };
         held.leaving = None;
         match result {
@@ -210,7 +209,7 @@ impl<W> Machine<W> {
                 self.lose(seat, now, LossReason::Revoked, effects);
                 return None;
             }
-            Err(_) => held.leaving = Some(Leaving::Due(retry_at)),
+            Err(_) => held.leaving = Some(Leaving::Due(held.retry_at(now, ttl))),
         }
         self.tick_leaving(seat, now, effects);
         self.after_answer(seat, now, effects);
