@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use lock_core::Vote;
 use lock_core::{
-    Acquire, Claim, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal, TokenRange,
+    Acquire, Claim, Demand, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal,
+    TokenRange, Vote,
 };
 
 use crate::asked::{Asked, late};
@@ -58,12 +58,7 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
                 core.replant(node, &plain);
             }
         });
-        return match Renewal::until(valid_until) {
-            Renewal::Renewed { valid_until, demand, .. } => {
-                Renewal::Renewed { valid_until, tokens, demand }
-            }
-            other => other,
-        };
+        return Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown };
     }
     if poll.is_lost() {
         core.claims.end(claim);

@@ -21,29 +21,29 @@ use super::nodes::LOCK;
 pub(crate) struct Clocks {
     pub(crate) nodes: Nodes,
     /// What moves them, if there is something.
-    library: Option<TempDir>,
+    preload: Option<TempDir>,
 }
 
 impl Clocks {
     pub(crate) async fn of(count: usize, max_ttl: Duration) -> Self {
-        let library = library();
+        let preload = preload();
         let number = Cell::new(0);
         let options = |server: RedisServerBuilder| {
             let number = number.replace(number.get() + 1);
-            match &library {
+            match &preload {
                 Some(folder) => server.program(program(folder.path(), number)),
                 None => server,
             }
         };
         let nodes = Nodes::with(count, max_ttl, options).await;
-        Self { nodes, library }
+        Self { nodes, preload }
     }
 
     /// Sets a clock forward by an hour from what it was at first, or back.
     pub(crate) fn set(&self, number: usize, forward: bool) {
         const HOUR: i64 = 3_600;
         let server = &self.nodes.servers()[number];
-        let Some(folder) = &self.library else {
+        let Some(folder) = &self.preload else {
             let left = if forward { -1 } else { HOUR * 1_000 };
             server.cli(&["PEXPIRE", LOCK, &left.to_string()]);
             return;
@@ -58,8 +58,8 @@ impl Clocks {
     }
 }
 
-/// A folder with the library.
-fn library() -> Option<TempDir> {
+/// A folder with what a server is to load first.
+fn preload() -> Option<TempDir> {
     if !cfg!(target_os = "linux") {
         return None;
     }
