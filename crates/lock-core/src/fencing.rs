@@ -108,6 +108,8 @@ impl TokenRange {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,5 +119,30 @@ mod tests {
         assert_eq!(range.nth(2), Some(range.last()));
         assert_eq!(range.nth(3), None);
         assert_eq!(range.last().get(), 9);
+    }
+
+    proptest! {
+        /// Whatever a store says, tokens go up in a range, and stay there at the end of all numbers.
+        #[test]
+        fn tokens_never_go_down_in_a_range(
+            first in prop_oneof![any::<u64>(), (0..9u64).prop_map(|below| u64::MAX - below)],
+            count in prop_oneof![1..9u32, (0..9u32).prop_map(|below| u32::MAX - below)],
+            index: u32,
+        ) {
+            let range = TokenRange::new(FencingToken::new(first), NonZeroU32::new(count).unwrap());
+            prop_assert!(range.first() <= range.last());
+            for index in [index, count - 1, count] {
+                let token = range.nth(index);
+                prop_assert_eq!(token.is_some(), index < count);
+                let within = |token| range.first() <= token && token <= range.last();
+                prop_assert!(token.is_none_or(within));
+            }
+        }
+
+        #[test]
+        fn the_floor_rises_with_the_time(one: Duration, other: Duration) {
+            let (early, late) = (one.min(other), one.max(other));
+            prop_assert!(FencingToken::floor(early) <= FencingToken::floor(late));
+        }
     }
 }

@@ -109,6 +109,8 @@ impl From<&Key> for Key {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -130,5 +132,41 @@ mod tests {
     fn a_name_and_an_exact_key_differ() {
         assert_ne!(Key::new("a").unwrap(), Key::as_is("a").unwrap());
         assert!(Key::as_is("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_kept_to_the_byte_or_refused(
+            name in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..40),
+                prop::collection::vec(any::<u8>(), 505..520),
+            ],
+        ) {
+            let is_short = name.len() <= Key::MAX_LEN;
+            for (key, is_key) in
+                [(Key::new(&name), is_short), (Key::as_is(&name), is_short && !name.is_empty())]
+            {
+                match key {
+                    Ok(key) => {
+                        prop_assert!(is_key && key.as_bytes() == name);
+                        let shown = format!("{key} {key:?}");
+                        prop_assert!(shown.chars().all(|it| it == ' ' || it.is_ascii_graphic()));
+                    }
+                    Err(error) => {
+                        prop_assert_eq!(error.kind(), ErrorKind::InvalidKey);
+                        prop_assert!(!is_key);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_shown_of_a_name_tells_it_from_others(
+            one in prop::collection::vec(any::<u8>(), 0..4),
+            other in prop::collection::vec(any::<u8>(), 0..4),
+        ) {
+            let (one, other) = (Key::new(one).unwrap(), Key::new(other).unwrap());
+            prop_assert_eq!(one.to_string() == other.to_string(), one == other);
+        }
     }
 }

@@ -51,7 +51,10 @@ impl fmt::Debug for OwnerToken {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::OwnerTag;
 
     #[test]
     fn tokens_differ_and_hide() {
@@ -65,5 +68,28 @@ mod tests {
     fn the_digits_are_those_of_the_bytes() {
         let token = OwnerToken::from_bytes(*b"\x00\x01\xfe\xff456789abcdef");
         assert_eq!(token.expose(), b"0001feff343536373839616263646566");
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_are_as_many_as_their_bytes(one: [u8; 16], other: [u8; 16]) {
+            let (a, b) = (OwnerToken::from_bytes(one), OwnerToken::from_bytes(other));
+            prop_assert_eq!(a == b, one == other);
+            prop_assert_eq!(OwnerTag::of_stored(a.expose()), Some(a.tag()));
+            prop_assert_eq!(a.tag(), OwnerTag::new(u32::from_be_bytes([one[0], one[1], one[2], one[3]])));
+        }
+
+        /// What somebody else stored is named if it looks like a token, and does no harm.
+        #[test]
+        fn only_what_looks_like_a_token_has_a_tag(
+            stored in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..40),
+                "[0-9a-fA-F]{31,33}".prop_map(String::into_bytes),
+                "[+0-9a-f]{32}".prop_map(String::into_bytes),
+            ],
+        ) {
+            let is_token = stored.len() == 32 && stored.iter().all(u8::is_ascii_hexdigit);
+            prop_assert_eq!(OwnerTag::of_stored(&stored).is_some(), is_token);
+        }
     }
 }

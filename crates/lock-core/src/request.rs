@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{Key, Kind, OwnerToken, Ttl};
+use crate::{Error, ErrorKind, Key, Kind, OwnerToken, Ttl};
 
 /// How many may hold a key at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,6 +125,29 @@ impl Acquire {
         self.from = Some(from);
         self
     }
+
+    /// Refuses to convert a lease in a way in which none can be converted.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`].
+    pub fn check_conversion(&self) -> Result<(), Error> {
+        let Some(from) = self.from else { return Ok(()) };
+        let to = self.claim.mode;
+        let message = match (from, to) {
+            (Mode::Exclusive, Mode::Shared | Mode::Upgradable)
+            | (Mode::Upgradable, Mode::Shared | Mode::Exclusive) => return Ok(()),
+            (Mode::Permits { take: held, of }, Mode::Permits { take, of: same }) if of == same => {
+                match take {
+                    0 => "a lease cannot be converted to no permits: release it".to_owned(),
+                    _ if take <= held => return Ok(()),
+                    _ => format!("a lease of {held} permits cannot be converted to {take}"),
+                }
+            }
+            _ => format!("a lease cannot be converted from {from:?} to {to:?}"),
+        };
+        Err(Error::new(ErrorKind::InvalidConfig, message))
+    }
 }
 
 /// A request to renew a lease.
@@ -150,5 +173,44 @@ impl Renew {
     pub fn reserving(mut self, tokens: u32) -> Self {
         self.tokens = tokens;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(mode: Mode) -> Acquire {
+        let owner = OwnerToken::from_bytes([7; 16]);
+        let claim = Claim::exclusive(Key::new("a").unwrap(), owner).in_mode(mode);
+        Acquire::new(claim, Ttl::DEFAULT)
+    }
+
+    #[test]
+    fn five_conversions_exist() {
+        let permits = |take, of| Mode::Permits { take, of };
+        let joint = Mode::Joint { group: OwnerToken::from_bytes([1; 16]) };
+        let readers = [Mode::Exclusive, Mode::Shared, Mode::Upgradable, joint];
+        let counted = [permits(0, 4), permits(2, 4), permits(3, 4), permits(2, 5)];
+        let modes = readers.into_iter().chain(counted).collect::<Vec<_>>();
+        let mut possible = Vec::new();
+        for &from in &modes {
+            for &to in modes.iter().filter(|to| **to != from) {
+                if request(to).converting(from).check_conversion().is_ok() {
+                    possible.push((from, to));
+                }
+            }
+        }
+        assert_eq!(
+            possible,
+            [
+                (Mode::Exclusive, Mode::Shared),
+                (Mode::Exclusive, Mode::Upgradable),
+                (Mode::Upgradable, Mode::Exclusive),
+                (Mode::Upgradable, Mode::Shared),
+                (permits(3, 4), permits(2, 4)),
+            ]
+        );
+        assert!(request(permits(2, 4)).converting(permits(2, 4)).check_conversion().is_ok());
     }
 }

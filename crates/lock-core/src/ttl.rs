@@ -100,6 +100,8 @@ impl TryFrom<Duration> for Ttl {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,6 +119,37 @@ mod tests {
         assert_eq!(Ttl::new(Ttl::MAX.duration()).unwrap(), Ttl::MAX);
         for bad in [Duration::ZERO, Duration::from_micros(900), Duration::MAX] {
             assert_eq!(Ttl::new(bad).unwrap_err().kind(), ErrorKind::InvalidTtl);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_lease_is_rounded_up_or_refused(
+            duration in prop_oneof![
+                any::<Duration>(),
+                (0..100_000_000u64).prop_map(Duration::from_nanos),
+                (0..90_000_000_000u64).prop_map(Duration::from_micros),
+            ],
+            sent: u64,
+        ) {
+            let is_lease = duration >= Ttl::MIN.duration() && duration <= Ttl::MAX.duration();
+            let ttl = match Ttl::new(duration) {
+                Ok(ttl) => ttl,
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::InvalidTtl);
+                    prop_assert!(!is_lease);
+                    return Ok(());
+                }
+            };
+            prop_assert!(is_lease);
+            let longer = ttl.duration() - duration;
+            prop_assert!(longer < Duration::from_millis(1));
+            prop_assert_eq!(Duration::from_millis(ttl.as_millis()), ttl.duration());
+            prop_assert!(ttl.drift() < ttl.duration());
+            prop_assert!(ttl.claim() <= ttl && ttl <= ttl.place() && ttl.place() <= Ttl::MAX);
+            let sent = Instant::from_nanos(sent);
+            let until = ttl.valid_until(sent);
+            prop_assert!(sent <= until && until <= sent + ttl.duration());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Backend, Claim, Error, FencingToken, Key};
+use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
 
 /// A store that keeps a small value beside a lock, which only the holder can write: what a `OnceCell`,
 /// a `Barrier` and a `Leader` election need.
@@ -81,6 +81,34 @@ impl Cell {
     /// A value as it was loaded.
     pub fn new(value: Vec<u8>, token: FencingToken, held: bool) -> Self {
         Self { value, token, held }
+    }
+
+    /// Refuses what can never be stored, before anything is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the claim is not [exclusive](Mode::Exclusive), or the value is too
+    /// long.
+    pub fn check(claim: &Claim, value: Option<&[u8]>) -> Result<(), Error> {
+        if claim.mode != Mode::Exclusive {
+            let message = "a value is stored by the exclusive holder of its key";
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        value.map_or(Ok(()), Self::check_len)
+    }
+
+    /// Refuses a value of more than [`MAX_LEN`](Self::MAX_LEN) bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`].
+    pub fn check_len(value: &[u8]) -> Result<(), Error> {
+        let (len, most) = (value.len(), Self::MAX_LEN);
+        if len > most {
+            let message = format!("a value of {len} bytes is too long: at most {most}");
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 
-use super::entry::check_value;
 use super::{MemoryBackend, Verb};
 use crate::{
     Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection, JointBackend, Key,
@@ -57,7 +56,7 @@ impl CellBackend for MemoryBackend {
         token: FencingToken,
         value: Option<&[u8]>,
     ) -> Result<Stored> {
-        check_value(claim, value)?;
+        Cell::check(claim, value)?;
         let Self { store, connection } = self;
         let write = || {
             store.at_known(&claim.key, |entry, now, post| {

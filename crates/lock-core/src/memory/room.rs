@@ -1,7 +1,7 @@
 //! Which modes fit beside which: pure functions of the leases on a key.
 
 use super::leases::Lease;
-use crate::{Error, ErrorKind, Instant, Mode, OwnerToken};
+use crate::{Instant, Mode, OwnerToken};
 
 /// What converting a lease comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,26 +13,10 @@ pub(super) enum Conversion {
 }
 
 impl Conversion {
-    pub(super) fn between(from: Mode, to: Mode) -> Result<Self, Error> {
-        match (from, to) {
-            (Mode::Exclusive, Mode::Shared | Mode::Upgradable)
-            | (Mode::Upgradable, Mode::Shared) => Ok(Self::Weaker),
-            (Mode::Permits { of, .. }, Mode::Permits { take: 0, of: same }) if of == same => {
-                Err(impossible("a lease cannot be converted to no permits: release it".into()))
-            }
-            (Mode::Permits { take: held, of }, Mode::Permits { take, of: same })
-                if of == same && take <= held =>
-            {
-                Ok(Self::Weaker)
-            }
-            (Mode::Upgradable, Mode::Exclusive) => Ok(Self::Upgrade),
-            _ => Err(impossible(format!("a lease cannot be converted from {from:?} to {to:?}"))),
-        }
+    /// That of a request whose conversion [can be](crate::Acquire::check_conversion).
+    pub(super) fn to(mode: Mode) -> Self {
+        if mode == Mode::Exclusive { Self::Upgrade } else { Self::Weaker }
     }
-}
-
-fn impossible(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, message)
 }
 
 /// Whether another lease fits beside those that there are.

@@ -6,7 +6,7 @@ use super::super::connection::Connection;
 use super::super::post::Post;
 use super::Entry;
 use crate::Stored;
-use crate::{Cell, Claim, Error, ErrorKind, FencingToken, Hint, Instant, Mode, OwnerToken, Result};
+use crate::{Cell, Claim, FencingToken, Hint, Instant, Mode, OwnerToken};
 
 /// A value, and who has written it.
 #[derive(Debug)]
@@ -45,18 +45,4 @@ impl Entry {
         self.watchers.tell_all(Hint::Changed, client, post);
         Stored::Written
     }
-}
-
-/// Refuses what can never be stored.
-pub(in super::super) fn check(claim: &Claim, value: Option<&[u8]>) -> Result<()> {
-    if claim.mode != Mode::Exclusive {
-        let message = "a value is stored by the exclusive holder of its key";
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
-    }
-    let len = value.map_or(0, <[u8]>::len);
-    if len > Cell::MAX_LEN {
-        let message = format!("a value of {len} bytes is too long: at most {}", Cell::MAX_LEN);
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
-    }
-    Ok(())
 }

@@ -10,7 +10,6 @@ mod voting;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-pub(super) use self::keeping::check as check_value;
 pub(super) use self::together::Prospect;
 
 use self::keeping::Kept;
@@ -52,10 +51,8 @@ impl Entry {
         limit: NonZeroU32,
         post: &mut Post,
     ) -> Result<Attempt, Error> {
-        let conversion = match request.from {
-            Some(from) => Some((from, Conversion::between(from, request.claim.mode)?)),
-            None => None,
-        };
+        request.check_conversion()?;
+        let conversion = request.from.map(|from| (from, Conversion::to(request.claim.mode)));
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
         if let Some(grant) = self.repeat(request, visit) {
