@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use lock_core::{Claim, FencingToken, Instant, Key, Mode, TokenRange};
 use tokio::sync::Notify;
 
-/// Below this many entries nobody looks for those that are over.
-const MIN_SWEEP: usize = 64;
+use crate::sweep::Sweep;
 
 /// The claims that are held, asked for, or being given up.
 ///
@@ -24,10 +23,10 @@ pub(crate) struct Claims {
 #[derive(Debug, Default)]
 struct State {
     entries: HashMap<Claim, Entry>,
-    sweep_at: usize,
+    sweep: Sweep,
     /// The highest token of each key that is ahead of the clock.
     last: HashMap<Key, FencingToken>,
-    sweep_last_at: usize,
+    sweep_last: Sweep,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +34,9 @@ struct Entry {
     /// How many requests for it are under way.
     wanted: u32,
     held: Option<Held>,
+    /// How many conversions of it are under way, and how many have begun in all.
+    converting: u32,
+    conversions: u64,
     releases: Vec<Release>,
 }
 
@@ -102,6 +104,29 @@ impl Claims {
         {
             held.valid_until = valid_until;
         }
+    }
+
+    /// Notes that nodes are asked to convert a claim, until the guard is dropped.
+    pub(crate) fn convert(self: &Arc<Self>, claim: &Claim) -> Converting {
+        let mut state = self.lock();
+        let entry = state.entry(claim);
+        entry.converting += 1;
+        entry.conversions += 1;
+        drop(state);
+        Converting { claims: Arc::clone(self), claim: claim.clone() }
+    }
+
+    /// How many conversions of the claim have begun; `None` while it is being converted, or a node has still
+    /// to take one back. A node that has it in another mode meanwhile says that it is lost.
+    pub(crate) fn conversions(&self, claim: &Claim) -> Option<u64> {
+        let state = self.lock();
+        let entry = |mode| state.entries.get(&claim.clone().in_mode(mode));
+        let others = [Mode::Exclusive, Mode::Upgradable, Mode::Shared].into_iter();
+        let mut others = others.filter(|mode| *mode != claim.mode);
+        let goes_back = others.any(|mode| entry(mode).is_some_and(|it| !it.releases.is_empty()));
+        let (converting, begun) =
+            entry(claim.mode).map_or((0, 0), |entry| (entry.converting, entry.conversions));
+        (!goes_back && converting == 0).then_some(begun)
     }
 
     /// Notes that a lease is over, and returns what it was.
@@ -178,33 +203,24 @@ impl State {
 
     /// Forgets a claim of which nothing is to be remembered.
     fn tidy(&mut self, claim: &Claim) {
-        let is_spent =
-            |entry: &Entry| entry.wanted == 0 && entry.held.is_none() && entry.releases.is_empty();
+        let is_spent = |entry: &Entry| !entry.is_busy() && entry.held.is_none();
         if self.entries.get(claim).is_some_and(is_spent) {
             self.entries.remove(claim);
         }
     }
 
-    /// Forgets leases that have run out, once their number may have doubled, so that the cost of looking
-    /// is spread over as many grants.
+    /// Forgets leases that have run out.
     fn sweep(&mut self, now: Instant) {
-        if self.entries.len() < self.sweep_at.max(MIN_SWEEP) {
-            return;
-        }
-        self.entries.retain(|_, entry| {
+        self.sweep.run(&mut self.entries, |entry| {
             entry.held = entry.held.filter(|held| held.valid_until > now);
-            entry.wanted > 0 || entry.held.is_some() || !entry.releases.is_empty()
+            entry.is_busy() || entry.held.is_some()
         });
-        self.sweep_at = 2 * self.entries.len();
     }
 
     /// A token that the time has overtaken says nothing any more.
     fn raise(&mut self, key: &Key, token: FencingToken) {
-        if self.last.len() >= self.sweep_last_at.max(MIN_SWEEP) {
-            let time = time();
-            self.last.retain(|_, last| *last > time);
-            self.sweep_last_at = 2 * self.last.len();
-        }
+        let mut now = None;
+        self.sweep_last.run(&mut self.last, |last| *last > *now.get_or_insert_with(time));
         let last = self.last.entry(key.clone()).or_insert(token);
         *last = token.max(*last);
     }
@@ -216,6 +232,11 @@ fn time() -> FencingToken {
 }
 
 impl Entry {
+    /// Whether something is under way.
+    fn is_busy(&self) -> bool {
+        self.wanted > 0 || self.converting > 0 || !self.releases.is_empty()
+    }
+
     fn begin_release(&mut self, node: usize) -> u64 {
         let id = self.releases.last().map_or(0, |last| last.id + 1);
         self.releases.push(Release { id, node, is_stuck: false });
@@ -235,6 +256,23 @@ impl Drop for Wanted {
         let mut state = self.claims.lock();
         if let Some(entry) = state.entries.get_mut(&self.claim) {
             entry.wanted = entry.wanted.saturating_sub(1);
+        }
+        state.tidy(&self.claim);
+    }
+}
+
+/// Nodes are asked to convert a claim.
+#[derive(Debug)]
+pub(crate) struct Converting {
+    claims: Arc<Claims>,
+    claim: Claim,
+}
+
+impl Drop for Converting {
+    fn drop(&mut self) {
+        let mut state = self.claims.lock();
+        if let Some(entry) = state.entries.get_mut(&self.claim) {
+            entry.converting = entry.converting.saturating_sub(1);
         }
         state.tidy(&self.claim);
     }
@@ -293,6 +331,7 @@ mod tests {
     use lock_core::OwnerToken;
 
     use super::*;
+    use crate::sweep;
 
     const NOW: Instant = Instant::from_nanos(1_000);
 
@@ -351,10 +390,10 @@ mod tests {
     #[test]
     fn leases_that_ran_out_are_forgotten() {
         let claims = Arc::new(Claims::default());
-        for _ in 0..10 * MIN_SWEEP {
+        for _ in 0..10 * sweep::MIN {
             claims.hold(&claim(), held(NOW), NOW);
         }
-        assert!(claims.lock().entries.len() <= 2 * MIN_SWEEP);
+        assert!(claims.lock().entries.len() <= 2 * sweep::MIN);
     }
 
     #[test]
@@ -365,10 +404,10 @@ mod tests {
         let ahead = FencingToken::new(time().get() + (1 << 40));
         claims.raise(&key, ahead);
         assert_eq!(claims.floor(&key, 10).get(), ahead.get() + 10);
-        for number in 0..10 * MIN_SWEEP as u64 {
+        for number in 0..10 * sweep::MIN as u64 {
             claims.raise(&Key::new(number.to_string()).unwrap(), FencingToken::new(number));
         }
-        assert!(claims.lock().last.len() <= 2 * MIN_SWEEP);
+        assert!(claims.lock().last.len() <= 2 * sweep::MIN);
         assert_eq!(claims.floor(&key, 1).get(), ahead.get() + 1);
     }
 }

@@ -5,31 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, select};
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Mode, QuorumNode, Vote};
+use lock_core::{Acquire, Attempt, Claim, Error, Mode, QuorumNode, Vote};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::acquire::{LOOK_AGAIN, SOON, follow, hold, too_late};
 use crate::asked::Asked;
 use crate::background::pause;
-use crate::claims::{Held, Mark};
+use crate::claims::{Converting, Held, Mark};
 use crate::inner::Core;
 use crate::round::{Outcome, Reply, Round};
 
 /// How long to wait before a node is asked again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// Refuses a conversion that makes no sense.
-pub(crate) fn check(from: Mode, to: Mode) -> Result<(), Error> {
-    match (from, to) {
-        (Mode::Exclusive, Mode::Shared | Mode::Upgradable)
-        | (Mode::Upgradable, Mode::Shared | Mode::Exclusive) => Ok(()),
-        _ => {
-            let message = format!("a lease cannot be converted from {from:?} to {to:?}");
-            Err(Error::new(ErrorKind::InvalidConfig, message))
-        }
-    }
-}
 
 /// Converts a lease on all nodes. It is converted when a quorum of them has done so.
 ///
@@ -50,6 +38,7 @@ pub(crate) async fn convert<N: QuorumNode>(
     let known = core.claims.held(claim, now).or(before.filter(|_| !is_upgrade));
     let known = known.map(|held| (held.tokens, held.valid_until));
     let wanted = core.claims.want(claim);
+    let converting = core.claims.convert(&former);
     let floor = core.claims.floor(&claim.key, request.tokens.get());
     let (outcome, round, asked) = Round::hold(core, &request, floor, known, true).await;
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?from, ?outcome, "convert");
@@ -57,7 +46,7 @@ pub(crate) async fn convert<N: QuorumNode>(
         core.claims.end(&former);
         let grant = hold(core, claim, tokens, valid_until, Some(from));
         if is_upgrade {
-            follow_upgrade(core, &former, &request, asked);
+            follow_upgrade(core, &former, &request, converting, asked);
         } else {
             follow(core, claim, asked);
         }
@@ -74,13 +63,13 @@ pub(crate) async fn convert<N: QuorumNode>(
         let limit = core.settings.limit(request.ttl);
         let steps = join_all(steps.collect::<Vec<_>>());
         let _in_time = select(pin!(steps), pin!(pause(&core.background, limit))).await;
-        follow_upgrade(core, &former, &request, asked);
+        follow_upgrade(core, &former, &request, converting, asked);
     } else {
         if let Some(before) = before {
             let over = Held { also: Some(from), valid_until: now, ..before };
             core.claims.hold(claim, over, now);
         }
-        asked.finish(|_, _| {});
+        asked.finish(move |_, _| _ = &converting);
     }
     match outcome {
         Outcome::Unable(error) => Err(error),
@@ -99,10 +88,12 @@ fn follow_upgrade<N: QuorumNode>(
     core: &Arc<Core<N>>,
     former: &Claim,
     request: &Arc<Acquire>,
+    converting: Converting,
     asked: Asked<N, Reply>,
 ) {
     let (core, former, request) = (Arc::clone(core), former.clone(), Arc::clone(request));
     asked.finish(move |node, reply| {
+        let _until_all_have_answered = &converting;
         let is_refused = matches!(reply, Ok(Reply::Voted(Vote::Busy { .. } | Vote::Abstains(_))));
         if !is_refused {
             drop(step_back(&core, &former, &request, node));

@@ -136,6 +136,11 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Asks a node to renew, once it has answered every release of the same claim.
+    ///
+    /// # Errors
+    ///
+    /// Also if it says that the lease is lost while that may be held there in another mode: a conversion is
+    /// under way, or was meanwhile.
     pub(crate) async fn renew(
         self: Arc<Self>,
         node: usize,
@@ -143,8 +148,15 @@ impl<N: QuorumNode> Core<N> {
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
         self.settled(&request.claim, node).await?;
+        let conversions = self.claims.conversions(&request.claim);
         let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
+            Renewal::Lost
+                if conversions.is_none()
+                    || conversions != self.claims.conversions(&request.claim) =>
+            {
+                Err(Error::new(ErrorKind::NotReady, "the lease is being converted"))
+            }
             renewal => Ok(renewal),
         };
         self.noted(node, "renew", answer)

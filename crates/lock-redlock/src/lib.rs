@@ -131,6 +131,7 @@ mod release;
 mod renew;
 mod round;
 mod status;
+mod sweep;
 mod tally;
 mod tokens;
 mod validity;

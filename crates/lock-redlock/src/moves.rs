@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lock_core::{Key, OwnerTag};
 
-/// Below this many keys nobody looks for those that nobody watches any more.
-const MIN_SWEEP: usize = 64;
+use crate::sweep::Sweep;
 
 /// The holders of the keys that are watched, as requests found them: what tells a hint of few nodes that was of
 /// use from one that was not.
@@ -17,7 +16,7 @@ pub(crate) struct Moves(Mutex<Watched>);
 #[derive(Debug, Default)]
 struct Watched {
     keys: HashMap<Key, Weak<Move>>,
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 /// One key that is watched.
@@ -33,10 +32,8 @@ impl Moves {
         if let Some(known) = watched.keys.get(key).and_then(Weak::upgrade) {
             return known;
         }
-        if watched.keys.len() >= watched.sweep_at.max(MIN_SWEEP) {
-            watched.keys.retain(|_, watch| watch.strong_count() > 0);
-            watched.sweep_at = 2 * watched.keys.len();
-        }
+        let Watched { keys, sweep } = &mut *watched;
+        sweep.run(keys, |watch| watch.strong_count() > 0);
         let new = Arc::default();
         watched.keys.insert(key.clone(), Arc::downgrade(&new));
         new
@@ -71,6 +68,7 @@ impl Move {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep;
 
     #[test]
     fn only_another_holder_is_a_move() {
@@ -92,9 +90,9 @@ mod tests {
     #[test]
     fn keys_that_nobody_watches_are_forgotten() {
         let moves = Moves::default();
-        for number in 0..10 * MIN_SWEEP {
+        for number in 0..10 * sweep::MIN {
             moves.watch(&Key::new(number.to_string()).unwrap());
         }
-        assert!(moves.lock().keys.len() <= 2 * MIN_SWEEP);
+        assert!(moves.lock().keys.len() <= 2 * sweep::MIN);
     }
 }

@@ -97,6 +97,43 @@ async fn a_lease_is_not_planted_on_a_node_that_may_have_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_being_converted_is_not_taken_for_lost() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let upgradable = claim("a").in_mode(Mode::Upgradable);
+    granted(&quorum, &upgradable, TTL).await;
+    // One node has it no more, on another somebody reads, and the third upgrades it.
+    cluster.stores[1].force_release(&upgradable.key).await.unwrap();
+    let reader = Acquire::new(claim("a").in_mode(Mode::Shared), TTL);
+    let read = cluster.stores[2].try_acquire(&reader).await;
+    assert!(matches!(read, Ok(Attempt::Granted(_))), "{read:?}");
+    let upgrade = Acquire::new(upgradable.clone().in_mode(Mode::Exclusive), TTL);
+    let upgrade = upgrade.converting(Mode::Upgradable);
+    let gate = node(&quorum, 0).faults().on(Verb::Vote).hold_replies();
+    let upgrading = quorum.try_acquire(&upgrade);
+    let meanwhile = async {
+        gate.arrived(1).await;
+        let renewal = renewed(&quorum, &upgradable).await;
+        let Renewal::Unknown(error) = renewal else { panic!("{renewal:?}") };
+        assert!(error.is_retryable(), "{error}");
+        gate.open();
+    };
+    let (attempt, ()) = tokio::join!(upgrading, meanwhile);
+    assert!(!matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    // Once the upgrade has been taken back, it is what it was.
+    let kept = async {
+        loop {
+            match renewed(&quorum, &upgradable).await {
+                Renewal::Renewed { .. } => break,
+                Renewal::Unknown(_) => sleep(Duration::from_millis(1)).await,
+                lost => panic!("{lost:?}"),
+            }
+        }
+    };
+    timeout(Duration::from_secs(1), kept).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_that_a_majority_refuses_is_taken_back() {
     let cluster = Cluster::of(3).await;
     let (one, other) = (cluster.join().await, cluster.join().await);
