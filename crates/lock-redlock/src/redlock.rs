@@ -119,12 +119,10 @@ impl<N: QuorumNode> fmt::Debug for Redlock<N> {
 #[async_trait]
 impl<N: QuorumNode> Backend for Redlock<N> {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        if let Some(from) = request.from {
-            convert::check(from, request.claim.mode)?;
-        }
         if let Mode::Permits { .. } = request.claim.mode {
             return Err(cannot_count());
         }
+        request.check_conversion()?;
         self.core.settings.check(request.ttl)?;
         match request.from {
             Some(from) => convert::convert(&self.core, request, from).await,

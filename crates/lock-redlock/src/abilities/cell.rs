@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key};
 use lock_core::{QuorumNode, Result, Stored};
 
 use crate::Redlock;
@@ -66,7 +66,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         token: FencingToken,
         value: Option<&[u8]>,
     ) -> Result<Stored> {
-        check(claim, value)?;
+        Cell::check(claim, value)?;
         let core = self.core();
         let stored = encode(value);
         let (written, outcome) = store_on_all(core, claim, token, Some(stored)).await?;
@@ -218,20 +218,6 @@ fn decode(stored: &[u8]) -> Option<Vec<u8>> {
     Some(escaped.unwrap_or(stored).to_vec())
 }
 
-/// Refuses what can never be stored.
-fn check(claim: &Claim, value: Option<&[u8]>) -> Result<()> {
-    if claim.mode != Mode::Exclusive {
-        let message = "a value is stored by the exclusive holder of its key";
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
-    }
-    let len = value.map_or(0, <[u8]>::len);
-    if len > Cell::MAX_LEN {
-        let message = format!("a value of {len} bytes is too long: at most {}", Cell::MAX_LEN);
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -287,6 +273,43 @@ mod tests {
             let value = [stem, rest].concat();
             prop_assert_ne!(encode(Some(&value)), encode(None));
             prop_assert_eq!(decode(&encode(Some(&value))), Some(value));
+        }
+    }
+
+    /// Bytes that a node may have, whoever put them there.
+    fn stored() -> impl Strategy<Value = Vec<u8>> {
+        let stem = prop_oneof![Just(vec![]), Just(ERASED.to_vec()), Just(ERASED[..15].to_vec())];
+        let rest = prop::collection::vec(prop_oneof![Just(0), any::<u8>()], 0..3);
+        (stem, rest).prop_map(|(stem, rest)| [stem, rest].concat())
+    }
+
+    fn cells() -> impl Strategy<Value = Vec<Option<Cell>>> {
+        let token = prop_oneof![4 => 7..9u64, 1 => Just(u64::MAX), 1 => Just(0)];
+        let cell = (stored(), token, any::<bool>())
+            .prop_map(|(value, token, held)| Cell::new(value, FencingToken::new(token), held));
+        prop::collection::vec(prop::option::weighted(0.8, cell), 0..=7)
+    }
+
+    proptest! {
+        /// Whatever the nodes have, a value that is loaded was stored by one of them under the highest token,
+        /// and what is decided early is what comes out in the end.
+        #[test]
+        fn what_is_loaded_was_stored(cells in cells(), silent in 0..3usize) {
+            let nodes = cells.len() + silent;
+            prop_assume!((1..=Quorum::MAX).contains(&nodes) && cells.len() >= Quorum::of(nodes).needed());
+            let ballot = Ballot { quorum: Quorum::of(nodes), cells };
+            let latest = ballot.latest();
+            let (decided, likeliest) = (ballot.decided(), ballot.likeliest());
+            if let Ok(Some(cell)) = &likeliest {
+                let mut stored = ballot.cells.iter().flatten();
+                let is_it = |it: &Cell| {
+                    Some(it.token) == latest && decode(&it.value).as_ref() == Some(&cell.value)
+                };
+                prop_assert!(stored.any(is_it) && Some(cell.token) == latest);
+            }
+            if let Some(decided) = decided {
+                prop_assert_eq!(decided, likeliest.unwrap());
+            }
         }
     }
 }
