@@ -5,9 +5,9 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use lock_core::{Error, FencingToken, Instant, Key};
+use lock_core::{Cell, Error, FencingToken, Instant, Key};
 
-use crate::cell::{RemoteCell, Unstored, check_len};
+use crate::cell::{RemoteCell, Unstored};
 use crate::engine::Hold;
 use crate::error::{LeaseLost, ReleaseError};
 use crate::lost::Lost;
@@ -130,7 +130,7 @@ impl Leadership {
     /// ```
     pub async fn update(&mut self, value: impl AsRef<[u8]>) -> Result<(), UpdateError> {
         let value = value.as_ref();
-        check_len(value).map_err(UpdateError::Backend)?;
+        Cell::check_len(value).map_err(UpdateError::Backend)?;
         self.remote.store(&self.hold, Some(value)).await.map_err(|unstored| match unstored {
             Unstored::Lost(lost) => UpdateError::Lost(lost),
             Unstored::Failed(error) => UpdateError::Backend(error),

@@ -11,7 +11,7 @@ use lock_core::{Cell, CellBackend, Error, FencingToken, Key};
 pub use leadership::{Leadership, UpdateError};
 pub use observer::Observer;
 
-use crate::cell::{Limit, RemoteCell, Unstored, check_len};
+use crate::cell::{Limit, RemoteCell, Unstored};
 use crate::engine::{Denial, Manner, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
@@ -223,7 +223,7 @@ impl Election {
     }
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Leadership, Denial> {
-        check_len(value).map_err(Denial::Failed)?;
+        Cell::check_len(value).map_err(Denial::Failed)?;
         let (remote, shared) = (&self.remote, self.remote.shared());
         // Back to the store after every term: to hand the lease on here would leave the former leader's
         // value under it for a moment.
@@ -234,7 +234,9 @@ impl Election {
             let wait = if matches!(wait, Wait::Try) { wait } else { limit.wait(shared) };
             let hold = remote.lock(wait, manner).await?;
             attempts += 1;
-            match remote.store(&hold, Some(value)).await {
+            let storing = async { Ok::<_, Denial>(remote.store(&hold, Some(value)).await) };
+            let stored = limit.bound(shared, storing).await?;
+            match stored {
                 Ok(()) => return Ok(Leadership::new(remote.clone(), hold)),
                 Err(Unstored::Lost(_)) if attempts < ATTEMPTS => {}
                 Err(Unstored::Lost(lost)) => return Err(Denial::Lost(lost)),

@@ -331,6 +331,28 @@ async fn a_campaign_has_a_limit() {
     drop(held);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_limit_holds_while_the_value_is_stored_too() {
+    let pair = short();
+    let (here, _) = pair.elections();
+    for fails in [true, false] {
+        let storing = pair.ours.faults().on(Verb::Cell);
+        let gate = (!fails).then(|| storing.hold_requests());
+        if fails {
+            storing.fail(ErrorKind::Unreachable);
+        }
+        let (begin, limit) = (Instant::now(), TTL / 3);
+        let late = here.campaign_timeout("me", limit).await;
+        assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
+        let waited = begin.elapsed();
+        let is_in_time = waited >= limit && waited < limit + Duration::from_millis(50);
+        assert!(is_in_time, "{waited:?}");
+        drop(gate);
+        pair.ours.faults().heal();
+    }
+    assert!(here.campaign("me").await.unwrap().is_valid());
+}
+
 #[tokio::test]
 async fn a_value_has_a_limit_too() {
     let pair = Pair::threaded();
