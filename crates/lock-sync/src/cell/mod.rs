@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Cell, CellBackend, Error, ErrorKind, Key, Mode, Stored};
+use lock_core::{Cell, CellBackend, Error, Key, Mode, Stored};
 
 pub(crate) use patience::{Limit, Patience};
 pub(crate) use watcher::Watcher;
@@ -105,14 +105,4 @@ impl RemoteCell {
     pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
         Watcher::new(&self.entry, interval)
     }
-}
-
-/// Refuses a value that no store would take, before anything is sent.
-pub(crate) fn check_len(value: &[u8]) -> Result<(), Error> {
-    if value.len() > Cell::MAX_LEN {
-        let message =
-            format!("a value of {} bytes is too long: at most {}", value.len(), Cell::MAX_LEN);
-        return Err(Error::new(ErrorKind::InvalidConfig, message));
-    }
-    Ok(())
 }

@@ -2,13 +2,13 @@
 
 use std::future::Future;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Cell, Error, ErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::MutexGuard;
 
 use super::{OnceCell, OnceCellError, SetError, decode};
-use crate::cell::{Limit, check_len};
+use crate::cell::Limit;
 use crate::engine::{Denial, Hold, Wait};
 
 impl<T: Serialize + DeserializeOwned> OnceCell<T> {
@@ -211,7 +211,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             let message = "the value cannot be written as JSON";
             OnceCellError::Value(Error::with_source(ErrorKind::InvalidConfig, message, error))
         })?;
-        check_len(&json).map_err(OnceCellError::Value)?;
+        Cell::check_len(&json).map_err(OnceCellError::Value)?;
         Ok(self.remote.store(hold, Some(&json)).await?)
     }
 }

@@ -268,10 +268,14 @@ impl<T: DeserializeOwned> OnceCell<T> {
     }
 }
 
+/// What is wrong with a value is said without the value, which `serde` would quote.
 fn decode<T: DeserializeOwned, E>(json: &[u8]) -> Result<T, OnceCellError<E>> {
     serde_json::from_slice(json).map_err(|error| {
-        let message = "what is stored is not of the type of the cell";
-        OnceCellError::Value(Error::with_source(ErrorKind::Protocol, message, error))
+        let (problem, at) = (error.classify(), error.column());
+        let message = format!(
+            "what is stored is not of the type of the cell: {problem:?} error at column {at}"
+        );
+        OnceCellError::Value(Error::new(ErrorKind::Protocol, message.to_lowercase()))
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::memory::{Gate, MemoryBackend, Verb};
 use lock_core::{
     Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key, OwnerToken,
     Stored, Ttl,
@@ -241,10 +241,7 @@ async fn another_takes_the_place_of_a_leader_that_dies_at_the_door() {
     // It counts two, and dies before it can say so.
     let gate = dead.faults().on(Verb::Count).hold_replies();
     let mut dying = Box::pin(barrier.wait());
-    tokio::select! {
-        _ = &mut dying => panic!("it waits for its count"),
-        () = gate.arrived(1) => {}
-    }
+    until_counted(&gate, &mut dying).await;
     assert_eq!(arrived(&pair.store).await, 2);
     dead.faults().cut();
     let begin = Instant::now();
@@ -263,14 +260,19 @@ async fn a_leader_whose_word_was_not_confirmed_leads_all_the_same() {
     // The load before, and the first two tries to store.
     let gate = pair.ours.faults().on(Verb::Count).hold_replies();
     let mut leading = Box::pin(here.wait());
-    tokio::select! {
-        _ = &mut leading => panic!("it waits for its count"),
-        () = gate.arrived(1) => {}
-    }
+    until_counted(&gate, &mut leading).await;
     pair.ours.faults().on(Verb::Cell).lose_replies(3);
     gate.open();
     let (leading, waiting) = tokio::join!(leading, waiting);
     assert!(leading.unwrap().is_leader() && !waiting.unwrap().is_leader());
+}
+
+/// Lets a participant go on until the store has counted it, and has not said so yet.
+async fn until_counted(gate: &Gate, participant: &mut (impl Future + Unpin)) {
+    tokio::select! {
+        _ = participant => panic!("it waits for its count"),
+        () = gate.arrived(1) => {}
+    }
 }
 
 /// Writes the value beside the barrier as somebody else would, or erases it.
@@ -291,10 +293,7 @@ async fn whoever_counts_too_late_does_not_begin_a_round() {
     assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
     let gate = pair.ours.faults().on(Verb::Count).hold_replies();
     let mut late = Box::pin(here.wait());
-    tokio::select! {
-        _ = &mut late => panic!("it waits for its count"),
-        () = gate.arrived(1) => {}
-    }
+    until_counted(&gate, &mut late).await;
     // Somebody else, who has taken it for dead, was faster.
     meddle(&pair.store, Some(b"2")).await;
     assert!(!waiting.await.unwrap().is_leader());
