@@ -248,6 +248,8 @@ fn invalid(message: &'static str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn kind(builder: Builder) -> ErrorKind {
@@ -295,5 +297,49 @@ mod tests {
         let backend = builder.clone().build().unwrap();
         let shown = format!("{builder:?} {backend:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_option_does_harm(
+            prefix in prop_oneof!["[a-z:]{0,8}", any::<String>(), "x{250,260}", "[a{}]{1,3}"],
+            limit: u32,
+            command in prop_oneof![any::<Duration>(), (0..5_000u64).prop_map(Duration::from_micros)],
+            connect in prop_oneof![any::<Duration>(), (0..100_000u64).prop_map(Duration::from_secs)],
+        ) {
+            let builder = Builder::new("redis://127.0.0.1/2".to_owned())
+                .prefix(prefix.as_str())
+                .queue_limit(limit)
+                .command_timeout(command)
+                .connect_timeout(connect);
+            let is_time = |it| (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&it);
+            let is_prefix = prefix.len() <= 256 && !prefix.contains(['{', '}']);
+            let is_sense = is_prefix && is_time(command) && is_time(connect);
+            match builder.build() {
+                Ok(_) => prop_assert!(is_sense),
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+                    prop_assert!(!is_sense, "{}", error);
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    proptest! {
+        #[test]
+        fn certificates_are_read_or_refused(
+            pieces in prop::collection::vec(prop_oneof![
+                prop::sample::select(vec![
+                    "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n", "MIIB", "AAAA", "=", "\n",
+                    "-----BEGIN PRIVATE KEY-----\n", "-----",
+                ]).prop_map(|piece| piece.as_bytes().to_vec()),
+                prop::collection::vec(any::<u8>(), 0..8),
+            ], 0..10),
+        ) {
+            let builder = Builder::new("rediss://127.0.0.1".to_owned());
+            let error = builder.root_certificates(pieces.concat()).build().unwrap_err();
+            prop_assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        }
     }
 }

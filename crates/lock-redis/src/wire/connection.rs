@@ -9,7 +9,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::capped::Capped;
 use super::failure::{broken, no_greeting, refused};
+use super::sent::Sent;
 use super::{Command, Endpoint, Failure, Reply};
 use crate::scripts::Script;
 
@@ -78,10 +80,11 @@ impl Connection {
                 Ok::<(), std::convert::Infallible>(())
             });
         }
+        let stream = Capped::new(stream);
         let opened = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (inner, driver) = opened.map_err(|error| match version {
-            Version::Resp2 => broken(&endpoint.address, error),
-            Version::Resp3 => no_greeting(&endpoint.address, error),
+            Version::Resp2 => broken(&Sent::login(endpoint), error),
+            Version::Resp3 => no_greeting(&Sent::login(endpoint), error),
         })?;
         Ok((Self { inner, endpoint: Arc::clone(endpoint), version }, Box::pin(driver)))
     }
@@ -98,9 +101,11 @@ impl Connection {
     pub(crate) async fn call(&self, command: &Command) -> Result<Reply, Failure> {
         let mut inner = self.inner.clone();
         match inner.send_packed_command(&command.0).await {
-            Ok(Value::ServerError(error)) => Err(refused(&self.endpoint.address, &error)),
+            Ok(Value::ServerError(error)) => {
+                Err(refused(&Sent::command(&self.endpoint, command), &error))
+            }
             Ok(value) => Ok(Reply::from_value(value)),
-            Err(error) => Err(broken(&self.endpoint.address, error)),
+            Err(error) => Err(broken(&Sent::command(&self.endpoint, command), error)),
         }
     }
 
@@ -111,10 +116,10 @@ impl Connection {
         let mut pair = redis::pipe();
         pair.cmd("CLIENT").arg("CACHING").arg("YES").ignore().cmd("GET").arg(key);
         let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await;
-        let mut replies = replies.map_err(|error| broken(&self.endpoint.address, error))?;
+        let mut replies = replies.map_err(|error| broken(&Sent::login(&self.endpoint), error))?;
         match (replies.pop(), replies.pop()) {
             (_, Some(Value::ServerError(error))) | (Some(Value::ServerError(error)), _) => {
-                Err(refused(&self.endpoint.address, &error))
+                Err(refused(&Sent::login(&self.endpoint), &error))
             }
             (Some(value), _) => Ok(Reply::from_value(value)),
             (None, _) => Ok(Reply::Other),
@@ -137,13 +142,13 @@ impl Connection {
     /// Subscribes, and returns once the server has confirmed every channel. RESP3 only.
     pub(crate) async fn subscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
         let outcome = self.inner.clone().subscribe(names(channels)).await;
-        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+        outcome.map_err(|error| broken(&Sent::login(&self.endpoint), error).into_error())
     }
 
     /// Ends subscriptions. RESP3 only.
     pub(crate) async fn unsubscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
         let outcome = self.inner.clone().unsubscribe(names(channels)).await;
-        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+        outcome.map_err(|error| broken(&Sent::login(&self.endpoint), error).into_error())
     }
 }
 
@@ -171,5 +176,39 @@ fn deliver(push: &PushInfo, on_push: &impl Fn(Push<'_>)) {
         }
         (PushKind::Invalidate, [Value::Nil]) => on_push(Push::AllInvalid),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::garbage;
+
+    proptest! {
+        /// Whatever is pushed, what is handed on are messages of two strings, and keys.
+        #[test]
+        fn of_pushes_only_messages_and_invalid_keys_are_heard(push in garbage::pushes()) {
+            let heard = RefCell::new(Vec::new());
+            deliver(&push, &|push: Push<'_>| heard.borrow_mut().push(format!("{push:?}")));
+            let meant: Vec<String> = match (&push.kind, &push.data[..]) {
+                (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) => {
+                    vec![format!("{:?}", Push::Message { channel, payload })]
+                }
+                (PushKind::Invalidate, [Value::Nil]) => vec![format!("{:?}", Push::AllInvalid)],
+                (PushKind::Invalidate, [Value::Array(keys)]) => {
+                    let texts = keys.iter().filter_map(|key| match key {
+                        Value::BulkString(key) => Some(format!("{:?}", Push::Invalid { key })),
+                        _ => None,
+                    });
+                    texts.collect()
+                }
+                _ => Vec::new(),
+            };
+            prop_assert_eq!(heard.into_inner(), meant);
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! What goes wrong, in the words of `lock-core`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use lock_core::{Error, ErrorKind};
 use redis::{RedisError, ServerError};
 
 use super::Address;
+use super::sent::Sent;
 
 /// Why a request has no reply.
 #[derive(Debug)]
@@ -42,33 +43,36 @@ impl From<Error> for Failure {
 }
 
 /// A server said no.
-pub(super) fn refused(address: &Address, error: &ServerError) -> Failure {
-    Refusal::new(error.code(), error.details().unwrap_or_default()).failure(address)
+pub(super) fn refused(sent: &Sent<'_>, error: &ServerError) -> Failure {
+    let (code, text) = sent.hide_in(error.code(), error.details());
+    Refusal::new(&code, &text).failure(sent.address)
 }
 
 /// The way to a server is broken, or its bytes make no sense.
-pub(super) fn broken(address: &Address, error: RedisError) -> Failure {
-    Failure::Error(convert(address, error))
+pub(super) fn broken(sent: &Sent<'_>, error: RedisError) -> Failure {
+    Failure::Error(convert(sent, error))
 }
 
 /// The greeting of RESP3 failed.
 ///
 /// Whatever a server says to it that is neither about credentials nor about its own state means
 /// that it may well take RESP2: there are as many wordings as there are proxies.
-pub(super) fn no_greeting(address: &Address, error: RedisError) -> Failure {
+pub(super) fn no_greeting(sent: &Sent<'_>, error: RedisError) -> Failure {
     let unknown = match error.kind() {
         redis::ErrorKind::RESP3NotSupported => true,
         _ => matches!(error.code(), Some("ERR" | "NOPROTO")),
     };
-    let error = convert(address, error);
+    let error = convert(sent, error);
     if unknown { Failure::NoResp3(error) } else { Failure::Error(error) }
 }
 
-fn convert(address: &Address, error: RedisError) -> Error {
+fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
     use redis::ErrorKind as Kind;
 
+    let address = sent.address;
     if let Some(code) = error.code() {
-        return Refusal::new(code, error.detail().unwrap_or_default()).convert(address);
+        let (code, text) = sent.hide_in(code, error.detail());
+        return Refusal::new(&code, &text).convert(address);
     }
     match error.kind() {
         Kind::AuthenticationFailed => Error::new(
@@ -86,11 +90,15 @@ fn convert(address: &Address, error: RedisError) -> Error {
             format!("the connection to {address} is broken"),
             error,
         ),
-        Kind::Parse | Kind::UnexpectedReturnType => Error::with_source(
+        Kind::Parse => Error::with_source(
             ErrorKind::Protocol,
             format!("{address} sent what is no reply"),
             error,
         ),
+        // Here the crate quotes the reply, which may quote what was sent.
+        Kind::UnexpectedReturnType => {
+            Error::new(ErrorKind::Protocol, format!("{address} sent what is no reply"))
+        }
         // Texts of other kinds may quote what was sent.
         kind => Error::new(ErrorKind::Other, format!("a request to {address} failed: {kind:?}")),
     }
@@ -179,7 +187,9 @@ impl<'a> Refusal<'a> {
     /// Some errors have no code of their own, and some versions wrap one in another.
     fn meaning_of_text(&self) -> (ErrorKind, &'static str) {
         let says = |text| self.text.contains(text);
-        if says("ACL failure") || says("can't run this command") || says("NOPERM") {
+        // The crate drops the code of what a server refuses while a connection is opened.
+        let denied = ["ACL failure", "can't run this command", "NOPERM", "has no permissions"];
+        if denied.into_iter().any(says) {
             (ErrorKind::Denied, "lets this user not do that")
         } else if says("max number of clients") {
             (ErrorKind::NotReady, "takes no more connections")
@@ -193,21 +203,31 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// One line, without the arguments that servers like to quote: among them are passwords and tokens.
+/// One line that is not long, without the arguments that servers like to quote: among them are passwords and
+/// tokens.
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const QUOTES: [&str; 2] = [", with args", " with args"];
-        let mut text = self.text.lines().next().unwrap_or_default();
+        const MOST: usize = 200;
+        let said = format!("{} {}", self.code, self.text);
+        let mut said = said.lines().next().unwrap_or_default();
         for quote in QUOTES {
-            text = text.split_once(quote).map_or(text, |(before, _)| before);
+            said = said.split_once(quote).map_or(said, |(before, _)| before);
         }
-        write!(f, "{} {}", self.code, text.trim_end_matches('.'))
+        // It ends up in logs and on terminals.
+        let mut shown = said.trim_end_matches('.').chars().filter(|it| !it.is_control()).take(MOST);
+        shown.try_for_each(|it| f.write_char(it))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use redis::Value;
+
     use super::*;
+    use crate::wire::garbage;
 
     fn refusal(code: &'static str, text: &'static str) -> Error {
         Refusal { code, text }.convert(&Address::Tcp { host: "redis.example".into(), port: 6379 })
@@ -256,6 +276,7 @@ mod tests {
         for (text, kind) in [
             ("ACL failure in script: User x has no permissions", Denied),
             ("The user executing the script can't run this command or subcommand", Denied),
+            ("this user has no permissions to run the 'select' command", Denied),
             ("max number of clients reached", NotReady),
             ("DB index is out of range", InvalidConfig),
             ("unknown command 'EVALSHA', with args beginning with: 'a'", Unsupported),
@@ -303,6 +324,40 @@ mod tests {
             let error = refusal("ERR", text);
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
             assert!(error.to_string().starts_with("redis.example:6379 does not know a command: "));
+        }
+    }
+
+    /// Lines of which many are nearly what servers say, with what must not be repeated where they like to
+    /// quote it.
+    fn lines() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            6 => select(vec![
+                "ERR", "NOSCRIPT", "READONLY", "NOAUTH", "OOM", "LOCKFENCE", "-OOM", "-", "Error running script",
+                "(call to f_0)", "@user_script:", "4:", "@user_script: 4: ", "No matching script.", "",
+                ", with args hunter2", " with args beginning with: 'hunter2'", "\u{1b}[2J", "\u{7}", "\u{85}",
+                "\t", "unknown command 'x'", "DB index", "max number of clients", "\u{feff}",
+            ]).prop_map(str::to_owned),
+            1 => any::<String>(),
+            1 => "[A-Z]{1,900}",
+        ];
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.join(" "))
+    }
+
+    proptest! {
+        /// It is one line that a terminal and a log can bear, whatever the server says.
+        #[test]
+        fn a_refusal_is_one_short_line_without_what_was_sent(line in lines()) {
+            let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
+            let Value::ServerError(error) = garbage::refusal(&line) else { panic!() };
+            let failure = refused(&Sent::to(&address), &error);
+            if let Failure::NoScript(_) = failure {
+                // Then it is sent once more, so that it must not have run.
+                prop_assert!(line.contains("NOSCRIPT"));
+            }
+            let shown = failure.into_error().to_string();
+            prop_assert!(!shown.contains("hunter2"), "{}", shown);
+            prop_assert!(!shown.chars().any(char::is_control), "{:?}", shown);
+            prop_assert!(shown.chars().count() < 500, "{}", shown.len());
         }
     }
 }

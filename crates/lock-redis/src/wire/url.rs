@@ -111,6 +111,9 @@ fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     #[test]
@@ -153,5 +156,77 @@ mod tests {
     fn what_is_shown_holds_no_secret() {
         let endpoint = Endpoint::parse("redis://me:hunter2@redis.example").unwrap();
         assert_eq!(format!("{endpoint:?}"), "Endpoint(redis.example:6379/0)");
+    }
+
+    fn pieces(of: &[&str]) -> impl Strategy<Value = String> + use<> {
+        let of: Vec<String> = of.iter().map(|&piece| piece.to_owned()).collect();
+        prop_oneof![9 => select(of), 1 => "\\PC{0,4}"]
+    }
+
+    /// URLs with a secret where one belongs, of which some make sense.
+    fn urls() -> impl Strategy<Value = String> {
+        let scheme = pieces(&[
+            "redis://",
+            "rediss://",
+            "valkeys://",
+            "redis+unix://",
+            "unix:///",
+            "redis:",
+            "",
+        ]);
+        let user = pieces(&["", "me", "%", "%00", "%ff", "me%3A"]);
+        let after = pieces(&["", ":hunter2", "hunter2:", ":hunter2%", ":%00hunter2", ":hunter2@"]);
+        let host = pieces(&[
+            "",
+            "redis.example",
+            "127.0.0.1",
+            "[::1]",
+            "[::1",
+            "[",
+            "a b",
+            "\u{0}",
+            "xn--",
+        ]);
+        let port = pieces(&["", ":6379", ":0", ":65536", ":-1", ":x"]);
+        let path =
+            pieces(&["", "/", "/0", "/-1", "/9223372036854775808", "/run/redis.sock", "/1/2"]);
+        let query = pieces(&[
+            "",
+            "?protocol=resp3",
+            "?protocol=hunter2",
+            "?db=x&pass=hunter2",
+            "?db=-1&pass=hunter2",
+            "?user=%ff&pass=hunter2",
+            "?pass",
+            "#hunter2",
+            "?&&=&#",
+        ]);
+        let secret = prop_oneof![2 => Just("@"), 1 => Just("")];
+        (scheme, user, after, secret, host, port, path, query).prop_map(
+            |(scheme, user, after, at, host, port, path, query)| {
+                // Without a host after it, it would be one itself, or a path, which may be shown.
+                let has_user = !at.is_empty() && !scheme.contains("unix");
+                let (after, at) = if has_user { (after, at) } else { (String::new(), "") };
+                format!("{scheme}{user}{after}{at}{host}{port}{path}{query}")
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_shows_its_secret_or_does_harm(url in urls()) {
+            match Endpoint::parse(&url) {
+                Ok(endpoint) => {
+                    let shown = format!("{endpoint} {endpoint:?} {:?}", endpoint.address);
+                    prop_assert!(!shown.contains("hunter2"), "{} of {}", shown, url);
+                    prop_assert!(endpoint.database >= 0);
+                }
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+                    let shown = format!("{error} {error:?}");
+                    prop_assert!(!shown.contains("hunter2"), "{} of {}", shown, url);
+                }
+            }
+        }
     }
 }
