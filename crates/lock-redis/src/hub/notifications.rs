@@ -42,16 +42,27 @@ pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Er
 
 /// The flags that the server has set.
 pub(crate) async fn flags(live: &Live) -> Result<String, Error> {
-    let reply = ask(live, &["CONFIG", "GET", PARAMETER]).await?;
-    match reply {
-        Reply::List(pair) => match pair.into_iter().nth(1) {
-            Some(Reply::Text(flags)) => Ok(String::from_utf8_lossy(&flags).into_owned()),
-            _ => {
-                Err(Error::new(ErrorKind::Unsupported, "the server has no keyspace notifications"))
-            }
-        },
-        _ => Err(Error::new(ErrorKind::Protocol, "CONFIG GET was answered with no list")),
+    read(ask(live, &["CONFIG", "GET", PARAMETER]).await?)
+}
+
+/// Reads nothing, or the parameter and its value.
+fn read(reply: Reply) -> Result<String, Error> {
+    let Reply::List(pair) = reply else { return Err(nonsense()) };
+    match pair.as_slice() {
+        [] => Err(Error::new(ErrorKind::Unsupported, "the server has no keyspace notifications")),
+        [Reply::Text(name), Reply::Text(flags)]
+            if name.eq_ignore_ascii_case(PARAMETER.as_bytes()) =>
+        {
+            // They are letters, of which we know a few, and may be sent back.
+            let flags = String::from_utf8(flags.clone()).ok();
+            flags.filter(|it| it.chars().all(|it| it.is_ascii_graphic())).ok_or_else(nonsense)
+        }
+        _ => Err(nonsense()),
     }
+}
+
+fn nonsense() -> Error {
+    Error::new(ErrorKind::Protocol, "CONFIG GET was answered with nonsense")
 }
 
 /// Adds what is missing to what others have set.
@@ -85,7 +96,10 @@ async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage;
 
     #[test]
     fn only_what_is_missing_is_added() {
@@ -99,5 +113,28 @@ mod tests {
     fn events_by_key_of_some_kind_are_useful() {
         assert!(useful("Kg") && useful("xK") && useful("AKE"));
         assert!(!useful("") && !useful("gxe") && !useful("Kl"));
+    }
+
+    #[test]
+    fn flags_are_read_and_a_server_without_any_is_told_apart() {
+        let text = |text: &str| Reply::Text(text.into());
+        let list = |flags: &str| Reply::List(vec![text(PARAMETER), text(flags)]);
+        assert_eq!(read(list("AKE")).unwrap(), "AKE");
+        assert_eq!(read(list("")).unwrap(), "");
+        assert_eq!(read(Reply::List(Vec::new())).unwrap_err().kind(), ErrorKind::Unsupported);
+        for bad in [list("K\r\n"), Reply::List(vec![text("Kgx")]), Reply::Nil, text("AKE")] {
+            assert_eq!(read(bad).unwrap_err().kind(), ErrorKind::Protocol);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn flags_are_added_to_once(flags in "[A-Za-z$]{0,8}", reply in garbage::replies()) {
+            let wanted = format!("{flags}{}", missing(&flags));
+            prop_assert!(missing(&wanted).is_empty() && useful(&wanted));
+            if let Ok(flags) = read(reply) {
+                prop_assert!(flags.chars().all(|it| it.is_ascii_graphic()));
+            }
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! Who listens to what.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::{Acquire, Clock, Hint, OwnerToken};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::audience::Audience;
 use super::entering::Sample;
 use super::inbox::Message;
 use super::mailbox::Mailbox;
-use super::tracking::{Event, Seen};
+use super::tracking::Seen;
 use crate::wire::Push;
 
 /// The name of a channel, or the key of a lock.
@@ -52,8 +52,11 @@ struct State {
     hears_inbox: bool,
     /// The latest task: what one before it says does not count any more.
     latest: Generation,
-    /// Who reads keys that may have changed, if anybody does.
-    invalid: Option<mpsc::UnboundedSender<Event>>,
+    /// Wakes whoever reads keys that may have changed, if anybody does.
+    reader: Option<Arc<Notify>>,
+    /// The locks that are watched and may have changed since. However often the server says so of a key, it is
+    /// read once, and what nobody watches is not kept.
+    changed: HashSet<Channel>,
 }
 
 #[derive(Debug)]
@@ -73,20 +76,14 @@ impl Registry {
     pub(crate) fn hear(&self, push: Push<'_>) {
         match push {
             Push::Message { channel, payload } => self.deliver(channel, payload),
-            Push::Invalid { key } => self.read_again(Some(key.into())),
+            Push::Invalid { key } => self.lock().read_again(key),
             Push::AllInvalid => {
-                for audience in self.lock().locks.values() {
+                let mut state = self.lock();
+                for audience in state.locks.values() {
                     audience.tell(Hint::Resync);
                 }
-                self.read_again(None);
+                state.read_all_again();
             }
-        }
-    }
-
-    fn read_again(&self, event: Event) {
-        if let Some(invalid) = &self.lock().invalid {
-            // If nobody reads any more, nobody waits for it.
-            let _ = invalid.send(event);
         }
     }
 
@@ -152,9 +149,17 @@ impl Registry {
         }
     }
 
-    /// Names who reads keys that may have changed.
-    pub(super) fn send_invalid_to(&self, invalid: mpsc::UnboundedSender<Event>) {
-        self.lock().invalid = Some(invalid);
+    /// Names who is woken when keys may have changed.
+    pub(super) fn wake_reader(&self, reader: Arc<Notify>) {
+        self.lock().reader = Some(reader);
+    }
+
+    /// The locks that may have changed since this was asked before; `None` if another one reads by now, or
+    /// nobody.
+    pub(super) fn changed(&self, reader: &Arc<Notify>) -> Option<HashSet<Channel>> {
+        let mut state = self.lock();
+        let is_reader = state.reader.as_ref().is_some_and(|present| Arc::ptr_eq(present, reader));
+        is_reader.then(|| std::mem::take(&mut state.changed))
     }
 
     /// Notes what a lock was found to hold, by a look because something `happened` to it or for the
@@ -285,9 +290,28 @@ impl Registry {
 }
 
 impl State {
+    fn read_again(&mut self, key: &[u8]) {
+        let Some((lock, _)) = self.locks.get_key_value(key) else { return };
+        if let Some(reader) = &self.reader
+            && self.changed.insert(Arc::clone(lock))
+        {
+            reader.notify_one();
+        }
+    }
+
+    fn read_all_again(&mut self) {
+        if let Some(reader) = &self.reader {
+            self.changed.extend(self.locks.keys().cloned());
+            reader.notify_one();
+        }
+    }
+
     fn hear_nothing(&mut self) {
         self.hears_inbox = false;
-        self.invalid = None;
+        self.changed.clear();
+        if let Some(reader) = self.reader.take() {
+            reader.notify_one();
+        }
         for listeners in self.channels.values_mut() {
             listeners.confirmed = false;
         }
@@ -315,7 +339,16 @@ impl Topic {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use futures::task::noop_waker;
+    use lock_core::{Claim, Grant, Instant, Key, OwnerToken, Ttl};
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::wire::garbage;
 
     #[test]
     fn a_channel_is_heard_from_its_confirmation_to_the_end_of_the_connection() {
@@ -373,6 +406,112 @@ mod tests {
             (b"persist", None),
         ] {
             assert_eq!(Topic::Keyspace.hint(event), hint);
+        }
+    }
+
+    const LOCK: &[u8] = b"lock:{a}";
+    const INBOX: &[u8] = b"lock:inbox:7";
+    const NOON: u64 = 1_795_000_000_000_000;
+
+    /// What the server says, or something like it.
+    #[derive(Clone, Debug)]
+    enum Said {
+        /// This claim was granted, so many microseconds after it took its place, for so many milliseconds.
+        Granted {
+            who: u8,
+            lock: &'static [u8],
+            after: i64,
+            lease: u64,
+        },
+        On(Vec<u8>, Vec<u8>),
+        Invalid(Vec<u8>),
+        AllInvalid,
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        let channel = || {
+            let known =
+                select(vec![INBOX, b"lock:{a}:released@0", b"__keyspace@0__:lock:{a}", LOCK, b""]);
+            prop_oneof![5 => known.prop_map(<[u8]>::to_vec), 1 => garbage::texts()]
+        };
+        let payload = prop_oneof![
+            garbage::texts(),
+            garbage::texts().prop_map(|text| [b"granted ", &text[..]].concat()),
+            select(vec!["released", "changed", "del", "expired", "set", "wanted lock:{a}", "ask"])
+                .prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        let lease = prop_oneof![select(vec![0, 1, 1_000, 86_400_000, u64::MAX]), any::<u64>()];
+        let after =
+            prop_oneof![-3_000_000..3_000_000i64, select(vec![0, -(NOON as i64), i64::MAX])];
+        prop_oneof![
+            3 => (0..4u8, select(vec![LOCK, b"lock:{b}", b""]), after, lease)
+                .prop_map(|(who, lock, after, lease)| Said::Granted { who, lock, after, lease }),
+            3 => (channel(), payload).prop_map(|(channel, payload)| Said::On(channel, payload)),
+            1 => channel().prop_map(Said::Invalid),
+            1 => Just(Said::AllInvalid),
+        ]
+    }
+
+    fn owner(who: u8) -> OwnerToken {
+        OwnerToken::from_bytes([who; 16])
+    }
+
+    /// The grants that are told, with what was granted.
+    fn grants(mailbox: &Mailbox) -> Vec<(OwnerToken, Grant)> {
+        let waker = noop_waker();
+        let mut grants = Vec::new();
+        while let Poll::Ready(Some(hint)) = mailbox.poll_next(&Context::from_waker(&waker)) {
+            if let Hint::Granted { owner, grant: Some(grant) } = hint {
+                grants.push((owner, grant));
+            }
+        }
+        grants
+    }
+
+    proptest! {
+        /// Whatever is pushed, a grant is only for a claim that waits, at most once, of this lock, and no
+        /// longer than what that claim expects.
+        #[test]
+        fn pushes_grant_only_what_is_waited_for(said in prop::collection::vec(said(), 0..20)) {
+            let registry = Registry::new(Some(INBOX.into()));
+            let (lock, mailbox) = (Channel::from(LOCK), Arc::<Mailbox>::default());
+            registry.enter(&lock, 1, &mailbox);
+            registry.add(&Channel::from(&b"lock:{a}:released@0"[..]), Topic::Releases, 1, &mailbox);
+            registry.add(&Channel::from(&b"__keyspace@0__:lock:{a}"[..]), Topic::Keyspace, 1, &mailbox);
+            registry.confirm(0, [&Channel::from(INBOX)]);
+            let ttl = Ttl::new(Duration::from_secs(9)).unwrap();
+            let sent = Clock::boot().now();
+            for who in [0, 1] {
+                let claim = Claim::exclusive(Key::new("a").unwrap(), owner(who));
+                registry.inbox_of(LOCK, &Acquire::new(claim, ttl).queued());
+            }
+            // Of the other it is not known how the clocks stood.
+            registry.compare(LOCK, owner(0), Sample { sent, seen: NOON });
+            let (mut proper, mut entered) = (false, Vec::new());
+            for said in &said {
+                match said {
+                    Said::Granted { who, lock, after, lease } => {
+                        let owner = owner(*who);
+                        let digits = String::from_utf8_lossy(owner.expose());
+                        let at = NOON.saturating_add_signed(*after);
+                        let lock = String::from_utf8_lossy(lock);
+                        let payload = format!("granted {digits} 7 9 {lease} {at} 1 {lock}");
+                        let payload = payload.as_bytes();
+                        proper |= *who == 0 && lock.as_bytes() == LOCK;
+                        registry.hear(Push::Message { channel: INBOX, payload });
+                    }
+                    Said::On(channel, payload) => registry.hear(Push::Message { channel, payload }),
+                    Said::Invalid(key) => registry.hear(Push::Invalid { key }),
+                    Said::AllInvalid => registry.hear(Push::AllInvalid),
+                }
+                entered.extend(grants(&mailbox));
+            }
+            prop_assert!(entered.len() <= 1);
+            for (who, grant) in entered {
+                prop_assert!(proper && who == owner(0));
+                let latest = Clock::boot().now() + ttl.claim().duration();
+                prop_assert!(grant.valid_until < latest && grant.valid_until > Instant::from_nanos(0));
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
@@ -19,9 +19,6 @@ use crate::wire::{Command, Failure, Reply};
 
 /// A key that changes all the time is not read more often than that.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// Something happened to a key, or to all of them.
-pub(super) type Event = Option<Channel>;
 
 /// What a key was found to hold, as far as it matters: nothing, or one thing rather than another.
 pub(super) type Seen = Option<u64>;
@@ -48,9 +45,9 @@ impl Tracking {
             tracing::debug!(%error, "does without tracking");
             return Ok(None);
         }
-        let (events, heard) = mpsc::unbounded_channel();
-        registry.send_invalid_to(events);
-        let task = tokio::spawn(run(Arc::clone(live), Arc::clone(registry), heard));
+        let bell = Arc::new(Notify::new());
+        registry.wake_reader(Arc::clone(&bell));
+        let task = tokio::spawn(run(Arc::clone(live), Arc::clone(registry), bell));
         Ok(Some(Self(task.abort_handle())))
     }
 }
@@ -89,13 +86,12 @@ pub(super) async fn look(
     Ok(())
 }
 
-async fn run(live: Arc<Live>, registry: Arc<Registry>, mut heard: mpsc::UnboundedReceiver<Event>) {
+async fn run(live: Arc<Live>, registry: Arc<Registry>, bell: Arc<Notify>) {
     let mut pending = Pending::default();
     loop {
         tokio::select! {
-            event = heard.recv() => match event {
-                Some(Some(lock)) => pending.add(lock),
-                Some(None) => registry.locks().into_iter().for_each(|lock| pending.add(lock)),
+            () = bell.notified() => match registry.changed(&bell) {
+                Some(changed) => changed.into_iter().for_each(|lock| pending.add(lock)),
                 None => return,
             },
             lock = pending.next() => {
@@ -160,7 +156,10 @@ fn seen(reply: &Reply) -> Seen {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage;
 
     fn key(name: &str) -> Channel {
         name.as_bytes().into()
@@ -190,5 +189,13 @@ mod tests {
         assert_eq!(seen(&Reply::Nil), None);
         assert_eq!(text("a"), text("a"));
         assert_ne!(text("a"), text("b"));
+    }
+
+    proptest! {
+        /// Only a key that is not there is free.
+        #[test]
+        fn whatever_is_at_a_key_is_something(reply in garbage::replies()) {
+            prop_assert_eq!(seen(&reply).is_none(), reply == Reply::Nil);
+        }
     }
 }

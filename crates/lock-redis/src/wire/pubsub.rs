@@ -8,10 +8,13 @@ use lock_core::Error;
 use redis::ProtocolVersion;
 use redis::aio::PubSubSink;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop::unconstrained;
 
 use super::Endpoint;
+use super::capped::Capped;
 use super::connection::{Driver, Push, names};
 use super::failure::broken;
+use super::sent::Sent;
 
 /// A connection that only listens.
 #[derive(Clone)]
@@ -32,30 +35,32 @@ impl PubSub {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let login = endpoint.login.clone().set_protocol(ProtocolVersion::RESP2);
-        let opened = redis::aio::PubSub::new(&login, stream).await;
-        let opened = opened.map_err(|error| broken(&endpoint.address, error).into_error())?;
+        let opened = redis::aio::PubSub::new(&login, Capped::new(stream)).await;
+        let opened = opened.map_err(|error| broken(&Sent::login(endpoint), error).into_error())?;
         let (sink, mut messages) = opened.split();
-        let driver = async move {
+        // The crate puts messages into a queue without a bound, as many as have come at a time. With the budget
+        // of a task fewer would be taken out of it at a time, and whoever sends fast enough would make it grow.
+        let driver = unconstrained(async move {
             while let Some(message) = messages.next().await {
                 if let Ok(channel) = message.get_channel::<Vec<u8>>() {
                     let payload = message.get_payload_bytes();
                     on_push(Push::Message { channel: &channel, payload });
                 }
             }
-        };
+        });
         Ok((Self { sink, endpoint: Arc::clone(endpoint) }, Box::pin(driver)))
     }
 
     /// Subscribes, and returns once the server has confirmed every channel.
     pub(crate) async fn subscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
         let outcome = self.sink.clone().subscribe(names(channels)).await;
-        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+        outcome.map_err(|error| broken(&Sent::login(&self.endpoint), error).into_error())
     }
 
     /// Ends subscriptions.
     pub(crate) async fn unsubscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
         let outcome = self.sink.clone().unsubscribe(names(channels)).await;
-        outcome.map_err(|error| broken(&self.endpoint.address, error).into_error())
+        outcome.map_err(|error| broken(&Sent::login(&self.endpoint), error).into_error())
     }
 }
 

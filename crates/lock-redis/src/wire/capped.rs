@@ -1,0 +1,276 @@
+//! A bound on what one reply may be.
+//!
+//! The crate keeps what it has read of a reply until there is all of it, however much the server says there is
+//! going to be. A server that never comes to the end would take all the memory.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The most that one reply or message may take: far beyond what locks are answered with. A value that somebody
+/// else keeps at the key of a lock may be read as a whole, too.
+const MOST: u64 = 64 << 20;
+
+/// What a value takes besides its bytes, however small it is.
+const EACH: u64 = 64;
+
+/// As many bytes of a line as matter: a sign, and the digits of a length.
+const HEAD: usize = 24;
+
+/// A stream on which nobody can send a reply without an end.
+pub(super) struct Capped<S> {
+    stream: S,
+    meter: Meter,
+}
+
+impl<S> Capped<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, meter: Meter::new(MOST) }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Capped<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        Poll::Ready(self.meter.read(&buffer.filled()[before..]))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Capped<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// Follows where replies begin and end. What is no reply is left to those who understand it.
+#[derive(Debug)]
+struct Meter {
+    /// The most that a reply may take.
+    most: u64,
+    /// What the present reply has taken so far.
+    taken: u64,
+    /// How many values are still to come that belong to it.
+    to_come: u64,
+    /// The bytes of a text that are still to come.
+    text: u64,
+    /// The beginning of the line that is being read.
+    head: Vec<u8>,
+}
+
+impl Meter {
+    fn new(most: u64) -> Self {
+        Self { most, taken: 0, to_come: 0, text: 0, head: Vec::new() }
+    }
+
+    fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = if self.text > 0 { self.skip_text(bytes) } else { self.read_line(bytes) };
+            bytes = &bytes[count..];
+            if self.taken > self.most {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply is too long"));
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_text(&mut self, bytes: &[u8]) -> usize {
+        let count = self.text.min(bytes.len() as u64);
+        self.text -= count;
+        self.taken += count;
+        if self.text == 0 {
+            self.end_value();
+        }
+        count as usize
+    }
+
+    fn read_line(&mut self, bytes: &[u8]) -> usize {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let count = end.map_or(bytes.len(), |end| end + 1);
+        let room = HEAD.saturating_sub(self.head.len());
+        self.head.extend_from_slice(&bytes[..count.min(room)]);
+        self.taken += count as u64;
+        if end.is_some() {
+            self.begin_value();
+            self.head.clear();
+        }
+        count
+    }
+
+    fn begin_value(&mut self) {
+        self.taken += EACH;
+        self.to_come = self.to_come.max(1);
+        let (sign, length) = (self.head.first(), self.length());
+        match (sign, length) {
+            (Some(b'$' | b'=' | b'!'), Some(length)) => self.text = length.saturating_add(2),
+            (Some(b'*' | b'~' | b'>'), Some(count)) => self.open(count),
+            (Some(b'%'), Some(count)) => self.open(count.saturating_mul(2)),
+            // What it is about comes after it.
+            (Some(b'|'), Some(count)) => self.open(count.saturating_mul(2).saturating_add(1)),
+            _ => self.end_value(),
+        }
+    }
+
+    fn open(&mut self, count: u64) {
+        self.to_come = self.to_come.saturating_add(count);
+        self.end_value();
+    }
+
+    fn end_value(&mut self) {
+        self.to_come -= 1;
+        if self.to_come == 0 {
+            self.taken = 0;
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        std::str::from_utf8(self.head.get(1..)?).ok()?.trim_end().parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LITTLE: u64 = 1 << 15;
+
+    /// Whether so many bytes can be read that begin like this and go on and on like that.
+    fn is_endless(begin: &[u8], more: &[u8]) -> bool {
+        let mut meter = Meter::new(LITTLE);
+        let mut bytes = [begin, &more.repeat(64)].concat();
+        let mut read = 0;
+        while read < 3 * LITTLE {
+            if meter.read(&bytes).is_err() {
+                return false;
+            }
+            read += bytes.len() as u64;
+            bytes = more.repeat(64);
+        }
+        true
+    }
+
+    #[test]
+    fn a_reply_without_an_end_is_cut() {
+        for (begin, more) in [
+            ("$4000000000\r\n", "x"),
+            ("*4000000000\r\n", ":1\r\n"),
+            (">18446744073709551615\r\n", "_\r\n"),
+            ("%9223372036854775808\r\n", "$0\r\n\r\n"),
+            ("", "*1\r\n"),
+            ("", "|1\r\n+a\r\n+b\r\n"),
+            ("+", "OK"),
+            ("*3\r\n$7\r\nmessage\r\n", "*2\r\n"),
+        ] {
+            assert!(!is_endless(begin.as_bytes(), more.as_bytes()), "{begin} {more}");
+        }
+    }
+
+    #[test]
+    fn replies_without_an_end_are_read() {
+        for reply in [
+            "+OK\r\n",
+            "-ERR no\r\n",
+            ":-7\r\n",
+            "_\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "*0\r\n",
+            "$3\r\n\r\n\n\r\n",
+            "=7\r\ntxt:a\r\n\r\n",
+            ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n",
+            "%1\r\n$5\r\nproto\r\n:3\r\n",
+            "|1\r\n+a\r\n:1\r\n*1\r\n*2\r\n,1.5\r\n#t\r\n",
+        ] {
+            assert!(is_endless(b"", reply.as_bytes()), "{reply}");
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Value {
+        Line(String),
+        Text(Vec<u8>),
+        Many(char, Vec<Value>),
+    }
+
+    impl Value {
+        fn write(&self, to: &mut Vec<u8>) {
+            match self {
+                Self::Line(text) => to.extend_from_slice(format!("+{text}\r\n").as_bytes()),
+                Self::Text(text) => {
+                    to.extend_from_slice(format!("${}\r\n", text.len()).as_bytes());
+                    to.extend_from_slice(text);
+                    to.extend_from_slice(b"\r\n");
+                }
+                Self::Many(sign, values) => {
+                    to.extend_from_slice(format!("{sign}{}\r\n", values.len()).as_bytes());
+                    values.iter().for_each(|value| value.write(to));
+                }
+            }
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            "[a-z ]{0,40}".prop_map(Value::Line),
+            prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Text),
+        ];
+        leaf.prop_recursive(4, 24, 5, |inner| {
+            let many = prop::collection::vec(inner, 0..5);
+            (prop::sample::select(vec!['*', '~', '>']), many)
+                .prop_map(|(sign, values)| Value::Many(sign, values))
+        })
+    }
+
+    proptest! {
+        /// In whatever pieces it comes.
+        #[test]
+        fn the_end_of_every_reply_is_found(values in prop::collection::vec(values(), 1..5), piece in 1..50_usize) {
+            let mut bytes = Vec::new();
+            values.iter().for_each(|value| value.write(&mut bytes));
+            let mut meter = Meter::new(LITTLE);
+            for piece in bytes.chunks(piece) {
+                meter.read(piece).unwrap();
+            }
+            prop_assert_eq!((meter.taken, meter.to_come, meter.text), (0, 0, 0));
+            prop_assert!(meter.head.is_empty());
+        }
+
+        #[test]
+        fn what_is_no_reply_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut meter = Meter::new(LITTLE);
+            let _ = meter.read(&bytes);
+        }
+    }
+}
