@@ -13,7 +13,7 @@ use crate::keys::Layout;
 use crate::link::Link;
 use crate::scripts::{ACQUIRE_TOGETHER, RELEASE, RENEW};
 use crate::verbs::Acquired;
-use crate::{Builder, modes, together, verbs};
+use crate::{Builder, together, verbs};
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -98,14 +98,15 @@ impl RedisBackend {
 #[async_trait]
 impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        modes::check(request)?;
+        request.check_conversion()?;
         let Inner { layout, link, hub, queue_limit } = &*self.0;
         let names = layout.names(&request.claim.key);
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let command = verbs::acquire(&names, request, waiting)?;
         let answer = link.run(verbs::acquiring(request.claim.mode), &command).await?;
-        let Acquired { attempt, sample } = verbs::acquired(request, waiting, &answer)?;
+        let acquired = verbs::acquired(request, waiting, &answer);
+        let Acquired { attempt, sample } = acquired.map_err(|error| link.mistrust(error))?;
         if let Some(sample) = sample {
             hub.compare(&names, request.claim.owner, sample);
         } else if request.queue {
@@ -119,7 +120,10 @@ impl Backend for RedisBackend {
         let names = layout.names(&request.claim.key);
         let inbox = hub.inbox_for(&names);
         match verbs::renew(&names, request, inbox.as_ref()) {
-            Ok(command) => verbs::renewed(request.ttl, link.run(&RENEW, &command).await),
+            Ok(command) => match verbs::renewed(request, link.run(&RENEW, &command).await) {
+                Renewal::Unknown(error) => Renewal::Unknown(link.mistrust(error)),
+                renewal => renewal,
+            },
             Err(error) => Renewal::Unknown(error),
         }
     }
@@ -130,7 +134,7 @@ impl Backend for RedisBackend {
         hub.forget(&names, claim);
         let command = verbs::release(&names, claim, hub.listening().release_messages)?;
         let answer = link.run(&RELEASE, &command).await;
-        verbs::released(answer, hub.hears_releases(&names))
+        verbs::released(answer, hub.hears_releases(&names)).map_err(|error| link.mistrust(error))
     }
 
     async fn exchange(
@@ -147,7 +151,8 @@ impl Backend for RedisBackend {
         let tell = hub.listening().release_messages;
         let command = verbs::exchange(&names, claim, tell, next, waiting)?;
         let answer = link.run(&RELEASE, &command).await;
-        let (released, acquired) = verbs::exchanged(answer, hub.hears_releases(&names), next)?;
+        let exchanged = verbs::exchanged(answer, hub.hears_releases(&names), next);
+        let (released, acquired) = exchanged.map_err(|error| link.mistrust(error))?;
         let attempt = acquired.map(|Acquired { attempt, sample }| {
             if let Some(sample) = sample {
                 hub.compare(&names, next.claim.owner, sample);
@@ -170,7 +175,9 @@ impl Backend for RedisBackend {
         let inboxes = names.iter().map(|names| hub.inbox_for(names)).collect::<Vec<_>>();
         let command = together::acquire(&names, requests, &inboxes);
         match link.run(&ACQUIRE_TOGETHER, &command).await {
-            Ok(answer) => together::acquired(requests, &inboxes, &answer).map(Some),
+            Ok(answer) => together::acquired(requests, &inboxes, &answer)
+                .map(Some)
+                .map_err(|error| link.mistrust(error)),
             // A cluster takes no command for keys in several places.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(error),

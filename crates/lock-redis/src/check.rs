@@ -182,12 +182,18 @@ async fn info(live: &Live, section: &str, fields: &[&str]) -> Result<Option<Stri
     let answer = live.call(&Command::words(&["INFO", section])).await;
     let reply = optional(answer.map(|answer| answer.reply).map_err(Failure::into_error))?;
     let Some(Reply::Text(text)) = reply else { return Ok(None) };
-    let text = String::from_utf8_lossy(&text);
-    let find = |field: &&str| {
+    Ok(first_of(fields, &text))
+}
+
+/// What a text of lines of the form `field:value` says of the first of these fields that it has.
+fn first_of(fields: &[&str], text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let value = |field: &&str| {
         let mut lines = text.lines();
-        lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
+        lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
     };
-    Ok(fields.iter().find_map(find))
+    // It is shown to people, in lines.
+    fields.iter().find_map(value).map(|value| value.chars().filter(|it| !it.is_control()).collect())
 }
 
 /// What a server need not tell.
@@ -198,5 +204,40 @@ fn optional<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    const FIELDS: [&str; 2] = ["valkey_version", "redis_version"];
+
+    #[test]
+    fn the_first_field_that_is_there_counts() {
+        let both = b"# Server\r\nredis_version:7.2.4\r\nvalkey_version:8.0\r\n";
+        assert_eq!(first_of(&FIELDS, both).as_deref(), Some("8.0"));
+        assert_eq!(first_of(&FIELDS, b"redis_version:7.0.15").as_deref(), Some("7.0.15"));
+        assert_eq!(first_of(&FIELDS, b"redis_version_old:7\r\nxredis_version:8\r\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_server_tells_of_itself_fits_in_a_line(
+            pieces in prop::collection::vec(prop_oneof![
+                select(vec!["redis_version", "valkey_version", ":", "\r\n", "\n", "\r", "\u{1b}[2J", "7.0"])
+                    .prop_map(|piece| piece.as_bytes().to_vec()),
+                prop::collection::vec(any::<u8>(), 0..4),
+            ], 0..12),
+        ) {
+            let text = pieces.concat();
+            if let Some(value) = first_of(&FIELDS, &text) {
+                prop_assert!(!value.chars().any(char::is_control), "{:?}", value);
+                prop_assert!(String::from_utf8_lossy(&text).contains("_version:"));
+            }
+        }
     }
 }

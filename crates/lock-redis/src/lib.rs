@@ -123,23 +123,7 @@
 //! that right, the server votes on ballots that are not [guarded](lock_core::Ballot::guarded), and
 //! [`standing`](lock_core::QuorumNode::standing) says why it takes no others.
 //!
-//! # What the server must allow
-//!
-//! ```text
-//! ACL SETUSER locks on >password resetkeys ~lock:* resetchannels
-//!   &lock:* &__keyspace@*__:lock:* -@all +evalsha +script|load
-//!   +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe +unsubscribe
-//!   +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget +hincrby
-//!   +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore
-//! ```
-//!
-//! A database other than 0 takes `+select`. Without `+publish`, `+subscribe` or the channels,
-//! waiters rely on time, and nobody hears of new values. [`RedisBackend::check`] says what is missing.
-//! `+config|get` and `+config|set` serve [`Notifications`] alone, `+client|tracking` and
-//! `+client|caching` [`Builder::tracking`], and `+info` the check and the nodes of a quorum. On Redis 7.2 and later
-//! `+client|setinfo` lets the connection say its name. A key that is taken as it is
-//! ([`Key::as_is`](lock_core::Key::as_is)) and lies outside the prefix takes its own `~key` and
-//! `&__keyspace@*__:key`; what belongs to it is still under the prefix.
+#![doc = include_str!("acl.md")]
 //!
 //! # Connections
 //!

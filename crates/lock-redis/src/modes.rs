@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use lock_core::{Acquire, Error, ErrorKind, Mode};
+use lock_core::{Error, ErrorKind, Mode};
 
 /// A mode as the scripts know it: `x`, `s`, `u`, `p2/5` for two of five permits, or `j` and the secret of
 /// a group.
@@ -47,41 +47,11 @@ impl fmt::Display for Code {
     }
 }
 
-/// Refuses a conversion that does not exist.
-///
-/// # Errors
-///
-/// [`ErrorKind::InvalidConfig`].
-pub(crate) fn check(request: &Acquire) -> Result<(), Error> {
-    match (request.from, request.claim.mode) {
-        (None, _)
-        | (Some(Mode::Exclusive), Mode::Shared | Mode::Upgradable)
-        | (Some(Mode::Upgradable), Mode::Shared | Mode::Exclusive) => Ok(()),
-        (Some(Mode::Permits { take, of }), Mode::Permits { take: rest, of: same })
-            if of == same && (1..=take).contains(&rest) =>
-        {
-            Ok(())
-        }
-        (Some(from), to) => Err(Error::new(
-            ErrorKind::InvalidConfig,
-            format!("a lease cannot be converted from {from:?} to {to:?}"),
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use lock_core::{Claim, Key, OwnerToken, Ttl};
+    use lock_core::OwnerToken;
 
     use super::*;
-
-    fn request(mode: Mode) -> Acquire {
-        let owner = OwnerToken::from_bytes([7; 16]);
-        let claim = Claim::exclusive(Key::new("a").unwrap(), owner).in_mode(mode);
-        Acquire::new(claim, Ttl::new(Duration::from_secs(1)).unwrap())
-    }
 
     #[test]
     fn every_mode_has_a_code() {
@@ -97,33 +67,5 @@ mod tests {
         ] {
             assert_eq!(Code::of(mode).unwrap().to_string(), code);
         }
-    }
-
-    #[test]
-    fn five_conversions_exist() {
-        let permits = |take, of| Mode::Permits { take, of };
-        let joint = Mode::Joint { group: OwnerToken::from_bytes([1; 16]) };
-        let readers = [Mode::Exclusive, Mode::Shared, Mode::Upgradable, joint];
-        let counted = [permits(0, 4), permits(2, 4), permits(3, 4), permits(2, 5)];
-        let modes = readers.into_iter().chain(counted).collect::<Vec<_>>();
-        let mut possible = Vec::new();
-        for &from in &modes {
-            for &to in modes.iter().filter(|to| **to != from) {
-                if check(&request(to).converting(from)).is_ok() {
-                    possible.push((from, to));
-                }
-            }
-        }
-        assert_eq!(
-            possible,
-            [
-                (Mode::Exclusive, Mode::Shared),
-                (Mode::Exclusive, Mode::Upgradable),
-                (Mode::Upgradable, Mode::Exclusive),
-                (Mode::Upgradable, Mode::Shared),
-                (permits(3, 4), permits(2, 4)),
-            ]
-        );
-        assert!(check(&request(permits(2, 4)).converting(permits(2, 4))).is_ok());
     }
 }

@@ -69,14 +69,71 @@ pub(crate) fn acquired(
     let attempts = each.map(|((request, inbox), reply)| match reply {
         Reply::Int(left) => Some(Attempt::Busy { retry_after: remaining(*left) }),
         Reply::Text(text) => {
-            granted(text, request.ttl, inbox.is_some(), answer.sent).map(Attempt::Granted)
+            granted(text, request, inbox.is_some(), answer.sent).map(Attempt::Granted)
         }
         _ => None,
     });
     let attempts = attempts.collect::<Option<Vec<_>>>();
     let is_all_or_none = |attempts: &Vec<Attempt>| {
         let held = attempts.iter().filter(|attempt| matches!(attempt, Attempt::Granted(_)));
-        attempts.len() == requests.len() && [0, attempts.len()].contains(&held.count())
+        replies.len() == requests.len() && [0, attempts.len()].contains(&held.count())
     };
     attempts.filter(is_all_or_none).ok_or_else(|| unintelligible("acquire"))
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{Claim, Instant, Key, OwnerToken, Ttl};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::garbage;
+
+    fn requests(count: usize) -> Vec<Acquire> {
+        let claim = |index: usize| {
+            let key = Key::new(index.to_string()).unwrap();
+            Claim::exclusive(key, OwnerToken::from_bytes([7; 16]))
+        };
+        (0..count).map(|index| Acquire::new(claim(index), Ttl::DEFAULT)).collect()
+    }
+
+    /// Lists of which many have the right length, and are nearly of grants alone or refusals alone.
+    fn answers() -> impl Strategy<Value = Reply> {
+        let grants =
+            prop_oneof![9 => Just(Reply::Text(b"07070707 7 9".to_vec())), 1 => garbage::replies()];
+        let refusals = prop_oneof![9 => Just(Reply::Int(20)), 1 => garbage::replies()];
+        prop_oneof![
+            prop::collection::vec(grants, 0..5).prop_map(Reply::List),
+            prop::collection::vec(refusals, 0..5).prop_map(Reply::List),
+            garbage::replies(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn several_locks_are_granted_all_or_none(reply in answers(), count in 2usize..5) {
+            let (requests, inboxes) = (requests(count), vec![None; count]);
+            let answer = Answer { sent: Instant::from_nanos(5), reply: reply.clone() };
+            let is = |wanted: fn(&Reply) -> bool| match &reply {
+                Reply::List(items) => items.len() == count && items.iter().all(wanted),
+                _ => false,
+            };
+            match acquired(&requests, &inboxes, &answer) {
+                Ok(attempts) if attempts.iter().all(|it| matches!(it, Attempt::Granted(_))) => {
+                    prop_assert!(is(|item| matches!(item, Reply::Text(_))), "{:?}", reply);
+                    prop_assert_eq!(attempts.len(), count);
+                }
+                Ok(attempts) => {
+                    let is_busy = |it: &Attempt| matches!(it, Attempt::Busy { .. });
+                    prop_assert!(attempts.iter().all(is_busy), "{:?}", attempts);
+                    prop_assert!(is(|item| matches!(item, Reply::Int(_))), "{:?}", reply);
+                }
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                    let good = |item: &Reply| *item == Reply::Text(b"07070707 7 9".to_vec());
+                    prop_assert!(!is(good) && !is(|item| matches!(item, Reply::Int(_))), "{:?}", reply);
+                }
+            }
+        }
+    }
 }

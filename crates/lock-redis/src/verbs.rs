@@ -80,7 +80,7 @@ pub(crate) fn acquired(
         }),
         Reply::Text(text) => match text.strip_prefix(b"q ") {
             Some(text) => queued(text, request.ttl, answer.sent),
-            None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
+            None => granted(text, request, waiting.inbox.is_some(), answer.sent)
                 .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
         },
         _ => None,
@@ -104,12 +104,11 @@ pub(crate) fn renew(
 }
 
 /// What the reply to [`renew`] means.
-pub(crate) fn renewed(ttl: Ttl, answer: Result<Answer, Error>) -> Renewal {
+pub(crate) fn renewed(request: &Renew, answer: Result<Answer, Error>) -> Renewal {
     match answer {
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
-        Ok(Answer { sent, reply: Reply::Text(text) }) => {
-            extended(&text, ttl, sent).unwrap_or_else(|| Renewal::Unknown(unintelligible("renew")))
-        }
+        Ok(Answer { sent, reply: Reply::Text(text) }) => extended(&text, request, sent)
+            .unwrap_or_else(|| Renewal::Unknown(unintelligible("renew"))),
         Ok(_) => Renewal::Unknown(unintelligible("renew")),
         // Whatever is at the key, it is not our lease any more.
         Err(error) if error.kind() == ErrorKind::ForeignKey => Renewal::Lost,
@@ -143,7 +142,7 @@ pub(crate) fn released(
 ) -> Result<Released, Error> {
     match answer {
         Ok(Answer { reply: Reply::Int(-1), .. }) => Ok(Released::NotHeld),
-        Ok(Answer { reply: Reply::Int(told), .. }) => {
+        Ok(Answer { reply: Reply::Int(told @ 0..), .. }) => {
             Ok(Released::Freed { contended: told > i64::from(hears_itself) })
         }
         Ok(_) => Err(unintelligible("release")),
@@ -220,10 +219,11 @@ pub(crate) fn on_keys(
     command
 }
 
-/// Reads `first last`, or `first last left demand`, to a client that hears of others who join the
+/// Reads `tag first last`, or `tag first last left demand`, to a client that hears of others who join the
 /// queue, or does not.
-pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
-    let mut words = text.split(|byte| *byte == b' ');
+pub(crate) fn granted(text: &[u8], request: &Acquire, hears: bool, sent: Instant) -> Option<Grant> {
+    let ttl = request.ttl;
+    let mut words = meant_for(&request.claim, text)?.split(|byte| *byte == b' ');
     let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
     let (mut lease, mut wanted) = (ttl.duration(), false);
     if let Some(left) = words.next() {
@@ -246,15 +246,15 @@ pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Opti
 fn queued(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Acquired> {
     let (left, seen) = std::str::from_utf8(text).ok()?.split_once(' ')?;
     let repeat = ttl.place().duration() / 3;
-    let left = remaining(left.parse().ok()?).map_or(repeat, |left| left.min(repeat));
+    let left = remaining(time_left(left)?).map_or(repeat, |left| left.min(repeat));
     let sample = Sample { sent, seen: number(seen.as_bytes())? };
     let attempt = Attempt::Queued { retry_after: Some(left) };
     Some(Acquired { attempt, sample: Some(sample) })
 }
 
-/// Reads `demand`, or `demand first last`.
-fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
-    let mut words = text.split(|byte| *byte == b' ');
+/// Reads `tag demand`, or `tag demand first last`.
+fn extended(text: &[u8], request: &Renew, sent: Instant) -> Option<Renewal> {
+    let mut words = meant_for(&request.claim, text)?.split(|byte| *byte == b' ');
     let demand = match words.next()? {
         b"w" => Demand::Wanted,
         b"q" => Demand::Quiet,
@@ -265,8 +265,19 @@ fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
         Some(first) => Some(tokens(number(first)?, number(words.next()?)?)?),
         None => None,
     };
-    let renewed = Renewal::Renewed { valid_until: ttl.valid_until(sent), tokens, demand };
+    let valid_until = request.ttl.valid_until(sent);
+    let renewed = Renewal::Renewed { valid_until, tokens, demand };
     words.next().is_none().then_some(renewed)
+}
+
+/// What follows the tag in an answer, if the tag is that of the claim.
+///
+/// A connection pairs requests with replies by their order alone. Should it ever be out of step, because a
+/// reply was taken for two or two for one, the grant of another lock is not taken for this one's.
+fn meant_for<'a>(claim: &Claim, text: &'a [u8]) -> Option<&'a [u8]> {
+    const TAG: usize = 8;
+    let tag = claim.owner.expose().get(..TAG)?;
+    text.strip_prefix(tag)?.strip_prefix(b" ")
 }
 
 /// When a lease ends for its holder to which the server gives so much.
@@ -275,6 +286,11 @@ fn valid_for(lease: Duration, sent: Instant) -> Instant {
         Ok(lease) => lease.valid_until(sent),
         Err(_) => sent + lease.min(Ttl::MAX.duration()).saturating_sub(Ttl::MIN.drift()),
     }
+}
+
+/// Reads a time that is left, or that a lease has no end.
+pub(crate) fn time_left(text: &str) -> Option<i64> {
+    if text == "-1" { Some(-1) } else { number(text.as_bytes()) }
 }
 
 /// What PTTL says. A server that shows a key at all may say that nothing is left of it.
@@ -291,7 +307,11 @@ pub(crate) fn unintelligible(verb: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::{Key, OwnerToken};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage::{self, is_left, is_number};
 
     fn ttl(millis: u64) -> Ttl {
         Ttl::new(Duration::from_millis(millis)).unwrap()
@@ -300,19 +320,19 @@ mod tests {
     #[test]
     fn a_fresh_grant_is_dated_by_what_was_asked_for() {
         let sent = Instant::from_nanos(5);
-        let text = b"1795000000000000 1795000000000063";
-        let grant = granted(text, ttl(30_000), false, sent).unwrap();
+        let text = b"07070707 1795000000000000 1795000000000063";
+        let grant = granted(text, &request(), false, sent).unwrap();
         assert_eq!(grant.tokens.first().get(), 1_795_000_000_000_000);
         assert_eq!(grant.tokens.count().get(), 64);
         assert_eq!(grant.valid_until, ttl(30_000).valid_until(sent));
         assert_eq!(grant.demand, Demand::Unknown);
-        assert_eq!(granted(text, ttl(30_000), true, sent).unwrap().demand, Demand::Quiet);
+        assert_eq!(granted(text, &request(), true, sent).unwrap().demand, Demand::Quiet);
     }
 
     #[test]
     fn another_grant_is_dated_by_what_the_server_gives() {
         let sent = Instant::from_nanos(5);
-        let grant = |text: &[u8]| granted(text, ttl(30_000), true, sent).unwrap();
+        let grant = |text: &[u8]| granted(&tagged(text), &request(), true, sent).unwrap();
         assert_eq!(grant(b"7 7 1000 q").valid_until, ttl(1_000).valid_until(sent));
         assert_eq!(grant(b"7 7 90000 q").valid_until, ttl(90_000).valid_until(sent));
         assert_eq!(grant(b"7 7 0 q").valid_until, sent);
@@ -339,7 +359,8 @@ mod tests {
     #[test]
     fn a_renewal_may_bring_tokens() {
         let sent = Instant::from_nanos(5);
-        let renewed = |text: &[u8]| match extended(text, ttl(1_000), sent).unwrap() {
+        let request = Renew::new(request().claim, ttl(1_000));
+        let renewed = |text: &[u8]| match extended(&tagged(text), &request, sent).unwrap() {
             Renewal::Renewed { valid_until, tokens, demand } => {
                 assert_eq!(valid_until, ttl(1_000).valid_until(sent));
                 (tokens.map(|range| range.count().get()), demand)
@@ -366,13 +387,27 @@ mod tests {
             "1 2 3 x",
             "1 2 3 q 4",
         ] {
-            assert_eq!(granted(text.as_bytes(), ttl(1_000), true, sent), None, "{text}");
+            assert_eq!(granted(&tagged(text.as_bytes()), &request(), true, sent), None, "{text}");
         }
         for text in ["", "x", "w 1", "w 2 1", "w 1 2 3", "w  "] {
-            assert!(extended(text.as_bytes(), ttl(1_000), sent).is_none(), "{text}");
+            let text = tagged(text.as_bytes());
+            assert!(extended(&text, &renewal(), sent).is_none(), "{}", text.escape_ascii());
         }
         for text in ["", "1", "x 1", "1 x", "1 -1", "1 2 3"] {
             assert!(queued(text.as_bytes(), ttl(1_000), sent).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_another_is_no_answer() {
+        let sent = Instant::from_nanos(0);
+        let (grant, renewal_of) = (b"07070707 7 9", b"07070707 q");
+        assert!(granted(grant, &request(), true, sent).is_some());
+        assert!(extended(renewal_of, &renewal(), sent).is_some());
+        for tag in ["07070708", "0707070", "070707070", "7070707 "] {
+            let (grant, renewal_of) = (format!("{tag} 7 9"), format!("{tag} q"));
+            assert_eq!(granted(grant.as_bytes(), &request(), true, sent), None, "{tag}");
+            assert!(extended(renewal_of.as_bytes(), &renewal(), sent).is_none(), "{tag}");
         }
     }
 
@@ -381,6 +416,148 @@ mod tests {
         assert_eq!(remaining(-1), None);
         for over in [0, -2] {
             assert_eq!(remaining(over), Some(Duration::from_millis(1)));
+        }
+    }
+
+    fn tagged(text: &[u8]) -> Vec<u8> {
+        [b"07070707 ", text].concat()
+    }
+
+    fn words(text: &[u8]) -> Option<Vec<&str>> {
+        Some(std::str::from_utf8(text).ok()?.split(' ').collect())
+    }
+
+    /// Whether two words are the first and the last of at most so many tokens.
+    fn is_range(first: &str, last: &str) -> bool {
+        let number = |word: &str| word.parse::<u128>().unwrap();
+        [first, last].iter().all(|word| is_number(word, u64::MAX))
+            && number(first) <= number(last)
+            && number(last) - number(first) < u128::from(u32::MAX)
+    }
+
+    fn is_granted(text: &[u8]) -> bool {
+        match words(text).as_deref() {
+            Some(["07070707", first, last]) => is_range(first, last),
+            Some(["07070707", first, last, left, "q" | "w"]) => {
+                is_range(first, last) && is_number(left, u64::MAX)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_queued(text: &[u8]) -> bool {
+        matches!(words(text).as_deref(), Some(["q", left, seen]) if is_left(left) && is_number(seen, u64::MAX))
+    }
+
+    fn is_extended(text: &[u8]) -> bool {
+        match words(text).as_deref() {
+            Some(["07070707", "q" | "w" | "u"]) => true,
+            Some(["07070707", "q" | "w" | "u", first, last]) => is_range(first, last),
+            _ => false,
+        }
+    }
+
+    fn request() -> Acquire {
+        let claim = Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes([7; 16]));
+        Acquire::new(claim, ttl(30_000)).queued()
+    }
+
+    fn renewal() -> Renew {
+        Renew::new(request().claim, ttl(30_000))
+    }
+
+    fn text_of(reply: &Reply) -> &[u8] {
+        if let Reply::Text(text) = reply { text } else { b"no text" }
+    }
+
+    fn answers() -> impl Strategy<Value = Reply> {
+        let queued = garbage::texts().prop_map(|text| Reply::Text([b"q ", &text[..]].concat()));
+        let ours = garbage::texts().prop_map(|text| Reply::Text(tagged(&text)));
+        prop_oneof![2 => garbage::replies(), 1 => queued, 2 => ours]
+    }
+
+    const SENT: Instant = Instant::from_nanos(1 << 40);
+
+    proptest! {
+        /// Every answer is what a script says, to the letter, or an error.
+        #[test]
+        fn an_answer_to_acquire_is_read_or_refused(reply in answers(), hears: bool) {
+            let inbox: Channel = b"lock:inbox:0".as_slice().into();
+            let waiting = Waiting { inbox: hears.then_some(&inbox), limit: 9 };
+            let answer = Answer { sent: SENT, reply: reply.clone() };
+            let text = text_of(&reply);
+            match acquired(&request(), waiting, &answer) {
+                Ok(Acquired { attempt: Attempt::Granted(grant), sample: None }) => {
+                    prop_assert!(is_granted(text), "{:?}", reply);
+                    prop_assert!(grant.tokens.first() <= grant.tokens.last());
+                    prop_assert!(grant.valid_until < SENT + Ttl::MAX.duration());
+                    let is_fresh = words(text).unwrap().len() == 3;
+                    prop_assert!(!is_fresh || grant.valid_until == ttl(30_000).valid_until(SENT));
+                }
+                Ok(Acquired { attempt: Attempt::Queued { retry_after }, sample: Some(_) }) => {
+                    prop_assert!(is_queued(text), "{:?}", reply);
+                    let (least, most) = (Duration::from_millis(1), Duration::from_secs(10));
+                    prop_assert!((least..=most).contains(&retry_after.unwrap()));
+                }
+                Ok(Acquired { attempt: Attempt::Busy { .. }, sample: None }) => {
+                    prop_assert!(matches!(reply, Reply::Int(_)));
+                }
+                Ok(other) => prop_assert!(false, "{:?}", other),
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                    let is_sense = is_granted(text) || is_queued(text) || matches!(reply, Reply::Int(_));
+                    prop_assert!(!is_sense, "{:?}", reply);
+                }
+            }
+        }
+
+        #[test]
+        fn an_answer_to_renew_is_read_or_says_nothing(reply in answers()) {
+            let answer = Answer { sent: SENT, reply: reply.clone() };
+            match renewed(&renewal(), Ok(answer)) {
+                Renewal::Renewed { valid_until, .. } => {
+                    prop_assert!(is_extended(text_of(&reply)), "{:?}", reply);
+                    prop_assert_eq!(valid_until, ttl(30_000).valid_until(SENT));
+                }
+                Renewal::Lost => prop_assert_eq!(reply, Reply::Int(0)),
+                Renewal::Unknown(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                    prop_assert!(!is_extended(text_of(&reply)), "{:?}", reply);
+                }
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+
+        #[test]
+        fn an_answer_to_release_is_read_or_refused(reply in answers(), hears: bool) {
+            let answer = || Ok(Answer { sent: SENT, reply: reply.clone() });
+            let (released, exchanged) =
+                (released(answer(), hears), exchanged(answer(), hears, &request()));
+            match (&reply, &released) {
+                (Reply::Int(-1), Ok(Released::NotHeld)) => {}
+                (Reply::Int(told @ 0..), Ok(Released::Freed { contended })) => {
+                    prop_assert_eq!(*contended, *told > i64::from(hears));
+                }
+                (Reply::Int(-1..) , _) => prop_assert!(false, "{:?}", released),
+                (_, Err(error)) => prop_assert_eq!(error.kind(), ErrorKind::Protocol),
+                (reply, _) => prop_assert!(false, "{:?} {:?}", reply, released),
+            }
+            match exchanged {
+                Ok((_, Some(_))) => prop_assert!(is_queued(text_of(&reply)), "{:?}", reply),
+                Ok((outcome, None)) => prop_assert_eq!(Some(outcome), released.ok()),
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                    prop_assert!(!is_queued(text_of(&reply)));
+                }
+            }
+        }
+
+        #[test]
+        fn a_damaged_grant_is_nonsense_or_another(at in 0usize..49, byte: u8, cut: bool) {
+            let good = b"07070707 1795000000000000 1795000000000063 900 w";
+            let mut text = good.to_vec();
+            if cut { text.truncate(at) } else if let Some(place) = text.get_mut(at) { *place = byte }
+            prop_assert_eq!(granted(&text, &request(), true, SENT).is_some(), is_granted(&text));
         }
     }
 }

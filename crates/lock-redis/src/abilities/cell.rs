@@ -1,13 +1,13 @@
 //! A small value beside a lock.
 
 use async_trait::async_trait;
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Stored};
+use lock_core::{Cell, CellBackend, Claim, Error, FencingToken, Key, Stored};
 
+use crate::RedisBackend;
 use crate::hub::number;
 use crate::keys::Names;
 use crate::scripts::{LOAD, STORE, Script};
 use crate::wire::{Command, Reply};
-use crate::{RedisBackend, verbs};
 
 /// The value is kept in a key of its own, `lock:{name}:cell`, which has no end: erase what is not wanted
 /// any more.
@@ -19,7 +19,7 @@ impl CellBackend for RedisBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
         let command = on_cell(&LOAD, &self.layout().names(key), 0);
         let reply = self.link().run(&LOAD, &command).await?.reply;
-        loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
+        loaded(reply).ok_or_else(|| self.link().nonsense("load"))
     }
 
     async fn store(
@@ -28,7 +28,7 @@ impl CellBackend for RedisBackend {
         token: FencingToken,
         value: Option<&[u8]>,
     ) -> Result<Stored, Error> {
-        check(claim, value)?;
+        Cell::check(claim, value)?;
         let names = self.layout().names(&claim.key);
         let (owner, channel) = (claim.owner.expose(), names.released());
         let room = owner.len()
@@ -43,24 +43,10 @@ impl CellBackend for RedisBackend {
             Ok(answer) => match answer.reply {
                 Reply::Int(1) => Ok(Stored::Written),
                 Reply::Int(0) => Ok(Stored::NotHeld),
-                _ => Err(verbs::unintelligible("store")),
+                _ => Err(self.link().nonsense("store")),
             },
             Err(error) => Err(error),
         }
-    }
-}
-
-fn check(claim: &Claim, value: Option<&[u8]>) -> Result<(), Error> {
-    let invalid = |message| Err(Error::new(ErrorKind::InvalidConfig, message));
-    if claim.mode != Mode::Exclusive {
-        return invalid(format!("a holder in mode {:?} cannot store a value", claim.mode));
-    }
-    match value.map(<[u8]>::len) {
-        Some(length) if length > Cell::MAX_LEN => {
-            let most = Cell::MAX_LEN;
-            invalid(format!("a value beside a lock has {most} bytes at most, not {length}"))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -88,7 +74,10 @@ fn loaded(reply: Reply) -> Option<Option<Cell>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage::{self, is_number};
 
     fn text(text: &str) -> Reply {
         Reply::Text(text.into())
@@ -119,5 +108,32 @@ mod tests {
             assert_eq!(loaded(Reply::List(parts)), None);
         }
         assert_eq!(loaded(Reply::Int(0)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_what_was_sent_or_nothing(
+            parts in prop::collection::vec(garbage::replies(), 0..5),
+            held in prop_oneof![Just(None), prop::sample::select(vec![Some(0), Some(1), Some(2)])],
+        ) {
+            let mut parts = parts;
+            if let (Some(held), Some(part)) = (held, parts.get_mut(1)) {
+                *part = Reply::Int(held);
+            }
+            let is_cell = match &parts[..] {
+                [Reply::Text(token), Reply::Int(0 | 1), Reply::Text(_)] => {
+                    std::str::from_utf8(token).is_ok_and(|token| is_number(token, u64::MAX))
+                }
+                _ => false,
+            };
+            match loaded(Reply::List(parts.clone())) {
+                Some(Some(cell)) => {
+                    prop_assert!(is_cell, "{:?}", parts);
+                    prop_assert_eq!(&Reply::Text(cell.value), &parts[2]);
+                    prop_assert_eq!(Reply::Int(cell.held.into()), parts[1].clone());
+                }
+                other => prop_assert!(other.is_none() && !is_cell, "{:?}", parts),
+            }
+        }
     }
 }

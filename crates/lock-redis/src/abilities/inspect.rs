@@ -18,7 +18,7 @@ impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
         let command = verbs::on_keys(&INSPECT, &self.layout().names(key), None, 0);
         let reply = self.link().run(&INSPECT, &command).await?.reply;
-        inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
+        inspected(&reply).ok_or_else(|| self.link().nonsense("inspect"))
     }
 
     /// Deletes the key of the lock, if it holds a text.
@@ -30,9 +30,9 @@ impl InspectBackend for RedisBackend {
         command.pieces(channel);
         match self.link().run(&FORCE_RELEASE, &command).await?.reply {
             Reply::Int(ended) => {
-                u64::try_from(ended).map_err(|_| verbs::unintelligible("release by force"))
+                u64::try_from(ended).map_err(|_| self.link().nonsense("release by force"))
             }
-            _ => Err(verbs::unintelligible("release by force")),
+            _ => Err(self.link().nonsense("release by force")),
         }
     }
 }
@@ -90,7 +90,10 @@ fn kind(mode: &[u8]) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage::{self, is_left, is_number};
 
     fn texts(texts: &[&str]) -> Reply {
         Reply::List(texts.iter().map(|text| Reply::Text(text.as_bytes().to_vec())).collect())
@@ -136,6 +139,73 @@ mod tests {
             vec![empty(), Reply::Int(0), Reply::Int(0), empty()],
         ] {
             assert_eq!(inspected(&Reply::List(parts)), None);
+        }
+    }
+
+    fn is_kind(word: &str) -> bool {
+        let permits =
+            |word: &str| word.strip_prefix('p').is_some_and(|it| is_number(it, u32::MAX.into()));
+        matches!(word, "x" | "s" | "u" | "j") || permits(word)
+    }
+
+    fn is_holder(text: &[u8]) -> bool {
+        let words = std::str::from_utf8(text).map(|text| text.split(' ').collect::<Vec<_>>());
+        match words.as_deref() {
+            Ok([kind, token, left]) => {
+                is_kind(kind)
+                    && (*token == "-" || is_number(token, u64::MAX))
+                    && (is_left(left) || is_number(left, u64::MAX))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_waiter(text: &[u8]) -> bool {
+        let words = std::str::from_utf8(text).map(|text| text.split(' ').collect::<Vec<_>>());
+        matches!(words.as_deref(), Ok([kind, left]) if is_kind(kind) && is_number(left, u64::MAX))
+    }
+
+    /// What the parts of an answer may be, and others.
+    fn answers() -> impl Strategy<Value = Reply> {
+        let holders = prop_oneof![
+            3 => Just(texts(&["x 7 1", "p3 9 -1"])),
+            1 => prop::collection::vec(garbage::replies(), 0..3).prop_map(Reply::List),
+        ];
+        let count = prop_oneof![Just(Reply::Int(1)), garbage::replies()];
+        let waiters = prop_oneof![
+            3 => Just(texts(&["s 4"])),
+            1 => prop::collection::vec(garbage::replies(), 0..3).prop_map(Reply::List),
+        ];
+        (holders, count.clone(), waiters, count, 0usize..6).prop_map(|(h, n, w, m, cut)| {
+            let mut parts = vec![h, n, w, m];
+            parts.truncate(cut.max(1));
+            if cut == 5 {
+                parts.push(Reply::Nil)
+            }
+            Reply::List(parts)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_is_shown_was_named(text in garbage::texts()) {
+            let reply = Reply::Text(text.clone());
+            prop_assert_eq!(holder(&reply).is_some(), is_holder(&text));
+            prop_assert_eq!(waiter(&reply).is_some(), is_waiter(&text));
+        }
+
+        #[test]
+        fn an_inspection_is_whole_or_nothing(reply in prop_oneof![answers(), garbage::replies()]) {
+            let Some(found) = inspected(&reply) else { return Ok(()) };
+            let Reply::List(parts) = &reply else { panic!("{reply:?}") };
+            let [Reply::List(holders), Reply::Int(holding), Reply::List(waiters), Reply::Int(waiting)] =
+                &parts[..]
+            else {
+                panic!("{reply:?}")
+            };
+            prop_assert_eq!((found.holders.len(), found.waiters.len()), (holders.len(), waiters.len()));
+            prop_assert_eq!((found.holding as i64, found.waiting as i64), (*holding, *waiting));
+            prop_assert!(*holding >= 0 && *waiting >= 0);
         }
     }
 }

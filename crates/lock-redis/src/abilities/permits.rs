@@ -41,7 +41,8 @@ impl PermitBackend for RedisBackend {
         let mut command = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
         command.bytes(owner).text(Code::of(claim.mode)?);
         // Nobody is told that there is room, because there is none.
-        verbs::released(self.link().run(&FORGET, &command).await, false)
+        let answer = self.link().run(&FORGET, &command).await;
+        verbs::released(answer, false).map_err(|error| self.link().mistrust(error))
     }
 
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
@@ -58,8 +59,8 @@ impl RedisBackend {
         let mut command = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
         command.number(of.into()).text(what).number(count.into()).pieces(channel);
         match self.link().run(&PERMITS, &command).await?.reply {
-            Reply::Text(text) => counted(&text).ok_or_else(|| verbs::unintelligible("count")),
-            _ => Err(verbs::unintelligible("count")),
+            Reply::Text(text) => counted(&text).ok_or_else(|| self.link().nonsense("count")),
+            _ => Err(self.link().nonsense("count")),
         }
     }
 }
@@ -81,7 +82,10 @@ fn counted(text: &[u8]) -> Option<Resized> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage::{self, is_number};
 
     #[test]
     fn counts_are_read_to_the_last_digit() {
@@ -97,6 +101,20 @@ mod tests {
     fn nonsense_is_no_count() {
         for text in ["", "1 2 3 4", "1 2 3 4 2", "1 2 3 4 1 5", "1 2 x 4 1", "1 4294967296 3 4 1"] {
             assert!(counted(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_count_is_read_to_the_letter_or_not_at_all(text in garbage::texts()) {
+            let words = std::str::from_utf8(&text).map(|text| text.split(' ').collect::<Vec<_>>());
+            let is_count = match words.as_deref() {
+                Ok([counts @ .., "0" | "1"]) if counts.len() == 4 => {
+                    counts.iter().all(|word| is_number(word, u32::MAX.into()))
+                }
+                _ => false,
+            };
+            prop_assert_eq!(counted(&text).is_some(), is_count);
         }
     }
 }

@@ -11,7 +11,7 @@ use lock_core::{
 use crate::hub::{Channel, number};
 use crate::keys::Names;
 use crate::link::Answer;
-use crate::modes::{self, Code};
+use crate::modes::Code;
 use crate::scripts::{CONFIRM, STANDING, Script, VOTE, VOUCH};
 use crate::wire::{Command, Reply};
 use crate::{RedisBackend, verbs};
@@ -33,7 +33,7 @@ impl QuorumNode for RedisBackend {
         let node = ballot.guarded.then(|| self.layout().node());
         let command = vote(&names, node, ballot, inbox.as_ref())?;
         let answer = self.link().run(&VOTE, &command).await?;
-        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| verbs::unintelligible("vote"))
+        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| self.link().nonsense("vote"))
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool, Error> {
@@ -47,7 +47,8 @@ impl QuorumNode for RedisBackend {
         let mode = Code::of(claim.mode)?;
         let mut command = verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET);
         command.bytes(claim.owner.expose()).number(token.get()).text(mode);
-        yes_or_no(&self.link().run(&CONFIRM, &command).await?.reply, "confirm")
+        let reply = self.link().run(&CONFIRM, &command).await?.reply;
+        yes_or_no(&reply).ok_or_else(|| self.link().nonsense("confirm"))
     }
 
     async fn standing(&self) -> Result<Standing, Error> {
@@ -55,13 +56,14 @@ impl QuorumNode for RedisBackend {
         let mut command = on_node(&STANDING, self.layout().node());
         command.bytes(seed.expose());
         let reply = self.link().run(&STANDING, &command).await?.reply;
-        stands(&reply).ok_or_else(|| verbs::unintelligible("tell the standing"))
+        stands(&reply).ok_or_else(|| self.link().nonsense("tell the standing"))
     }
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool, Error> {
         let mut command = on_node(&VOUCH, self.layout().node());
         command.bytes(quarantine.as_str().as_bytes()).number(max_ttl.as_millis());
-        yes_or_no(&self.link().run(&VOUCH, &command).await?.reply, "vouch")
+        let reply = self.link().run(&VOUCH, &command).await?.reply;
+        yes_or_no(&reply).ok_or_else(|| self.link().nonsense("vouch"))
     }
 }
 
@@ -72,7 +74,7 @@ fn check(Ballot { request, .. }: &Ballot) -> Result<(), Error> {
         let message = "permits are not voted on: majorities that overlap can give out too many";
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    modes::check(request)
+    request.check_conversion()
 }
 
 /// A ballot, for a server that tells its standing in the key `node` if it must not vote while it is kept
@@ -107,14 +109,20 @@ fn voted(ballot: &Ballot, hears: bool, answer: &Answer) -> Option<Vote> {
         return Some(Vote::Abstains(Quarantine::new(std::str::from_utf8(quarantine).ok()?)));
     }
     let Some(refusal) = text.strip_prefix(b"b ") else {
-        return verbs::granted(text, ballot.request.ttl, hears, answer.sent).map(Vote::Granted);
+        return verbs::granted(text, &ballot.request, hears, answer.sent).map(Vote::Granted);
     };
-    let (left, tag) = match std::str::from_utf8(refusal).ok()?.split_once(' ') {
+    let refusal = std::str::from_utf8(refusal).ok()?;
+    let (left, holder) = match refusal.split_once(' ') {
         None => (refusal, None),
-        Some((left, tag)) => (left.as_bytes(), Some(u32::from_str_radix(tag, 16).ok()?)),
+        Some((left, digits)) => (left, Some(tag(digits)?)),
     };
-    let left = if left == b"-1" { -1 } else { number(left)? };
-    Some(Vote::Busy { holder: tag.map(OwnerTag::new), retry_after: verbs::remaining(left) })
+    Some(Vote::Busy { holder, retry_after: verbs::remaining(verbs::time_left(left)?) })
+}
+
+/// Reads eight hexadecimal digits.
+fn tag(digits: &str) -> Option<OwnerTag> {
+    let is_tag = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_tag.then(|| u32::from_str_radix(digits, 16).ok().map(OwnerTag::new)).flatten()
 }
 
 fn on_node(script: &Script, node: &[u8]) -> Command {
@@ -139,18 +147,20 @@ fn stands(reply: &Reply) -> Option<Standing> {
     words.next().is_none().then_some(standing)
 }
 
-fn yes_or_no(reply: &Reply, verb: &str) -> Result<bool, Error> {
+fn yes_or_no(reply: &Reply) -> Option<bool> {
     match reply {
-        Reply::Int(number @ (0 | 1)) => Ok(*number == 1),
-        _ => Err(verbs::unintelligible(verb)),
+        Reply::Int(number @ (0 | 1)) => Some(*number == 1),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use lock_core::{Acquire, Instant, Key};
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::garbage::{self, is_left};
 
     const TTL: Ttl = Ttl::DEFAULT;
 
@@ -167,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_answer_to_a_ballot_is_read() {
-        let Some(Vote::Granted(grant)) = read("7 9") else { panic!() };
+        let Some(Vote::Granted(grant)) = read("07070707 7 9") else { panic!() };
         assert_eq!((grant.tokens.first().get(), grant.tokens.last().get()), (7, 9));
         assert_eq!(grant.valid_until, TTL.valid_until(Instant::from_nanos(5)));
         let busy = |holder: Option<u32>, left: Option<u64>| {
@@ -191,12 +201,80 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_answer() {
-        for text in ["", "b", "b ", "b x", "b -2", "b 1 x", "b 1 2 3", "7", "7 6", "c 7"] {
+        for text in [
+            "",
+            "b",
+            "b ",
+            "b x",
+            "b -2",
+            "b 1 x",
+            "b 1 2 3",
+            "b 1 +001feff",
+            "7 9",
+            "07070707 7",
+            "07070707 7 6",
+            "c 7",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
         for text in ["", "a", "a b", "a b c", "a b 0", "a b 30000 c", "+a b -", "a b -1"] {
             assert_eq!(standing(text), None, "{text}");
         }
-        assert!(yes_or_no(&Reply::Int(2), "vouch").is_err());
+        assert_eq!(yes_or_no(&Reply::Int(2)), None);
+    }
+
+    /// Eight hexadecimal digits, as many as a tag has.
+    fn is_tag(word: &str) -> bool {
+        word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    fn votes() -> impl Strategy<Value = Vec<u8>> {
+        let said =
+            |stem: &'static [u8]| garbage::texts().prop_map(move |text| [stem, &text].concat());
+        let tagged = ("[ab] -?[0-9]{1,20}", "( [+-]?[0-9a-fg]{6,9})?")
+            .prop_map(|(stem, tag)| (stem + &tag).into_bytes());
+        prop_oneof![said(b"07070707 "), said(b""), said(b"b "), said(b"a "), tagged]
+    }
+
+    proptest! {
+        #[test]
+        fn a_vote_is_read_to_the_letter_or_not_at_all(text in votes()) {
+            let claim = Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes([7; 16]));
+            let ballot = Ballot::new(Acquire::new(claim, TTL), FencingToken::new(9));
+            let sent = Instant::from_nanos(5);
+            let answer = Answer { sent, reply: Reply::Text(text.clone()) };
+            let words = std::str::from_utf8(&text).map(|text| text.split(' ').collect::<Vec<_>>());
+            match voted(&ballot, false, &answer) {
+                Some(Vote::Granted(grant)) => {
+                    prop_assert_eq!(Some(grant), verbs::granted(&text, &ballot.request, false, sent));
+                }
+                Some(Vote::Busy { .. }) => {
+                    let is_refusal = match words.as_deref() {
+                        Ok(["b", left]) => is_left(left),
+                        Ok(["b", left, tag]) => is_left(left) && is_tag(tag),
+                        _ => false,
+                    };
+                    prop_assert!(is_refusal, "{}", text.escape_ascii());
+                }
+                Some(Vote::Abstains(quarantine)) => {
+                    let said = [b"a ", quarantine.as_str().as_bytes()].concat();
+                    prop_assert_eq!(said, text);
+                }
+                Some(other) => prop_assert!(false, "{:?}", other),
+                None => {}
+            }
+        }
+
+        #[test]
+        fn no_other_reply_is_a_vote_or_a_standing(reply in garbage::replies()) {
+            if let Some(found) = stands(&reply) {
+                let Reply::Text(text) = &reply else { panic!("{reply:?}") };
+                let words: Vec<_> = text.split(|byte| *byte == b' ').collect();
+                prop_assert_eq!(words.len(), 3);
+                prop_assert!(words[0].starts_with(found.server.as_str().as_bytes()));
+            }
+            let said = yes_or_no(&reply);
+            prop_assert_eq!(said, match reply { Reply::Int(0) => Some(false), Reply::Int(1) => Some(true), _ => None });
+        }
     }
 }

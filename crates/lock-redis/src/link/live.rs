@@ -130,9 +130,9 @@ impl Live {
         self.end.refused.load(Ordering::Relaxed) && age < SOON
     }
 
-    /// Gives up a connection to a server that takes no writes. Behind a name or a virtual address
-    /// the next one may lead to the server that does.
-    fn leave(&self) {
+    /// Gives up a connection to a server that takes no writes, or that makes no sense. Behind a name or a
+    /// virtual address the next one may lead to a server that does.
+    pub(super) fn leave(&self) {
         self.end.refused.store(true, Ordering::Relaxed);
         self.driver.abort();
     }

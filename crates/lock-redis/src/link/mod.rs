@@ -31,6 +31,7 @@ pub(crate) use self::tls::Tls;
 use crate::Protocol;
 use crate::hub::Registry;
 use crate::scripts::Script;
+use crate::verbs;
 use crate::wire::{Command, Endpoint, Failure};
 
 /// After so many unanswered requests in a row a connection is replaced.
@@ -99,6 +100,23 @@ impl Link {
             Err(Failure::NoScript(_)) => Box::pin(run_anew(&live, script, command)).await,
             Err(failure) => Err(failure.into_error()),
         }
+    }
+
+    /// Gives up the connection if an answer on it made no sense. It may have been that of another request,
+    /// and so may those be that follow.
+    pub(crate) fn mistrust(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Protocol
+            && let Some(live) = self.live()
+        {
+            tracing::warn!(server = %self.settings().endpoint, %error, "gave up a connection");
+            live.leave();
+        }
+        error
+    }
+
+    /// The same, for an answer to this.
+    pub(crate) fn nonsense(&self, verb: &str) -> Error {
+        self.mistrust(verbs::unintelligible(verb))
     }
 
     /// The connection, which is opened if there is none.

@@ -9,7 +9,7 @@ if take then
   if declared and declared ~= of then
     problem = 'LOCKPERMITS ' .. of .. ' permits were declared, but there is a semaphore of ' .. declared
   elseif closed then
-    problem = 'LOCKCLOSED nobody is granted a permit any more'
+    problem = 'LOCKCLOSED no more permits are granted'
   end
   if problem then
     -- It is granted nothing, and must not hold up those for whom there is room.

@@ -1,10 +1,14 @@
 //! Everything that knows the `redis` crate. No type of it leaves this module.
 
+mod capped;
 mod command;
 mod connection;
 mod failure;
+#[cfg(test)]
+pub(crate) mod garbage;
 mod pubsub;
 mod reply;
+mod sent;
 mod url;
 
 pub(crate) use command::{Command, script_digest};

@@ -41,7 +41,10 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::wire::garbage;
 
     #[test]
     fn both_versions_of_a_map_look_alike() {
@@ -49,5 +52,44 @@ mod tests {
         let array = Value::Array(vec![text("flags"), text("Kgxe")]);
         let map = Value::Map(vec![(text("flags"), text("Kgxe"))]);
         assert_eq!(Reply::from_value(array), Reply::from_value(map));
+    }
+
+    /// The texts and numbers of a reply are those of the value, in the same order: none is made up.
+    fn leaves(reply: &Reply, into: &mut Vec<Reply>) {
+        match reply {
+            Reply::List(items) => items.iter().for_each(|item| leaves(item, into)),
+            leaf => into.push(leaf.clone()),
+        }
+    }
+
+    fn leaves_of(value: &Value, into: &mut Vec<Reply>) {
+        let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
+        match value {
+            Value::Array(items) | Value::Set(items) => {
+                items.iter().for_each(|item| leaves_of(item, into));
+            }
+            Value::Map(pairs) => pairs.iter().for_each(|(key, value)| {
+                leaves_of(key, into);
+                leaves_of(value, into);
+            }),
+            Value::Attribute { data, .. } => leaves_of(data, into),
+            Value::Nil => into.push(Reply::Nil),
+            Value::Int(number) => into.push(Reply::Int(*number)),
+            Value::BulkString(bytes) => into.push(Reply::Text(bytes.clone())),
+            Value::SimpleString(said) => into.push(text(said)),
+            Value::VerbatimString { text: said, .. } => into.push(text(said)),
+            Value::Okay => into.push(text("OK")),
+            _ => into.push(Reply::Other),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_reply_says_what_the_value_says(value in garbage::values()) {
+            let (mut said, mut meant) = (Vec::new(), Vec::new());
+            leaves_of(&value, &mut meant);
+            leaves(&Reply::from_value(value), &mut said);
+            prop_assert_eq!(said, meant);
+        }
     }
 }
