@@ -7,6 +7,17 @@
 //! Those here are mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
 //! over several servers in [`quorums`].
 
+/// A row with so many clients of one kind.
+macro_rules! entrants {
+    ($name:expr, $clients:expr, $client:expr) => {{
+        let mut all = Vec::with_capacity($clients);
+        for _ in 0..$clients {
+            all.push($client);
+        }
+        Entrant::new($name, all)
+    }};
+}
+
 mod distributed_lock;
 mod driver;
 mod local;
@@ -101,30 +112,25 @@ pub const WAITING_PEERS: [&str; 8] = [
 ///
 /// If there is none, or it does not connect.
 pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Failure> {
-    macro_rules! entrant {
-        ($client:expr) => {{
-            let mut all = Vec::with_capacity(clients);
-            for _ in 0..clients {
-                all.push($client);
-            }
-            Entrant::new(name, all)
-        }};
-    }
     Ok(match name {
-        "ours, fair" => entrant!(Ours::with(url, Ending::Dropped, Handoff::Fair)?),
-        "ours, fair, released" => entrant!(Ours::with(url, Ending::Released, Handoff::Fair)?),
-        "ours, fair, on the runtime" => {
-            entrant!(Ours::on_this_runtime(url, Ending::Dropped, Handoff::Fair)?)
+        "ours, fair" => entrants!(name, clients, Ours::with(url, Ending::Dropped, Handoff::Fair)?),
+        "ours, fair, released" => {
+            entrants!(name, clients, Ours::with(url, Ending::Released, Handoff::Fair)?)
         }
-        "ours, default budget" => entrant!(Ours::redis(url, Ending::Dropped)?),
-        "rlock" => entrant!(Rlock::connect(url).await?),
-        "rlock, impatient" => entrant!(Rlock::connect(url).await?.impatient()?),
-        "rslock" => entrant!(Rslock::connect(url)?),
-        "rslock, impatient" => entrant!(Rslock::connect(url)?.impatient()),
-        "redis-lock" => entrant!(RedisLock::connect(url).await?),
-        "redis-lock, impatient" => entrant!(RedisLock::connect(url).await?.impatient()),
-        "redlock (spawn_blocking)" => entrant!(Redlock::connect(url)),
-        "redlock, impatient" => entrant!(Redlock::connect(url).impatient()),
+        "ours, fair, on the runtime" => {
+            entrants!(name, clients, Ours::on_this_runtime(url, Ending::Dropped, Handoff::Fair)?)
+        }
+        "ours, default budget" => entrants!(name, clients, Ours::redis(url, Ending::Dropped)?),
+        "rlock" => entrants!(name, clients, Rlock::connect(url).await?),
+        "rlock, impatient" => entrants!(name, clients, Rlock::connect(url).await?.impatient()?),
+        "rslock" => entrants!(name, clients, Rslock::connect(url)?),
+        "rslock, impatient" => entrants!(name, clients, Rslock::connect(url)?.impatient()),
+        "redis-lock" => entrants!(name, clients, RedisLock::connect(url).await?),
+        "redis-lock, impatient" => {
+            entrants!(name, clients, RedisLock::connect(url).await?.impatient())
+        }
+        "redlock (spawn_blocking)" => entrants!(name, clients, Redlock::connect(url)),
+        "redlock, impatient" => entrants!(name, clients, Redlock::connect(url).impatient()),
         _ => return Err(format!("nobody is called {name}").into()),
     })
 }

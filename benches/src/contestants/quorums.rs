@@ -40,26 +40,27 @@ pub async fn init(urls: &[String]) -> Result<(), Failure> {
 ///
 /// If there is none, or it does not connect.
 pub async fn named(name: &str, urls: &[String], clients: usize) -> Result<Entrant, Failure> {
-    macro_rules! entrant {
-        ($client:expr) => {{
-            let mut all = Vec::with_capacity(clients);
-            for _ in 0..clients {
-                all.push($client);
-            }
-            Entrant::new(name, all)
-        }};
-    }
     Ok(match name {
-        "ours, backend" => entrant!(Raw::new(quorum(urls, false).await?)),
-        "ours, backend, on the runtime" => entrant!(Raw::new(quorum(urls, true).await?)),
-        "ours, mutex" => entrant!(mutex(urls, Ending::Released, Handoff::default()).await?),
-        "ours, default budget" => entrant!(mutex(urls, Ending::Dropped, Handoff::default()).await?),
-        "ours, fair" => entrant!(mutex(urls, Ending::Dropped, Handoff::Fair).await?),
-        "ours, fair, released" => entrant!(mutex(urls, Ending::Released, Handoff::Fair).await?),
-        "rslock" => entrant!(Rslock::quorum(urls)?),
-        "rslock, impatient" => entrant!(Rslock::quorum(urls)?.impatient()),
-        "redlock (spawn_blocking)" => entrant!(Redlock::quorum(urls)),
-        "redlock, impatient" => entrant!(Redlock::quorum(urls).impatient()),
+        "ours, backend" => entrants!(name, clients, Raw::new(quorum(urls, false).await?)),
+        "ours, backend, on the runtime" => {
+            entrants!(name, clients, Raw::new(quorum(urls, true).await?))
+        }
+        "ours, mutex" => {
+            entrants!(name, clients, mutex(urls, Ending::Released, Handoff::default()).await?)
+        }
+        "ours, default budget" => {
+            entrants!(name, clients, mutex(urls, Ending::Dropped, Handoff::default()).await?)
+        }
+        "ours, fair" => {
+            entrants!(name, clients, mutex(urls, Ending::Dropped, Handoff::Fair).await?)
+        }
+        "ours, fair, released" => {
+            entrants!(name, clients, mutex(urls, Ending::Released, Handoff::Fair).await?)
+        }
+        "rslock" => entrants!(name, clients, Rslock::quorum(urls)?),
+        "rslock, impatient" => entrants!(name, clients, Rslock::quorum(urls)?.impatient()),
+        "redlock (spawn_blocking)" => entrants!(name, clients, Redlock::quorum(urls)),
+        "redlock, impatient" => entrants!(name, clients, Redlock::quorum(urls).impatient()),
         _ => return Err(format!("no lock over several servers is called {name}").into()),
     })
 }

@@ -1,4 +1,4 @@
-//! The crate `rlock`.
+//! The crate `rlock`: its mutex, and a client for its other locks.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::{Contestant, Failure};
 /// `rlock`: a lease of 10 s that it renews, tries every 100 ms, and a release that is awaited.
 #[derive(Debug)]
 pub struct Rlock {
-    manager: RLock,
-    options: AcquireOptions,
+    pub(super) manager: RLock,
+    pub(super) options: AcquireOptions,
 }
 
 impl Rlock {

@@ -13,6 +13,7 @@ pub use ours::Ours;
 pub use rlock::Rlock;
 
 use super::Ending;
+use super::rlock::Rlock as Client;
 use crate::{Entrant, Failure};
 
 /// What the row of `tokio::sync::RwLock` is called.
@@ -44,8 +45,8 @@ pub async fn named(name: &str, url: &str) -> Result<Entrant, Failure> {
         }
         "ours, fair" => Entrant::new(name, [Ours::redis(url, Ending::Dropped, Handoff::Fair)?]),
         "ours in memory, dropped" => Entrant::new(name, [Ours::memory(Ending::Dropped)]),
-        "rlock" => Entrant::new(name, [Rlock::connect(url).await?]),
-        "rlock, impatient" => Entrant::new(name, [Rlock::connect(url).await?.impatient()?]),
+        "rlock" => Entrant::new(name, [Rlock(Client::connect(url).await?)]),
+        "rlock, impatient" => Entrant::new(name, [Rlock(Client::connect(url).await?.impatient()?)]),
         "distributed-lock-redis" => Entrant::new(name, [Distributed::connect(url).await?]),
         _ => return Err(format!("no reader-writer lock is called {name}").into()),
     })

@@ -1,40 +1,12 @@
 //! The reader-writer lock of the crate `rlock`.
 
-use std::time::Duration;
-
-use rlock::AcquireOptions;
-use rlock::async_lock::RLock;
-
+use super::super::rlock::Rlock as Client;
 use crate::{Contestant, Failure};
 
 /// `rlock`: a lease of 10 s that it renews, tries every 100 ms, prefers readers, and a release that is
 /// awaited.
 #[derive(Debug)]
-pub struct Rlock {
-    manager: RLock,
-    options: AcquireOptions,
-}
-
-impl Rlock {
-    /// Connects at once.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot be reached.
-    pub async fn connect(url: &str) -> Result<Self, Failure> {
-        Ok(Self { manager: RLock::new(url).await?, options: AcquireOptions::default() })
-    }
-
-    /// Tries again after 1 ns, of which tokio's timer makes a millisecond.
-    ///
-    /// # Errors
-    ///
-    /// If the library takes the delay for too short.
-    pub fn impatient(mut self) -> Result<Self, Failure> {
-        self.options = AcquireOptions::builder().retry_interval(Duration::from_nanos(1)).build()?;
-        Ok(self)
-    }
-}
+pub struct Rlock(pub Client);
 
 impl Contestant for Rlock {
     type Key = String;
@@ -60,7 +32,8 @@ impl Contestant for Rlock {
     where
         S: Future<Output = ()> + Send + 'static,
     {
-        let mut guard = self.manager.acquire_write_with_options(key, self.options.clone()).await?;
+        let Client { manager, options } = &self.0;
+        let mut guard = manager.acquire_write_with_options(key, options.clone()).await?;
         section.await;
         Ok(guard.release().await?)
     }
@@ -69,7 +42,8 @@ impl Contestant for Rlock {
     where
         S: Future<Output = ()> + Send + 'static,
     {
-        let mut guard = self.manager.acquire_read_with_options(key, self.options.clone()).await?;
+        let Client { manager, options } = &self.0;
+        let mut guard = manager.acquire_read_with_options(key, options.clone()).await?;
         section.await;
         Ok(guard.release().await?)
     }
