@@ -19,10 +19,10 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
 /// What the docs of the backend ask for.
 fn all_rights() -> Vec<&'static str> {
-    let docs = include_str!("../../crates/lock-redis/src/lib.rs");
+    let docs = include_str!("../../crates/lock-redis/src/acl.md");
     let (_, rules) = docs.split_once("ACL SETUSER locks on >password ").unwrap();
     let (rules, _) = rules.split_once("```").unwrap();
-    rules.split_whitespace().filter(|word| *word != "//!").collect()
+    rules.split_whitespace().collect()
 }
 
 /// A server with a user who has all rights but these.

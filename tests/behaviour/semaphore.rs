@@ -96,6 +96,7 @@ async fn what_was_released_in_part_is_there_at_once() {
         let theirs = soon(there.try_acquire_many(2)).await.unwrap();
         assert_eq!(soon(there.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
         assert!(permit.is_valid() && theirs.is_valid());
+        // Their release may be under way when they try in the next round.
         drop(theirs);
         drop(permit);
     }

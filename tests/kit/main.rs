@@ -1,5 +1,10 @@
 //! The kit itself: a tool that proves others must work.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod chaos_worker;
+mod clock;
+mod nemesis;
 mod orphans;
 mod proxy;
 mod server;

@@ -176,3 +176,156 @@ async fn it_serves_while_the_executor_of_the_test_is_blocked() {
     proxy.pass();
     assert_eq!(ping(&mut client).unwrap().text(), "PONG");
 }
+
+#[test]
+fn jitter_delays_each_by_another_time_and_keeps_the_order() {
+    const MOST: Duration = Duration::from_millis(100);
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let mut client = client(&proxy);
+    ping(&mut client).unwrap();
+    proxy.jitter(ToClient, MOST);
+    let times: Vec<Duration> = (0..12)
+        .map(|_| {
+            let start = Instant::now();
+            ping(&mut client).unwrap();
+            start.elapsed()
+        })
+        .collect();
+    assert!(times.iter().min() < Some(&(MOST / 3)), "{times:?}");
+    assert!(times.iter().max() > Some(&(MOST / 2)), "{times:?}");
+    for number in 0..20 {
+        client.send(&["ECHO", &number.to_string()]).unwrap();
+    }
+    for number in 0..20 {
+        assert_eq!(client.receive().unwrap().text(), number.to_string());
+    }
+}
+
+#[test]
+fn bytes_dribble_one_by_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap());
+    let mut client = TcpStream::connect(proxy.addr()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    proxy.dribble(ToServer, Some(Duration::from_millis(20)));
+    std::io::Write::write_all(&mut client, b"hello").unwrap();
+    let mut buffer = [0; 8];
+    for _ in 0..4 {
+        // The next byte comes 20 ms later: whoever reads at once sees one alone.
+        assert_eq!(std::io::Read::read(&mut server, &mut buffer).unwrap(), 1);
+    }
+    assert_eq!(std::io::Read::read(&mut server, &mut buffer).unwrap(), 1);
+    proxy.dribble(ToServer, None);
+    std::io::Write::write_all(&mut client, b"hello").unwrap();
+    assert_eq!(std::io::Read::read(&mut server, &mut buffer).unwrap(), 5);
+}
+
+#[test]
+fn a_dribbling_link_still_works() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    for direction in [ToServer, ToClient] {
+        proxy.dribble(direction, Some(Duration::ZERO));
+    }
+    let mut client = client(&proxy);
+    let value = "x".repeat(2_000);
+    assert_eq!(client.command(&["SET", "k", &value]).unwrap().text(), "OK");
+    assert_eq!(client.command(&["GET", "k"]).unwrap().text(), value);
+}
+
+#[test]
+fn a_cut_reply_is_one_to_a_request_that_was_carried_out() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let (mut busy, mut idle) = (client(&proxy), client(&proxy));
+    ping(&mut busy).unwrap();
+    ping(&mut idle).unwrap();
+    proxy.cut_replies();
+    let received = proxy.bytes(ToClient);
+    let error = busy.command(&["INCR", "k"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!((server.cli(&["GET", "k"]).text().as_str(), proxy.bytes(ToClient)), ("1", received));
+    // Who comes later is served, and who was there is cut whenever it asks.
+    assert_eq!(client(&proxy).command(&["INCR", "k"]).unwrap().int(), 2);
+    assert!(idle.command(&["INCR", "k"]).is_err());
+    assert_eq!(server.cli(&["GET", "k"]).text(), "3");
+}
+
+#[test]
+fn a_repeated_request_is_carried_out_twice_and_answered_once() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let mut client = client(&proxy);
+    assert_eq!(client.command(&["INCR", "k"]).unwrap().int(), 1);
+    proxy.repeat(true);
+    for number in 1..=50 {
+        assert_eq!(client.command(&["INCR", "k"]).unwrap().int(), 2 * number + 1);
+    }
+    // Many at once: each twice, the copies in their order, the requests in theirs, and after their copies.
+    for number in 0..20 {
+        client.send(&["RPUSH", "list", &number.to_string()]).unwrap();
+    }
+    let lengths: Vec<i64> = (0..20).map(|_| client.receive().unwrap().int()).collect();
+    let list = server.cli(&["LRANGE", "list", "0", "-1"]);
+    let list: Vec<i64> = list.array().iter().map(|it| it.text().parse().unwrap()).collect();
+    assert_eq!((list.len(), *lengths.last().unwrap()), (40, 40));
+    for (number, length) in lengths.iter().enumerate() {
+        let end = *length as usize;
+        assert_eq!(list[end - 1], number as i64, "{list:?} {lengths:?}");
+        assert_eq!(list[..end].iter().filter(|it| **it == number as i64).count(), 2, "{list:?}");
+    }
+    let copies = (0..40).filter(|at| !lengths.contains(&(*at as i64 + 1))).map(|at| list[at]);
+    assert_eq!(copies.collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    proxy.repeat(false);
+    assert_eq!(client.command(&["INCR", "k"]).unwrap().int(), 102);
+    let connections = || server.cli(&["CLIENT", "LIST", "TYPE", "normal"]).text().lines().count();
+    eventually("the second connection is gone", LIMIT, || connections() == 2);
+}
+
+#[test]
+fn a_copy_comes_from_the_same_user_and_what_subscribes_is_not_copied() {
+    let server =
+        RedisServer::builder().user("default", "off").user("me", "on >secret ~* &* +@all").start();
+    let proxy = Proxy::before(&server);
+    let mut client = client(&proxy);
+    assert_eq!(client.command(&["AUTH", "me", "secret"]).unwrap().text(), "OK");
+    assert_eq!(client.command(&["SELECT", "3"]).unwrap().text(), "OK");
+    proxy.repeat(true);
+    assert_eq!(client.command(&["INCR", "k"]).unwrap().int(), 2);
+    assert_eq!(client.command(&["SUBSCRIBE", "news"]).unwrap().array().len(), 3);
+    let subscribers = server.cli(&["PUBSUB", "NUMSUB", "news"]);
+    assert_eq!(subscribers.array()[1].int(), 1);
+}
+
+#[test]
+fn a_connection_that_speaks_something_else_is_not_repeated() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap());
+    proxy.repeat(true);
+    let mut client = TcpStream::connect(proxy.addr()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    for text in ["GET / HTTP/1.1", "\r\n\r\n*1\r\n"] {
+        std::io::Write::write_all(&mut client, text.as_bytes()).unwrap();
+        let mut buffer = vec![0; text.len()];
+        std::io::Read::read_exact(&mut server, &mut buffer).unwrap();
+        assert_eq!(buffer, text.as_bytes());
+    }
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[test]
+fn what_was_silenced_is_delivered_when_it_may_speak_and_the_rest_stays_as_it_is() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let mut client = client(&proxy);
+    ping(&mut client).unwrap();
+    proxy.refuse();
+    proxy.silence(ToServer);
+    client.send(&["SET", "k", "v"]).unwrap();
+    proxy.speak(ToServer);
+    assert_eq!(client.receive().unwrap().text(), "OK");
+    assert!(TcpStream::connect(proxy.addr()).is_err());
+    proxy.accept();
+    TcpStream::connect(proxy.addr()).unwrap();
+}

@@ -65,6 +65,24 @@ fn a_restart_keeps_an_append_only_file() {
 }
 
 #[test]
+fn a_server_comes_back_with_a_copy_from_before_or_with_nothing() {
+    for server in [RedisServer::builder(), RedisServer::builder().append_only()] {
+        let server = server.start();
+        server.cli(&["SET", "k", "then"]);
+        let copy = server.copy_data();
+        server.cli(&["SET", "k", "now"]);
+        server.kill();
+        server.restore(&copy);
+        server.restart();
+        assert_eq!(server.cli(&["GET", "k"]).text(), "then");
+        server.kill();
+        server.erase();
+        server.restart();
+        assert!(server.cli(&["GET", "k"]).is_nil());
+    }
+}
+
+#[test]
 fn a_restart_also_ends_a_server_that_stands_still() {
     let server = RedisServer::start();
     server.stop();

@@ -4,9 +4,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lock_tests::{Direction, RedisServer};
+use lock_tests::{Direction, Random, RedisServer};
 
-use crate::support::{Client, Crew, LEASE, MAX_TTL, Nodes, Random, SLACK, SOON};
+use crate::support::{Client, Crew, LEASE, MAX_TTL, Nodes, SLACK, SOON};
 
 const PROCESSES: usize = 3;
 
@@ -180,7 +180,7 @@ fn while_a_process_stands_still() {
 #[test]
 fn while_anything_fails_at_any_moment() {
     const SERVERS: usize = 5;
-    let mut random = Random::new();
+    let mut random = Random::from_env("QUORUM_SEED");
     let stage = Stage::set(SERVERS);
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {

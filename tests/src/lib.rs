@@ -5,7 +5,9 @@
 //! - [`redis_server`]: where the program comes from. It is looked for, and put under the target
 //!   folder if there is none, so that `cargo test --workspace` needs nothing but a Rust toolchain.
 //! - [`Proxy`]: a TCP proxy in front of a server, with switches for what networks do.
+//! - [`ServerClock`]: the clock of a server, which can be set and run too fast or too slow.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
+//! - [`chaos`]: runs in which all of that happens to all of them, with checkers.
 //! - [`resp::Client`]: commands to a server, past the library under test.
 //!
 //! The kit blocks: starting a server takes some tens of milliseconds, a command to it some tens of
@@ -30,18 +32,23 @@
 #[cfg(not(unix))]
 compile_error!("the test kit drives processes with signals and needs a Unix system");
 
+pub mod chaos;
+mod clock;
 mod install;
 mod port;
 pub mod process;
 mod proxy;
+mod random;
 pub mod resp;
 mod server;
 mod wait;
 mod worker;
 
+pub use clock::ServerClock;
 pub use install::{NotFound, find_redis_server, redis_server};
 pub use port::Port;
 pub use proxy::{Direction, Proxy};
-pub use server::{CommandStats, RedisServer, RedisServerBuilder};
-pub use wait::{eventually, eventually_async};
+pub use random::Random;
+pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
+pub use wait::{SOON, eventually, eventually_async, soon};
 pub use worker::{Event, Worker, WorkerBuilder};

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Longer than anything takes that works, on a loaded machine too.
+pub const SOON: Duration = Duration::from_secs(10);
+
 /// Waits until `condition` holds, and says how long that took.
 ///
 /// For what can only be asked, such as a key on a server. Where something announces the event,
@@ -42,6 +45,26 @@ pub async fn eventually_async(
         tokio::time::sleep(PAUSE).await;
     }
     start.elapsed()
+}
+
+/// Fails the test when something takes longer than [`SOON`].
+///
+/// # Panics
+///
+/// In that case, with the place where this was called.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops what it waits for, and nothing else.
+#[track_caller]
+pub fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(SOON, what).await {
+            Ok(output) => output,
+            Err(_) => panic!("it takes longer than {SOON:?}: {caller}"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::time::Duration;
 use lock_redis::RedisBackend;
 use lock_sync::{Handoff, Locks, Mutex, RwLock, TryLockError};
 use lock_tests::RedisServer;
+pub(crate) use lock_tests::{SOON, soon};
 
 pub(crate) use self::crashes::{
     AT_ONCE, CLAIM, Fate, ROUNDING, SLACK, THIRD, kill_noticed, line_up, now, options, workers,
@@ -37,9 +38,6 @@ pub(crate) use self::traffic::Traffic;
 pub(crate) use self::waiting::{
     Waiting, asked_within, until_heard, until_in_line, until_quiet, until_refused, waiting,
 };
-
-/// Longer than anything takes that works, on a loaded machine too, and far shorter than [`TTL`].
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// The default lease. What has to wait for its end comes too late for [`SOON`].
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -117,17 +115,5 @@ impl Pair {
     /// The lock at [`LOCK`], on both sides.
     pub(crate) fn mutexes(&self) -> (Arc<Mutex<()>>, Arc<Mutex<()>>) {
         (mutex(&self.here), mutex(&self.there))
-    }
-}
-
-/// Fails the test when something takes too long.
-#[track_caller]
-pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
-    let caller = std::panic::Location::caller();
-    async move {
-        match tokio::time::timeout(SOON, what).await {
-            Ok(output) => output,
-            Err(_) => panic!("it takes longer than {SOON:?}: {caller}"),
-        }
     }
 }

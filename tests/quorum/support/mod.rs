@@ -7,16 +7,16 @@ mod forgetting;
 #[path = "../../behaviour/support/history.rs"]
 mod history;
 mod nodes;
-mod random;
 
 use std::time::Duration;
+
+pub(crate) use lock_tests::{SOON, soon};
 
 pub(crate) use self::client::{Client, Quorum, builder};
 pub(crate) use self::clocks::Clocks;
 pub(crate) use self::crew::Crew;
 pub(crate) use self::forgetting::Forgetting;
 pub(crate) use self::nodes::Nodes;
-pub(crate) use self::random::Random;
 
 /// The lease of those who renew.
 pub(crate) const LEASE: Duration = Duration::from_millis(900);
@@ -30,20 +30,5 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// How long a server may take to answer.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Longer than anything takes that works, on a loaded machine too.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
-
 /// What a loaded machine may add.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
-
-/// Fails the test when something takes too long.
-#[track_caller]
-pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
-    let caller = std::panic::Location::caller();
-    async move {
-        match tokio::time::timeout(SOON, what).await {
-            Ok(output) => output,
-            Err(_) => panic!("it takes longer than {SOON:?}: {caller}"),
-        }
-    }
-}

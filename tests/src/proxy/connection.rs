@@ -4,14 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::tcp::ReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::Direction;
-use super::switches::{Counters, Gate, Switches};
+use super::delivery::Delivery;
+use super::switches::{Arrival, Counters, Gate, Switches};
+use crate::Random;
 
 /// How much a direction holds back, in reads, before it stops reading.
 const HELD_READS: usize = 1024;
@@ -20,24 +21,31 @@ const HELD_READS: usize = 1024;
 pub(super) struct Connection {
     client: Socket,
     counters: Arc<Counters>,
+    /// How many were accepted before.
+    number: usize,
 }
 
 impl Connection {
     pub(super) fn new(client: TcpStream, counters: Arc<Counters>) -> Self {
-        counters.connected();
-        Self { client: Socket::new(client), counters }
+        let number = counters.connected();
+        Self { client: Socket::new(client), counters, number }
     }
 
     /// Passes on bytes until both sides have ended, or one has failed.
     pub(super) async fn run(mut self, target: SocketAddr, switches: watch::Receiver<Switches>) {
         let Ok(server) = TcpStream::connect(target).await else { return };
         let mut server = Socket::new(server);
-        let gate = |direction| Gate { switches: switches.clone(), direction };
+        let gate = |direction| Gate::new(switches.clone(), direction);
+        let counters = &self.counters;
+        // What is drawn follows from which connection it is, and in which direction.
+        let mut random = Random::from_seed(self.number as u64);
         let (from_client, to_client) = self.client.stream.split();
         let (from_server, to_server) = server.stream.split();
+        let requests = Delivery::new(to_server, gate(Direction::ToServer), counters);
+        let replies = Delivery::new(to_client, gate(Direction::ToClient), counters);
         let both = tokio::try_join!(
-            pump(from_client, to_server, gate(Direction::ToServer), &self.counters),
-            pump(from_server, to_client, gate(Direction::ToClient), &self.counters),
+            pump(from_client, requests.repeatable(target), random.fork()),
+            pump(from_server, replies, random.fork()),
         );
         if both.is_ok() {
             self.client.reset = false;
@@ -74,32 +82,28 @@ impl Drop for Socket {
     }
 }
 
-/// Something that came in.
-struct Arrival {
-    at: Instant,
-    what: What,
-}
+/// Something that came in, and when.
+pub(super) type Incoming = (Arrival, What);
 
-enum What {
+pub(super) enum What {
     Bytes(Vec<u8>),
     End,
     Failure(io::Error),
 }
 
 /// One direction. Reading goes on while writing is held back, so that a delay costs no throughput.
-async fn pump(
-    from: ReadHalf<'_>,
-    to: WriteHalf<'_>,
-    gate: Gate,
-    counters: &Counters,
-) -> io::Result<()> {
+async fn pump(from: ReadHalf<'_>, to: Delivery<'_>, random: Random) -> io::Result<()> {
     let (queue, arrivals) = mpsc::channel(HELD_READS);
-    tokio::try_join!(take_in(from, queue), deliver(arrivals, to, gate, counters))?;
+    tokio::try_join!(take_in(from, queue, random), to.run(arrivals))?;
     Ok(())
 }
 
 /// Never fails by itself: a failure to read is something that came in.
-async fn take_in(from: ReadHalf<'_>, queue: mpsc::Sender<Arrival>) -> io::Result<()> {
+async fn take_in(
+    from: ReadHalf<'_>,
+    queue: mpsc::Sender<Incoming>,
+    mut random: Random,
+) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let what = match read(&from, &mut buffer).await {
@@ -108,7 +112,8 @@ async fn take_in(from: ReadHalf<'_>, queue: mpsc::Sender<Arrival>) -> io::Result
             Err(error) => What::Failure(error),
         };
         let last = !matches!(what, What::Bytes(_));
-        if queue.send(Arrival { at: Instant::now(), what }).await.is_err() || last {
+        let arrival = Arrival { at: Instant::now(), luck: random.draw() as u32 };
+        if queue.send((arrival, what)).await.is_err() || last {
             return Ok(());
         }
     }
@@ -122,40 +127,4 @@ async fn read(from: &ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<usize> {
             result => return result,
         }
     }
-}
-
-async fn deliver(
-    mut arrivals: mpsc::Receiver<Arrival>,
-    mut to: WriteHalf<'_>,
-    mut gate: Gate,
-    counters: &Counters,
-) -> io::Result<()> {
-    while let Some(Arrival { at, what }) = arrivals.recv().await {
-        gate.opened(at).await;
-        match what {
-            What::End => return to.shutdown().await,
-            What::Failure(error) => return Err(error),
-            What::Bytes(bytes) => {
-                let mut rest = &bytes[..];
-                while !rest.is_empty() {
-                    to.writable().await?;
-                    // Looked at once more, with no await between the look and the write: whoever
-                    // has closed the gate may rely on it.
-                    if !gate.is_open(at) {
-                        gate.opened(at).await;
-                        continue;
-                    }
-                    match to.try_write(rest) {
-                        Ok(count) => {
-                            rest = &rest[count..];
-                            counters.add_bytes(gate.direction, count);
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }

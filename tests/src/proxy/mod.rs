@@ -1,8 +1,11 @@
 //! A TCP proxy in front of a server, with switches for what networks do.
 
 mod connection;
+mod delivery;
+mod frames;
 mod listener;
 mod switches;
+mod twin;
 
 use std::io;
 use std::net::SocketAddr;
@@ -120,7 +123,12 @@ impl Proxy {
 
     /// Undoes everything: accepts connections, and passes on without delay what is held back.
     pub fn pass(&self) {
-        self.order(Change::Switches(Box::new(|switches| *switches = Switches::default())));
+        self.order(Change::Switches(Box::new(Switches::pass)));
+        self.accept();
+    }
+
+    /// Accepts new connections again.
+    pub fn accept(&self) {
         self.order(Change::Refuse(false));
     }
 
@@ -129,14 +137,20 @@ impl Proxy {
         self.order(Change::Cut);
     }
 
-    /// Refuses new connections until [`pass`](Self::pass). Those that exist go on: for a server that
+    /// Lets each connection that is open end (RST) in place of its next reply, or pushed message: the server
+    /// has done what it was asked to do, and the client hears nothing of it. New connections are as any.
+    pub fn cut_replies(&self) {
+        self.order(Change::Switches(Box::new(|switches| switches.cuts += 1)));
+    }
+
+    /// Refuses new connections until [`accept`](Self::accept) or [`pass`](Self::pass). Those that exist go on: for a server that
     /// is gone, [`cut`](Self::cut) them too.
     pub fn refuse(&self) {
         self.order(Change::Refuse(true));
     }
 
-    /// Holds back everything in one direction until [`pass`](Self::pass), also the end of the
-    /// connection. In both directions: a half-open connection, as after a cable was pulled.
+    /// Holds back everything in one direction until [`speak`](Self::speak) or [`pass`](Self::pass), also the
+    /// end of the connection. In both directions: a half-open connection, as after a cable was pulled.
     pub fn silence(&self, direction: Direction) {
         self.change(direction, |flow| flow.silent = true);
     }
@@ -145,6 +159,36 @@ impl Proxy {
     /// [`pass`](Self::pass) or another delay.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.change(direction, move |flow| flow.delay = delay);
+    }
+
+    /// Ends a silence. What was held back is delivered.
+    pub fn speak(&self, direction: Direction) {
+        self.change(direction, |flow| flow.silent = false);
+    }
+
+    /// Delays by up to so much more, each time what comes in by another part of that, in order. Which parts
+    /// follows from how many connections there were before: the first has the same in every proxy.
+    pub fn jitter(&self, direction: Direction, most: Duration) {
+        self.change(direction, move |flow| flow.jitter = most);
+    }
+
+    /// Delivers one byte at a time in one direction, with such a pause after each; `None`: as they come.
+    pub fn dribble(&self, direction: Direction, pause: Option<Duration>) {
+        self.change(direction, move |flow| flow.dribble = pause);
+    }
+
+    /// Whether each request arrives twice, as if the client had sent it again after its reply was lost.
+    ///
+    /// The copy comes first, on a connection of its own that has introduced itself as this one did. Once it
+    /// was carried out its reply is dropped, and the request itself follows. So the client has one reply to
+    /// each, and whatever it asks for after that comes after both. Of requests that it does not wait for,
+    /// copies keep their order, but may be ahead of requests before them: as if all that was under way had been
+    /// sent again.
+    ///
+    /// A request that subscribes to messages arrives once, as do one that had begun to arrive and one whose
+    /// copy fails.
+    pub fn repeat(&self, repeats: bool) {
+        self.order(Change::Switches(Box::new(move |switches| switches.repeats = repeats)));
     }
 
     /// How many connections were ever accepted.

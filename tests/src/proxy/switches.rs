@@ -13,6 +13,10 @@ use super::Direction;
 pub(super) struct Switches {
     to_server: Flow,
     to_client: Flow,
+    /// Whether requests arrive twice.
+    pub(super) repeats: bool,
+    /// How often the connections of the time were told to end with their next reply.
+    pub(super) cuts: u64,
 }
 
 /// How one direction is to be treated.
@@ -20,6 +24,10 @@ pub(super) struct Switches {
 pub(super) struct Flow {
     pub(super) silent: bool,
     pub(super) delay: Duration,
+    /// The most that is added to the delay, each time by chance.
+    pub(super) jitter: Duration,
+    /// The pause after each byte, if they go out one by one.
+    pub(super) dribble: Option<Duration>,
 }
 
 impl Switches {
@@ -36,35 +44,86 @@ impl Switches {
             Direction::ToClient => &mut self.to_client,
         }
     }
+
+    /// Back to where nothing is switched. What has been cut stays so.
+    pub(super) fn pass(&mut self) {
+        *self = Self { cuts: self.cuts, ..Self::default() };
+    }
+}
+
+/// When something came in, and its luck: which part of the jitter it gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at: Instant,
+    pub(super) luck: u32,
+}
+
+impl Flow {
+    /// When it may go out, unless all is silent.
+    fn due(self, arrival: Arrival) -> Instant {
+        let luck = f64::from(arrival.luck) / f64::from(u32::MAX);
+        arrival.at + self.delay + self.jitter.mul_f64(luck)
+    }
 }
 
 /// The switches as one direction of one connection sees them.
 pub(super) struct Gate {
-    pub(super) switches: watch::Receiver<Switches>,
+    switches: watch::Receiver<Switches>,
     pub(super) direction: Direction,
+    /// How often others were told to end before this one was opened.
+    cuts: u64,
 }
 
 impl Gate {
-    /// Whether what came in at `arrival` may go out now.
-    pub(super) fn is_open(&self, arrival: Instant) -> bool {
-        let flow = self.switches.borrow().flow(self.direction);
-        !flow.silent && arrival + flow.delay <= Instant::now()
+    pub(super) fn new(switches: watch::Receiver<Switches>, direction: Direction) -> Self {
+        let cuts = switches.borrow().cuts;
+        Self { switches, direction, cuts }
+    }
+
+    /// Whether what came in may go out now.
+    pub(super) fn is_open(&self, arrival: Arrival) -> bool {
+        let flow = self.flow();
+        !flow.silent && flow.due(arrival) <= Instant::now()
     }
 
     /// Waits until it may.
-    pub(super) async fn opened(&mut self, arrival: Instant) {
+    pub(super) async fn opened(&mut self, arrival: Arrival) {
         while !self.is_open(arrival) {
             let flow = self.switches.borrow_and_update().flow(self.direction);
             if flow.silent {
-                // An error means that the proxy is being dropped, and this task with it.
-                _ = self.switches.changed().await;
+                self.changed().await;
                 continue;
             }
             tokio::select! {
-                () = tokio::time::sleep_until(arrival + flow.delay) => {}
-                _ = self.switches.changed() => {}
+                () = tokio::time::sleep_until(flow.due(arrival)) => {}
+                () = self.changed() => {}
             }
         }
+    }
+
+    /// Waits until something is switched.
+    pub(super) async fn changed(&mut self) {
+        // An error means that the proxy is being dropped, and this task with it.
+        _ = self.switches.changed().await;
+    }
+
+    /// Whether requests arrive twice.
+    pub(super) fn repeats(&self) -> bool {
+        self.switches.borrow().repeats
+    }
+
+    /// Whether the connection ends instead of delivering a reply.
+    pub(super) fn cuts(&self) -> bool {
+        self.direction == Direction::ToClient && self.switches.borrow().cuts > self.cuts
+    }
+
+    /// The pause after each byte, if they go out one by one.
+    pub(super) fn dribble(&self) -> Option<Duration> {
+        self.flow().dribble
+    }
+
+    fn flow(&self) -> Flow {
+        self.switches.borrow().flow(self.direction)
     }
 }
 
@@ -93,9 +152,10 @@ impl Counters {
         self.of(direction).fetch_add(count as u64, Ordering::AcqRel);
     }
 
-    pub(super) fn connected(&self) {
+    /// Counts one more, and says how many there were before.
+    pub(super) fn connected(&self) -> usize {
         self.open.fetch_add(1, Ordering::AcqRel);
-        self.accepted.fetch_add(1, Ordering::AcqRel);
+        self.accepted.fetch_add(1, Ordering::AcqRel)
     }
 
     pub(super) fn disconnected(&self) {

@@ -25,6 +25,7 @@ pub struct RedisServerBuilder {
     pub(super) program: Option<PathBuf>,
     pub(super) password: Option<String>,
     append_only: bool,
+    pub(super) variables: Vec<(String, String)>,
     users: Vec<(String, String)>,
     config: Vec<(String, String)>,
 }
@@ -33,6 +34,12 @@ impl RedisServerBuilder {
     /// Starts this program instead of the one that [`redis_server`](crate::redis_server) finds.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
+        self
+    }
+
+    /// Starts the program with this variable in its environment.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 
@@ -52,6 +59,10 @@ impl RedisServerBuilder {
     pub fn append_only(mut self) -> Self {
         self.append_only = true;
         self
+    }
+
+    pub(super) fn is_append_only(&self) -> bool {
+        self.append_only
     }
 
     /// Adds a line to the configuration file; the value is written as the file wants it, with

@@ -1,10 +1,12 @@
 //! A `redis-server` of one's own.
 
 mod builder;
+mod data;
 mod stats;
 mod supervised;
 
 pub use builder::RedisServerBuilder;
+pub use data::DataCopy;
 pub use stats::CommandStats;
 
 use std::net::SocketAddr;
@@ -90,7 +92,7 @@ impl RedisServer {
         let text = self.options.config_file(&self.port, self.folder.path(), &self.secret);
         fs::write(&config, text).map_err(|error| error.to_string())?;
         let program = self.options.program.clone().unwrap_or_else(|| redis_server().to_owned());
-        let process = Supervised::spawn(&program, &config)
+        let process = Supervised::spawn(&program, &self.options.variables, &config)
             .map_err(|error| format!("{program:?}: {error}"))?;
         let start = Instant::now();
         loop {
@@ -201,7 +203,8 @@ impl RedisServer {
 
     /// Kills the process if it runs, and starts it again on the same port, in the same folder.
     ///
-    /// Without [`append_only`](RedisServerBuilder::append_only) it has forgotten everything.
+    /// Without [`append_only`](RedisServerBuilder::append_only) it has forgotten everything, unless it was
+    /// told to save. [`erase`](Self::erase) and [`restore`](Self::restore) change what it will know.
     ///
     /// # Panics
     ///

@@ -43,9 +43,16 @@ struct Output {
 }
 
 impl Supervised {
-    pub(super) fn spawn(program: &Path, config: &Path) -> io::Result<Self> {
+    pub(super) fn spawn(
+        program: &Path,
+        variables: &[(String, String)],
+        config: &Path,
+    ) -> io::Result<Self> {
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervisor"])
+            // For the server alone: the shell is to be as it is.
+            .arg("env")
+            .args(variables.iter().map(|(name, value)| format!("{name}={value}")))
             .arg(program)
             .arg(config)
             .stdin(Stdio::piped())

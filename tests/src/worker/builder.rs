@@ -14,12 +14,24 @@ use super::{Events, LIMIT, Worker};
 #[must_use]
 pub struct WorkerBuilder {
     program: PathBuf,
+    command: Option<String>,
     args: Vec<String>,
 }
 
 impl WorkerBuilder {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, args: Vec::new() }
+        Self { program, command: None, args: Vec::new() }
+    }
+
+    /// Which of several things the program is to do: the word that comes before all options.
+    pub fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+
+    /// An option that there is no method for here.
+    pub fn arg(self, name: &str, value: impl ToString) -> Self {
+        self.option(name, value)
     }
 
     /// How long its leases live without renewal.
@@ -89,6 +101,7 @@ impl WorkerBuilder {
     pub fn spawn_over<U: AsRef<str>>(self, urls: &[U]) -> Worker {
         let program = self.program.display();
         let mut child = Command::new(&self.program)
+            .args(&self.command)
             .args(urls.iter().flat_map(|url| ["--url", url.as_ref()]))
             .args(&self.args)
             .stdin(Stdio::piped())

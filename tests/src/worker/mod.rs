@@ -6,7 +6,7 @@ mod events;
 pub use builder::WorkerBuilder;
 pub use events::Event;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
 use std::sync::{Mutex, PoisonError};
@@ -127,10 +127,19 @@ impl Worker {
     /// If the worker is dead.
     #[track_caller]
     pub fn send(&self, order: &str) {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = writeln!(orders, "{order}").and_then(|()| orders.flush()) {
+        if let Err(error) = self.write(order) {
             panic!("cannot tell worker {} to {order:?}: {error}\n{}", self.pid, self.events.log());
         }
+    }
+
+    /// The same for a worker that may be dead; whether it is not.
+    pub fn try_send(&self, order: &str) -> bool {
+        self.write(order).is_ok()
+    }
+
+    fn write(&self, order: &str) -> io::Result<()> {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(orders, "{order}").and_then(|()| orders.flush())
     }
 
     /// Waits for an event that begins with these words, and takes it out of those that came in.
@@ -141,10 +150,19 @@ impl Worker {
     /// If there is none within `limit`, or the worker ends before.
     #[track_caller]
     pub fn wait_for(&self, words: &str, limit: Duration) -> Event {
-        match self.events.take(words, limit) {
+        match self.try_wait_for(words, limit) {
             Ok(event) => event,
             Err(why) => panic!("worker {} did not say {words:?}: {why}", self.pid),
         }
+    }
+
+    /// The same for a worker that may not say so.
+    ///
+    /// # Errors
+    ///
+    /// If it does not within `limit`, or ends before: what it said instead.
+    pub fn try_wait_for(&self, words: &str, limit: Duration) -> Result<Event, String> {
+        self.events.take(words, limit)
     }
 
     /// Takes an event that begins with these words, if it has come in already.

@@ -1,0 +1,89 @@
+//! Clocks: what a server takes for the time, and what it reckons by it.
+
+use std::time::{Duration, Instant};
+
+use lock_tests::{RedisServer, ServerClock, eventually};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const HOUR: i64 = 3_600_000;
+
+fn started() -> (ServerClock, RedisServer) {
+    let clock = ServerClock::new();
+    assert_eq!(clock.is_real(), cfg!(target_os = "linux"), "is there no cc?");
+    let server = clock.options(RedisServer::builder()).start();
+    (clock, server)
+}
+
+/// The time in microseconds, as the server tells it.
+fn time(server: &RedisServer) -> i64 {
+    let reply = server.cli(&["TIME"]);
+    let part = |index: usize| reply.array()[index].text().parse::<i64>().unwrap();
+    part(0) * 1_000_000 + part(1)
+}
+
+fn left(server: &RedisServer, key: &str) -> i64 {
+    server.cli(&["PTTL", key]).int()
+}
+
+#[test]
+fn a_jump_moves_the_ends_of_keys() {
+    let (clock, server) = started();
+    server.cli(&["SET", "stays", "v"]);
+    server.cli(&["SET", "short", "v", "PX", "60000"]);
+    clock.jump(&server, -HOUR);
+    let longer = left(&server, "short");
+    assert!((HOUR..=HOUR + 60_000).contains(&longer), "{longer}");
+    clock.jump(&server, HOUR);
+    let again = left(&server, "short");
+    assert!((1..=60_000).contains(&again), "{again}");
+    clock.jump(&server, HOUR);
+    assert_eq!(server.keys("*"), ["stays"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_jump_moves_the_time_of_this_server_alone_and_outlasts_it() {
+    let (clock, server) = started();
+    let (_, other) = started();
+    clock.jump(&server, HOUR);
+    let ahead =
+        |server: &RedisServer| (time(server) - time(&other) + 500_000).div_euclid(1_000_000);
+    assert_eq!(ahead(&server), 3_600);
+    assert_eq!(clock.ahead(), HOUR * 1_000);
+    server.restart();
+    assert_eq!(ahead(&server), 3_600);
+    clock.jump(&server, -2 * HOUR);
+    assert_eq!(ahead(&server), -3_600);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rate_lets_time_pass_faster_or_slower_and_never_jumps() {
+    let (clock, server) = started();
+    let truth = |begin: Instant| begin.elapsed().as_micros() as i64;
+    for (rate, least, most) in [(1_000_000, 19, 24), (-500_000, 4, 7)] {
+        clock.set_rate(rate);
+        let (begin, from) = (Instant::now(), time(&server));
+        eventually("some time has passed", LIMIT, || begin.elapsed() > Duration::from_millis(300));
+        let passed = (time(&server) - from) * 10 / truth(begin);
+        assert!((least..=most).contains(&passed), "{passed} tenths at {rate}");
+    }
+    // What it has gained it keeps.
+    let ahead = clock.ahead();
+    clock.set_rate(0);
+    assert!((clock.ahead() - ahead).abs() < 100_000 && ahead > 100_000, "{ahead}");
+}
+
+#[test]
+fn a_fast_clock_ends_a_key_early() {
+    let (clock, server) = started();
+    server.cli(&["SET", "k", "v", "PX", "2000"]);
+    let begin = Instant::now();
+    if clock.is_real() {
+        clock.set_rate(9_000_000);
+    } else {
+        clock.jump(&server, 1_800);
+    }
+    eventually("the key has expired", LIMIT, || server.cli(&["EXISTS", "k"]).int() == 0);
+    assert!(begin.elapsed() < Duration::from_millis(1_500), "{:?}", begin.elapsed());
+}

@@ -1,0 +1,136 @@
+//! Clocks of servers that can be set.
+//!
+//! The server runs with a small library that moves the time which it is told. That is made of C by `cc`, which
+//! is there wherever Rust links its programs with it, as it does on Linux unless told otherwise. Elsewhere the
+//! same is done to what a server reckons by its clock: the ends of the lives of its keys.
+
+mod face;
+mod shim;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::face::Face;
+use crate::clock::shim::Shim;
+use crate::{RedisServer, RedisServerBuilder};
+
+/// The clock of one server: first true, then as it is set.
+///
+/// # Examples
+///
+/// ```
+/// use lock_tests::{RedisServer, ServerClock};
+///
+/// let clock = ServerClock::new();
+/// let server = clock.options(RedisServer::builder()).start();
+/// server.cli(&["SET", "k", "v", "PX", "60000"]);
+/// clock.jump(&server, 3_600_000);
+/// assert!(server.cli(&["GET", "k"]).is_nil());
+/// ```
+#[derive(Debug)]
+pub struct ServerClock {
+    /// `None` where there is no library to move the time.
+    moved: Option<Moved>,
+}
+
+#[derive(Debug)]
+struct Moved {
+    path: PathBuf,
+    face: Mutex<Face>,
+    shim: Arc<Shim>,
+}
+
+impl ServerClock {
+    /// A clock that tells the true time.
+    ///
+    /// # Panics
+    ///
+    /// If its files cannot be written.
+    pub fn new() -> Self {
+        Self { moved: Shim::get().map(Moved::new) }
+    }
+
+    /// Whether the time of the server is moved, and not only the ends of the lives of its keys.
+    pub fn is_real(&self) -> bool {
+        self.moved.is_some()
+    }
+
+    /// Lets a server live by this clock.
+    pub fn options(&self, server: RedisServerBuilder) -> RedisServerBuilder {
+        match &self.moved {
+            Some(moved) => server
+                .env("CLOCK_FACE", moved.path.display().to_string())
+                .env("LD_PRELOAD", moved.shim.object().display().to_string()),
+            None => server,
+        }
+    }
+
+    /// Sets the clock forward by so many milliseconds, or back. The server may be down, if the clock
+    /// [is real](Self::is_real).
+    ///
+    /// # Panics
+    ///
+    /// If the clock cannot be set, or the server does not answer but must.
+    #[track_caller]
+    pub fn jump(&self, server: &RedisServer, millis: i64) {
+        match &self.moved {
+            Some(moved) => moved.face().jump(millis * 1_000),
+            None => move_ends(server, millis),
+        }
+    }
+
+    /// Lets the clock gain so many microseconds each second from now on, or lose them. Zero: it keeps what it
+    /// has gained, and goes right.
+    ///
+    /// A clock that is not [real](Self::is_real) does not change: [`jump`](Self::jump) over and over instead.
+    ///
+    /// # Panics
+    ///
+    /// If the clock cannot be set.
+    pub fn set_rate(&self, per_million: i64) {
+        if let Some(moved) = &self.moved {
+            moved.face().set_rate(per_million);
+        }
+    }
+
+    /// How much it is ahead of the true time, in microseconds. Zero for one that is not
+    /// [real](Self::is_real).
+    pub fn ahead(&self) -> i64 {
+        self.moved.as_ref().map_or(0, |moved| moved.face().ahead())
+    }
+}
+
+impl Default for ServerClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Moved {
+    fn new(shim: Arc<Shim>) -> Self {
+        let path = shim.face();
+        Self { face: Mutex::new(Face::new(&path)), path, shim }
+    }
+
+    fn face(&self) -> MutexGuard<'_, Face> {
+        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets what lives for a time live that much shorter, or longer if negative.
+#[track_caller]
+fn move_ends(server: &RedisServer, millis: i64) {
+    for key in server.keys("*") {
+        let left = server.cli(&["PTTL", &key]).int();
+        if left > 0 {
+            server.cli(&["PEXPIRE", &key, &(left - millis).to_string()]);
+        }
+    }
+}
+
+/// The true time of day.
+fn now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or(Duration::ZERO).as_micros() as i64
+}
