@@ -1,0 +1,40 @@
+//! The server's own word, past all that is done to it on the way.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lock_core::{Clock, Instant, OwnerToken};
+use lock_tests::resp::{Client, Value};
+
+/// A connection on which nothing is harmed.
+#[derive(Debug)]
+pub(crate) struct Word(Client);
+
+impl Word {
+    pub(crate) fn of(addr: SocketAddr) -> Self {
+        Self(Client::connect(addr, Duration::from_secs(10)).unwrap())
+    }
+
+    /// What is said against somebody who believes to hold this name until then, if anything is. The lease
+    /// must not be one that the test itself ends meanwhile.
+    pub(crate) fn against(
+        &mut self,
+        name: &str,
+        owner: &OwnerToken,
+        until: Instant,
+    ) -> Option<String> {
+        let held = self.0.command(&["GET", &format!("lock:{{{name}}}")]).unwrap();
+        // Looked at afterwards: only if it is not over yet did it count when the server answered.
+        let is_over = Clock::boot().now() >= until;
+        let is_held = matches!(&held, Value::Text(text) if text == owner.expose());
+        (!is_held && !is_over).then(|| {
+            let whose = owner_of(owner);
+            format!("{whose} believes to hold {name}, where the server has {held:?}")
+        })
+    }
+}
+
+/// A token as it is stored. It is of a test, and no secret.
+pub(crate) fn owner_of(owner: &OwnerToken) -> String {
+    String::from_utf8_lossy(owner.expose()).into_owned()
+}
