@@ -1,0 +1,364 @@
+//! The least rights of each feature, and what each of them is needed for.
+
+use lock_core::conformance::Suite;
+use lock_core::{Mode, OwnerToken};
+use lock_redis::{Builder, Notifications, Protocol};
+
+use super::laws::{Law, ability, backend};
+use super::scenes::Scene;
+
+/// What apps use, and the least that its user has to be allowed.
+pub(super) struct Feature {
+    /// As the docs call it.
+    pub(super) name: &'static str,
+    /// Each right, with something of the feature that breaks without it.
+    pub(super) rights: Vec<(&'static str, Law)>,
+    /// What holds with these rights.
+    pub(super) laws: Vec<Law>,
+    /// The ways to set a client up.
+    pub(super) setups: &'static [fn(Builder) -> Builder],
+    /// What the server says of keys: its `notify-keyspace-events`.
+    pub(super) events: &'static str,
+}
+
+/// All features, in the order of the docs.
+pub(super) fn all() -> Vec<Feature> {
+    vec![
+        mutex_by_time(),
+        mutex(),
+        rwlock(),
+        semaphore(),
+        reentrant(),
+        node(),
+        looking(),
+        notifications(),
+        requiring_notifications(),
+        enabling_notifications(),
+        tracking(),
+    ]
+}
+
+/// Those of which the docs give the rights together, on one line.
+pub(super) fn usual() -> Vec<Feature> {
+    vec![mutex(), rwlock(), semaphore(), reentrant()]
+}
+
+const BY_TIME: [fn(Builder) -> Builder; 2] =
+    [|it| by_time(it).protocol(Protocol::Resp2), |it| by_time(it).protocol(Protocol::Resp3)];
+
+const IN_LINE: [fn(Builder) -> Builder; 2] =
+    [|it| it.protocol(Protocol::Resp2), |it| it.protocol(Protocol::Resp3)];
+
+const BY_EVENTS: [fn(Builder) -> Builder; 2] = [
+    |it| it.release_messages(false).protocol(Protocol::Resp2),
+    |it| it.release_messages(false).protocol(Protocol::Resp3),
+];
+
+fn by_time(builder: Builder) -> Builder {
+    builder.notifications(Notifications::Off).release_messages(false)
+}
+
+const ONE_PERMIT: Mode = Mode::Permits { take: 1, of: 1 };
+
+/// `Mutex` of those who wait by the clock alone.
+fn mutex_by_time() -> Feature {
+    let taken = Law::Backend("a_free_key_is_granted");
+    Feature {
+        name: "mutex, by the clock",
+        rights: vec![
+            ("~lock:*", taken),
+            ("+evalsha", taken),
+            ("+script|load", taken),
+            ("+get", taken),
+            ("+set", taken),
+            ("+exists", taken),
+            ("+pexpire", taken),
+            ("+time", taken),
+            ("+setrange", taken),
+            ("+del", Law::Backend("keys_are_independent")),
+            ("+pttl", Law::Backend("a_held_key_is_refused")),
+        ],
+        laws: laws_of_a_mutex(),
+        setups: &BY_TIME,
+        events: "",
+    }
+}
+
+fn laws_of_a_mutex() -> Vec<Law> {
+    let mut laws = backend("a_free_key_is_granted", "a_dropped_acquire_can_be_released");
+    laws.push(Law::Backend("a_cut_client_recovers"));
+    laws
+}
+
+/// `Mutex`, `lock_all`, `SlotSemaphore`, `OnceCell` and `Election`.
+fn mutex() -> Feature {
+    let mut rights = mutex_by_time().rights;
+    rights.extend(in_line());
+    rights.extend([
+        ("+lpop", Law::Backend("an_exchange_hands_over_and_queues_again")),
+        ("+lpush", Law::Scene(Scene::PlaceIsPutBack(Mode::Exclusive))),
+        ("+lindex", Law::Backend("leases_are_granted_together_or_not_at_all")),
+        ("+hexists", Law::Scene(Scene::PlaceIsKeptWithoutMemory)),
+    ]);
+    let mut laws = laws_of_a_mutex();
+    laws.extend(laws_of_a_line());
+    laws.extend(backend(
+        "leases_are_granted_together_or_not_at_all",
+        "nobody_is_overtaken_together",
+    ));
+    laws.extend(ability(&Suite::cell(), Law::Cell, &[]));
+    let scenes = [
+        Scene::PlaceIsPutBack(Mode::Exclusive),
+        Scene::PlaceIsKeptWithoutMemory,
+        Scene::IsReleasedByForce(Mode::Exclusive),
+        Scene::EndedWatchDisturbsNobody,
+    ];
+    laws.extend(scenes.map(Law::Scene));
+    Feature { name: "mutex", rights, laws, setups: &IN_LINE, events: "" }
+}
+
+/// What waiting in line takes besides, whatever the kind of lock.
+fn in_line() -> Vec<(&'static str, Law)> {
+    let (queued, told) = ("a_refused_watcher_is_queued", "a_release_wakes_a_watcher");
+    vec![
+        ("&lock:*", Law::Backend(told)),
+        ("+publish", Law::Backend(told)),
+        ("+subscribe", Law::Backend(told)),
+        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)),
+        ("+llen", Law::Backend(queued)),
+        ("+rpush", Law::Backend(queued)),
+        ("+hset", Law::Backend(queued)),
+        ("+lrem", Law::Backend("a_newcomer_does_not_overtake")),
+        ("+hget", Law::Backend("a_newcomer_does_not_overtake")),
+        ("+hdel", Law::Backend("only_who_asks_and_watches_is_queued")),
+    ]
+}
+
+fn laws_of_a_line() -> Vec<Law> {
+    backend("a_release_wakes_a_watcher", "every_answer_tells_the_demand")
+}
+
+/// `RwLock`, whose writers are as those of a mutex.
+fn rwlock() -> Feature {
+    let mut rights = mutex().rights;
+    rights.extend(shared());
+    rights.extend([
+        ("+zcard", Law::Backend("an_upgrade_waits_for_readers")),
+        ("+hmget", Law::Backend("a_waiting_writer_holds_back_later_readers")),
+        ("+zrange", Law::Backend("readers_in_line_are_granted_together")),
+    ]);
+    let mut laws = laws_of_a_mutex();
+    laws.extend(laws_of_a_line());
+    laws.extend(backend("readers_share_a_key", "only_one_reader_is_upgradable"));
+    // The last three are about permits as well.
+    laws.extend(backend(
+        "a_downgrade_leaves_no_gap",
+        "a_repeated_conversion_returns_the_same_grant",
+    ));
+    laws.extend(ability(&Suite::shared(), Law::Shared, &[]));
+    laws.push(Law::Scene(Scene::IsReleasedByForce(Mode::Shared)));
+    Feature { name: "reader-writer lock", rights, laws, setups: &IN_LINE, events: "" }
+}
+
+/// What several holders of one lock take.
+fn shared() -> Vec<(&'static str, Law)> {
+    let shared = Law::Backend("readers_share_a_key");
+    vec![
+        ("+zadd", shared),
+        ("+zrem", shared),
+        ("+zscore", shared),
+        ("+zrevrange", shared),
+        ("+zrangebyscore", shared),
+    ]
+}
+
+/// `Semaphore`. A `Barrier` takes what a mutex takes as well.
+fn semaphore() -> Feature {
+    let counted = Law::Backend("permits_add_up_to_their_limit");
+    let large = Law::Backend("a_large_request_is_not_starved");
+    let mut rights = of_many(counted, large, ONE_PERMIT);
+    rights.extend([
+        ("+lrange", Law::Permits("the_state_of_a_semaphore_can_be_seen")),
+        ("+hincrby", counted),
+        ("+hmget", large),
+        ("+zrange", counted),
+    ]);
+    let mut laws = backend("permits_add_up_to_their_limit", "a_large_request_is_not_starved");
+    laws.extend(ability(&Suite::permits(), Law::Permits, &[]));
+    laws.push(Law::Scene(Scene::PlaceIsPutBack(ONE_PERMIT)));
+    laws.push(Law::Scene(Scene::IsReleasedByForce(ONE_PERMIT)));
+    Feature { name: "semaphore", rights, laws, setups: &IN_LINE, events: "" }
+}
+
+/// `ReentrantMutex`, whose owner may be in several processes.
+fn reentrant() -> Feature {
+    let group = Mode::Joint { group: OwnerToken::from_bytes([9; 16]) };
+    let held = Law::Joint("a_group_holds_a_key_together");
+    let mut rights = of_many(held, held, group);
+    rights.extend([
+        ("+lrange", Law::Joint("a_group_in_line_is_granted_together")),
+        ("+hmget", held),
+        ("+zrange", held),
+    ]);
+    let mut laws = ability(&Suite::joint(), Law::Joint, &[]);
+    laws.push(Law::Scene(Scene::PlaceIsPutBack(group)));
+    laws.push(Law::Scene(Scene::IsReleasedByForce(group)));
+    Feature { name: "reentrant mutex", rights, laws, setups: &IN_LINE, events: "" }
+}
+
+/// What kinds of lock take that several may hold, and whose queue holds others than writers.
+fn of_many(taken: Law, waited_for: Law, mode: Mode) -> Vec<(&'static str, Law)> {
+    let mut rights: Vec<_> = [
+        "~lock:*",
+        "+evalsha",
+        "+script|load",
+        "+get",
+        "+set",
+        "+exists",
+        "+pexpire",
+        "+time",
+        "+setrange",
+        "+del",
+        "+pttl",
+        "+hget",
+        "+hset",
+        "+hdel",
+        "+zadd",
+        "+zrem",
+        "+zscore",
+        "+zrevrange",
+        "+zrangebyscore",
+    ]
+    .map(|right| (right, taken))
+    .into();
+    let waiting = ["&lock:*", "+publish", "+subscribe", "+llen", "+lindex", "+rpush", "+lrem"];
+    rights.extend(waiting.map(|right| (right, waited_for)));
+    rights.push(("+lpush", Law::Scene(Scene::PlaceIsPutBack(mode))));
+    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
+    rights
+}
+
+/// A server among those of a quorum, for mutexes, reader-writer locks and values.
+fn node() -> Feature {
+    let (vote, mode) = (Law::Node("a_vote_is_a_lease"), Law::Node("a_vote_keeps_to_its_mode"));
+    let mut rights: Vec<_> = [
+        "~lock:*",
+        "+evalsha",
+        "+script|load",
+        "+get",
+        "+set",
+        "+exists",
+        "+pexpire",
+        "+time",
+        "+setrange",
+        "+del",
+        "+pttl",
+        "+hexists",
+    ]
+    .map(|right| (right, vote))
+    .into();
+    let shared = [
+        "&lock:*",
+        "+publish",
+        "+subscribe",
+        "+hget",
+        "+hset",
+        "+hdel",
+        "+lindex",
+        "+lrem",
+        "+zadd",
+        "+zrem",
+        "+zscore",
+        "+zcard",
+        "+zrevrange",
+        "+zrangebyscore",
+    ];
+    rights.extend(shared.map(|right| (right, mode)));
+    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
+    rights.push(("+info", Law::Node("an_unknown_node_abstains")));
+    // The others have somebody wait in the server's queue, which those of a quorum do not.
+    let mut laws =
+        ability(&Suite::quorum(), Law::Node, &["a_vote_overtakes_nobody", "a_vote_queues_nobody"]);
+    laws.push(Law::Scene(Scene::EndedWatchDisturbsNobody));
+    Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }
+}
+
+/// A user who looks at locks, and does nothing to them.
+fn looking() -> Feature {
+    let sees = Law::Scene(Scene::LooksAtOthers);
+    let rights = [
+        "~lock:*",
+        "+evalsha",
+        "+script|load",
+        "+get",
+        "+pttl",
+        "+time",
+        "+hget",
+        "+llen",
+        "+lrange",
+        "+zscore",
+        "+zcard",
+        "+zrangebyscore",
+    ];
+    Feature {
+        name: "looking",
+        rights: rights.map(|right| (right, sees)).into(),
+        laws: vec![sees],
+        setups: &IN_LINE,
+        events: "",
+    }
+}
+
+/// Hearing of what others than this library do to a lock.
+fn notifications() -> Feature {
+    let hears = Law::Scene(Scene::HearsOfDeletions);
+    let mut rights = mutex_by_time().rights;
+    rights.extend([
+        ("&__keyspace@*__:lock:*", hears),
+        ("+subscribe", hears),
+        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)),
+    ]);
+    let mut laws = backend("a_release_wakes_a_watcher", "a_cut_watch_says_so");
+    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
+    Feature { name: "notifications", rights, laws, setups: &BY_EVENTS, events: "Kg$xe" }
+}
+
+fn requiring_notifications() -> Feature {
+    let found = Law::Scene(Scene::RequiredNotificationsAreFound);
+    let mut rights = notifications().rights;
+    rights.push(("+config|get", found));
+    Feature {
+        name: "required notifications",
+        rights,
+        laws: vec![found],
+        setups: &[|it| it.release_messages(false).notifications(Notifications::Require)],
+        events: "Kg$xe",
+    }
+}
+
+fn enabling_notifications() -> Feature {
+    let enabled = Law::Scene(Scene::NotificationsAreSwitchedOn);
+    let mut rights = notifications().rights;
+    rights.extend([("+config|get", enabled), ("+config|set", enabled)]);
+    Feature {
+        name: "enabling notifications",
+        rights,
+        laws: vec![enabled],
+        setups: &[|it| it.release_messages(false).notifications(Notifications::Enable)],
+        events: "Kg$xe",
+    }
+}
+
+/// Hearing of what others than this library do to a lock, from the server's tracking.
+fn tracking() -> Feature {
+    let hears = Law::Scene(Scene::HearsOfDeletions);
+    let mut rights = mutex_by_time().rights;
+    rights.extend([("+client|tracking", hears), ("+client|caching", hears)]);
+    Feature {
+        name: "tracking",
+        rights,
+        laws: vec![hears],
+        setups: &[|it| it.tracking(true).notifications(Notifications::Off).release_messages(false)],
+        events: "",
+    }
+}

@@ -1,0 +1,219 @@
+//! What features do that no law of the contract speaks of.
+
+use std::time::Duration;
+
+use lock_core::conformance::{Harness as _, Verdict};
+use lock_core::{
+    Acquire, Attempt, Backend as _, Claim, Error, Hint, InspectBackend as _, Key, Mode, OwnerToken,
+    Ttl,
+};
+use lock_redis::RedisBackend;
+use lock_tests::eventually_async;
+
+use super::world::World;
+
+/// What no law speaks of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scene {
+    /// Who cannot be granted the lock, in such a mode, keeps its place in the queue.
+    PlaceIsPutBack(Mode),
+    /// A place is kept even when the server has no memory for another.
+    PlaceIsKeptWithoutMemory,
+    /// When a watch ends, the connection of the others stays.
+    EndedWatchDisturbsNobody,
+    /// A lock, held in such a mode, is released by force, and the next has it.
+    IsReleasedByForce(Mode),
+    /// Whoever may look at locks sees what somebody who may do everything sees.
+    LooksAtOthers,
+    /// Notifications that are required are found to be there.
+    RequiredNotificationsAreFound,
+    /// Notifications that are missing are switched on.
+    NotificationsAreSwitchedOn,
+    /// A watch hears that somebody deletes the key.
+    HearsOfDeletions,
+}
+
+type Outcome = Result<(), String>;
+
+impl Scene {
+    pub(super) async fn run(self, world: &World) -> Verdict {
+        let outcome = match self {
+            Self::PlaceIsPutBack(mode) => place_is_put_back(world, mode).await,
+            Self::PlaceIsKeptWithoutMemory => place_is_kept_without_memory(world).await,
+            Self::EndedWatchDisturbsNobody => ended_watch_disturbs_nobody(world).await,
+            Self::IsReleasedByForce(mode) => is_released_by_force(world, mode).await,
+            Self::LooksAtOthers => looks_at_others(world).await,
+            Self::RequiredNotificationsAreFound => required_notifications_are_found(world).await,
+            Self::NotificationsAreSwitchedOn => notifications_are_switched_on(world).await,
+            Self::HearsOfDeletions => hears_of_deletions(world).await,
+        };
+        match outcome {
+            Ok(()) => Verdict::Holds,
+            Err(why) => Verdict::Broken(why),
+        }
+    }
+}
+
+async fn place_is_put_back(world: &World, mode: Mode) -> Outcome {
+    let (holder, waiter) = (client(world).await?, client(world).await?);
+    let (held, waits) = (claim("a", mode), claim("a", waiting_beside(mode)));
+    granted(&holder, &held).await?;
+    let _watch = waiter.watch(&waits.key).await.map_err(said)?;
+    queued(&waiter, &asked(&waits)).await?;
+    // Who overwrites the numbers of the tokens sees to it that nobody can be granted the lock.
+    world.server().cli(&["SET", "lock:{a}:fence", "no number"]);
+    holder.release(&held).await.map_err(said)?;
+    let places = world.server().cli(&["LLEN", "lock:{a}:queue"]).int();
+    is(places == 1, || format!("{places} places"))
+}
+
+async fn place_is_kept_without_memory(world: &World) -> Outcome {
+    let (holder, first, second) =
+        (client(world).await?, client(world).await?, client(world).await?);
+    granted(&holder, &claim("a", Mode::Exclusive)).await?;
+    let claims = [claim("a", Mode::Exclusive), claim("a", Mode::Exclusive)];
+    let mut watches = Vec::new();
+    for (client, claim) in [&first, &second].into_iter().zip(&claims) {
+        watches.push(client.watch(&claim.key).await.map_err(said)?);
+        queued(client, &asked(claim)).await?;
+    }
+    world.server().cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    queued(&second, &asked(&claims[1])).await
+}
+
+async fn ended_watch_disturbs_nobody(world: &World) -> Outcome {
+    let client = client(world).await?;
+    let one = client.watch(&key("one")).await.map_err(said)?;
+    let mut other = client.watch(&key("other")).await.map_err(said)?;
+    let before = world.connections();
+    drop(one);
+    let ended = eventually_async("the subscription has ended", world.limit() * 2, async || {
+        let channels = world.server().cli(&["PUBSUB", "CHANNELS", "*{one}*"]);
+        channels.array().is_empty()
+    });
+    tokio::select! {
+        hint = other.next() => return Err(format!("the other watch had {hint:?}")),
+        _ = ended => {}
+    }
+    let after = world.connections();
+    is(before == after, || format!("connections {before:?} became {after:?}"))
+}
+
+async fn is_released_by_force(world: &World, mode: Mode) -> Outcome {
+    let (holder, waiter) = (client(world).await?, client(world).await?);
+    let (held, waits) = (claim("a", mode), claim("a", waiting_beside(mode)));
+    granted(&holder, &held).await?;
+    let mut watch = waiter.watch(&waits.key).await.map_err(said)?;
+    queued(&waiter, &asked(&waits)).await?;
+    let ended = holder.force_release(&held.key).await.map_err(said)?;
+    is(ended == 1, || format!("{ended} leases were ended"))?;
+    let hint = tokio::time::timeout(world.limit(), watch.next()).await;
+    let told =
+        |hint: &_| matches!(hint, Ok(Some(Hint::Granted { owner, .. })) if *owner == waits.owner);
+    is(told(&hint), || format!("the next heard {hint:?}"))?;
+    granted(&waiter, &waits).await
+}
+
+/// Of every kind, with those who wait, and more of one kind than are shown.
+async fn looks_at_others(world: &World) -> Outcome {
+    let (able, looker) = (world.able(), client(world).await?);
+    let group = Mode::Joint { group: OwnerToken::from_bytes([7; 16]) };
+    let permits = Mode::Permits { take: 1, of: 5_000 };
+    let kinds = [("x", Mode::Exclusive), ("s", Mode::Shared), ("p", permits), ("j", group)];
+    for (name, mode) in kinds {
+        let claims: Vec<_> = match mode {
+            Mode::Permits { .. } => (0..1_001).map(|_| claim(name, mode)).collect(),
+            mode => vec![claim(name, mode)],
+        };
+        for claim in &claims {
+            granted(&able, claim).await?;
+        }
+        let _watch = able.watch(&key(name)).await.map_err(said)?;
+        let waits = if mode == permits {
+            Mode::Permits { take: 5_000, of: 5_000 }
+        } else {
+            waiting_beside(mode)
+        };
+        let waits = if mode == Mode::Shared { Mode::Exclusive } else { waits };
+        queued(&able, &asked(&claim(name, waits))).await?;
+        let seen = looker.inspect(&key(name)).await.map_err(said)?;
+        let count = (seen.holding, seen.waiting);
+        is(count == (claims.len() as u64, 1), || format!("{name}: {seen:?}"))?;
+        is(seen.holders.iter().all(|holder| holder.token.is_some()), || {
+            format!("{name}: {seen:?}")
+        })?;
+    }
+    // One who waits to be upgraded, which is seen only while it holds.
+    let reader = claim("u", Mode::Upgradable);
+    granted(&able, &reader).await?;
+    granted(&able, &claim("u", Mode::Shared)).await?;
+    let _watch = able.watch(&key("u")).await.map_err(said)?;
+    let upgrade = asked(&reader.clone().in_mode(Mode::Exclusive)).converting(Mode::Upgradable);
+    queued(&able, &upgrade).await?;
+    let seen = looker.inspect(&key("u")).await.map_err(said)?;
+    is((seen.holding, seen.waiting) == (2, 1), || format!("{seen:?}"))
+}
+
+async fn required_notifications_are_found(world: &World) -> Outcome {
+    client(world).await?.watch(&key("a")).await.map(drop).map_err(said)
+}
+
+async fn notifications_are_switched_on(world: &World) -> Outcome {
+    world.server().cli(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+    let _watch = client(world).await?.watch(&key("a")).await.map_err(said)?;
+    let flags = world.server().cli(&["CONFIG", "GET", "notify-keyspace-events"]);
+    let flags = flags.array()[1].text();
+    is(flags.contains('K') && flags.contains('$'), || format!("the flags are {flags:?}"))
+}
+
+async fn hears_of_deletions(world: &World) -> Outcome {
+    let client = client(world).await?;
+    let mut watch = client.watch(&key("a")).await.map_err(said)?;
+    granted(&client, &claim("a", Mode::Exclusive)).await?;
+    world.server().cli(&["DEL", "lock:{a}"]);
+    let hint = tokio::time::timeout(world.limit(), watch.next()).await;
+    is(matches!(hint, Ok(Some(Hint::Released))), || format!("it heard {hint:?}"))
+}
+
+async fn client(world: &World) -> Result<RedisBackend, String> {
+    world.client().await.map_err(said)
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn claim(name: &str, mode: Mode) -> Claim {
+    Claim::exclusive(key(name), OwnerToken::generate().unwrap()).in_mode(mode)
+}
+
+/// A mode of the same kind of lock that does not fit beside this one.
+fn waiting_beside(mode: Mode) -> Mode {
+    match mode {
+        Mode::Joint { .. } => Mode::Joint { group: OwnerToken::generate().unwrap() },
+        Mode::Permits { of, .. } => Mode::Permits { take: of, of },
+        _ => Mode::Exclusive,
+    }
+}
+
+fn asked(claim: &Claim) -> Acquire {
+    Acquire::new(claim.clone(), Ttl::new(Duration::from_secs(60)).unwrap())
+}
+
+async fn granted(backend: &RedisBackend, claim: &Claim) -> Outcome {
+    let attempt = backend.try_acquire(&asked(claim)).await.map_err(said)?;
+    is(matches!(attempt, Attempt::Granted(_)), || format!("not granted: {attempt:?}"))
+}
+
+async fn queued(backend: &RedisBackend, request: &Acquire) -> Outcome {
+    let attempt = backend.try_acquire(&request.clone().queued()).await.map_err(said)?;
+    is(matches!(attempt, Attempt::Queued { .. }), || format!("not queued: {attempt:?}"))
+}
+
+fn is(it: bool, why: impl FnOnce() -> String) -> Outcome {
+    if it { Ok(()) } else { Err(why()) }
+}
+
+fn said(error: Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,107 @@
+//! Everything that can be asked of a backend and of locks, whatever comes of it.
+
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Backend as _, Ballot, CellBackend as _, Claim, FencingToken, InspectBackend as _,
+    Mode, OwnerToken, PermitBackend as _, Quarantine, QuorumNode as _, Renew, Resize, Ttl,
+};
+use lock_redis::RedisBackend;
+use lock_sync::{Locks, Owner};
+
+use super::tape::{show, shown};
+
+/// How long a hint is waited for that may not come.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Every verb, with a claim to be held alone.
+pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
+    let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
+    let (key, token) = (&claim.key, FencingToken::new(1));
+    let request = Acquire::new(claim.clone(), ttl);
+    let other = Claim::exclusive(key.clone(), OwnerToken::generate().unwrap());
+    let next = Acquire::new(other.clone(), ttl).queued();
+    show(backend);
+    show(&request);
+    let watch = shown(backend.watch(key).await).ok();
+    shown(backend.try_acquire(&request).await).ok();
+    shown(backend.try_acquire(&next).await).ok();
+    show(&backend.renew(&Renew::new(claim.clone(), ttl)).await);
+    shown(backend.store(claim, token, Some(value.as_bytes())).await).ok();
+    // What is loaded is shown to whoever asked for it.
+    if let Err(error) = backend.load(key).await {
+        super::tape::show_error(&error);
+    }
+    shown(backend.inspect(key).await).ok();
+    shown(backend.exchange(claim, &next).await).ok();
+    if let Some(mut watch) = watch {
+        show(&tokio::time::timeout(MOMENT, watch.next()).await);
+        show(&watch);
+    }
+    for claim in [claim, &other] {
+        shown(backend.release(claim).await).ok();
+    }
+    shown(backend.force_release(key).await).ok();
+
+    let group = Mode::Joint { group: claim.owner };
+    for mode in [Mode::Shared, Mode::Upgradable, group, Mode::Permits { take: 1, of: 2 }] {
+        let claim = claim.clone().in_mode(mode);
+        show(&claim);
+        shown(backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await).ok();
+        show(&backend.renew(&Renew::new(claim.clone(), ttl)).await);
+        shown(backend.release(&claim).await).ok();
+    }
+    shown(backend.permits(key, 3).await).ok();
+    shown(backend.resize(key, 2, Resize::Add(1)).await).ok();
+    shown(backend.close(key, 2).await).ok();
+    shown(backend.acquire_together(&[request.clone(), next]).await).ok();
+
+    let ballot = Ballot::new(request, token).guarded();
+    show(&ballot);
+    shown(backend.standing().await).ok();
+    shown(backend.vote(&ballot).await).ok();
+    shown(backend.vouch(&Quarantine::new("a0"), ttl).await).ok();
+    shown(backend.confirm(claim, token).await).ok();
+    shown(backend.release(claim).await).ok();
+    shown(backend.check().await).ok();
+}
+
+/// Every kind of lock, once.
+pub(crate) async fn drive_locks(locks: &Locks<RedisBackend>, value: &str) {
+    const LIMIT: Duration = Duration::from_millis(500);
+    show(locks);
+    let mutex = locks.mutex("kind/mutex", 0).unwrap();
+    let guard = shown(mutex.lock_timeout(LIMIT).await).ok();
+    show(&mutex);
+    shown(mutex.try_lock().await).ok();
+    drop(guard);
+    let rwlock = locks.rwlock("kind/rwlock", 0).unwrap();
+    drop(shown(rwlock.read_timeout(LIMIT).await));
+    drop(shown(rwlock.write_timeout(LIMIT).await));
+    show(&rwlock);
+    let permits = locks.semaphore("kind/permits", 2).unwrap();
+    drop(shown(permits.acquire_timeout(LIMIT).await));
+    show(&permits);
+    let reentrant = locks.reentrant_mutex("kind/reentrant", ()).unwrap();
+    let mut owner = Owner::new().unwrap();
+    drop(shown(reentrant.lock_as_timeout(&mut owner, LIMIT).await));
+    show(&reentrant);
+    drop(shown(locks.lock_all_timeout(["kind/one", "kind/other"], LIMIT).await));
+    let cell = locks.once_cell::<u32, _>("kind/cell").unwrap();
+    shown(cell.get_or_init(async || 7).await).ok();
+    let election = locks.election("kind/election").unwrap();
+    if let Ok(leads) = shown(election.campaign_timeout(value, LIMIT).await) {
+        shown(leads.resign().await).ok();
+    }
+    show(&election);
+    let barrier = locks.barrier("kind/barrier", 1).unwrap();
+    shown(barrier.wait_timeout(LIMIT).await).ok();
+    show(&barrier);
+    let slots = locks.slot_semaphore("kind/slots", 2).unwrap();
+    drop(shown(slots.acquire_timeout(LIMIT).await));
+    show(&slots);
+    shown(locks.inspect("kind/mutex").await).ok();
+    shown(locks.force_release("kind/mutex").await).ok();
+    locks.shutdown().await;
+    shown(mutex.lock().await).ok();
+}
