@@ -1,0 +1,178 @@
+//! Which flaw shows under which circumstances.
+
+use std::time::Duration;
+
+use lock_tests::chaos::check::Property::{self, *};
+use lock_tests::chaos::{Deployment, Fault, How, Plan, Step};
+
+/// A flaw, what brings it to light, and what sees it.
+pub(super) struct Case {
+    pub(super) flaw: &'static str,
+    /// The property that it breaks.
+    pub(super) breaks: Property,
+    /// The circumstances.
+    pub(super) scene: Scene,
+}
+
+/// Circumstances under which some flaws show, and under which a lock without any is sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Scene {
+    /// Nothing fails. One server, much wanted locks.
+    Calm,
+    /// The same, where a lock goes back after each holder.
+    Fair,
+    /// The same with one task for each worker, so that locks are often free.
+    Quiet,
+    /// Sections that last for most of a lease, and some longer than anybody waits.
+    Slow,
+    /// Readers and writers.
+    Readers,
+    Permits,
+    Barrier,
+    /// All workers but one stand still for longer than a lease, again and again.
+    Pauses,
+    /// The same over a quorum.
+    QuorumPauses,
+    /// The links of a worker are as slow as leases are short.
+    SlowLinks,
+    /// The links of a worker are closed, and stay so for a while.
+    CutOff,
+    /// All workers but one are killed at once.
+    Killed,
+    /// Connections are closed once.
+    Disconnected,
+    /// Everything is deleted.
+    Flushed,
+    /// Nothing fails, over five servers.
+    Quorum,
+    /// Each of three workers does not reach another of three servers.
+    Ring,
+    /// Two workers share one server of three, which is set back to what it was before, now and then.
+    Stale,
+}
+
+pub(super) const CASES: &[Case] = &[
+    case("no-owner-check", Exclusion, Scene::Pauses),
+    case("no-validity", Exclusion, Scene::SlowLinks),
+    case("extension-from-acquire", Exclusion, Scene::Pauses),
+    case("check-then-subscribe", Wakeups, Scene::Calm),
+    case("no-recheck", Recovery, Scene::CutOff),
+    case("silent-head", Wakeups, Scene::Calm),
+    case("dead-grant", Wakeups, Scene::Killed),
+    case("no-write-back", Tokens, Scene::Ring),
+    case("blind-write-back", Tokens, Scene::QuorumPauses),
+    case("marker-alone", Exclusion, Scene::Stale),
+    case("renew-recreates", Exclusion, Scene::Pauses),
+    case("renew-zero", Exclusion, Scene::Slow),
+    case("half-majority", Exclusion, Scene::Quorum),
+    case("no-deadline-check", Exclusion, Scene::Pauses),
+    case("reused-token", Tokens, Scene::Calm),
+    case("queue-ignored", Order, Scene::Calm),
+    case("no-budget", Overtaking, Scene::Fair),
+    case("other-token", Resource, Scene::Calm),
+    case("plain-counter", Tokens, Scene::Flushed),
+    case("upgrade-gap", Conversions, Scene::Readers),
+    case("check-then-take", Permits, Scene::Permits),
+    case("stale-try", Tries, Scene::Quiet),
+    case("no-ttl", Recovery, Scene::Killed),
+    case("leak-connection", Leaks, Scene::Calm),
+    case("leak-key", Leaks, Scene::Calm),
+    case("endless", Errors, Scene::Slow),
+    case("mute-loss", Exclusion, Scene::Pauses),
+    case("no-reconnect", Recovery, Scene::Disconnected),
+    case("early-barrier", Barriers, Scene::Barrier),
+];
+
+const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
+    Case { flaw, breaks, scene }
+}
+
+impl Scene {
+    pub(super) fn plan(self, seed: u64) -> Plan {
+        use Fault::*;
+
+        let (all, ttl) = ([0, 1, 2], ms(600));
+        let one = |steps| {
+            let plan = Plan::of(Deployment::Redis, steps).with_ttl(ttl);
+            Plan { seed, workers: 3, tasks: 5, hold: ms(10), fair: false, ..plan }
+        };
+        let many = |nodes, steps| Plan { deployment: Deployment::Quorum(nodes), ..one(steps) };
+        match self {
+            Self::Calm | Self::Readers | Self::Permits | Self::Barrier => {
+                Plan { tasks: 8, wait_limit: ms(6_000), ..one(vec![]) }
+            }
+            Self::Fair => Plan { fair: true, tasks: 8, hold: ms(20), ..one(vec![]) },
+            Self::Quiet => Plan { workers: 2, tasks: 1, hold: ms(80), ..one(vec![]) },
+            Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), ..one(vec![]) },
+            Self::Pauses => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
+            Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
+            Self::SlowLinks => {
+                let slow = Step::new(Delay, ms(1_500), ms(7_000)).how(How::By(ms(300)));
+                let steps = vec![slow.servers(&[0], 1).workers(&[0])];
+                Plan { workers: 2, tasks: 3, hold: ms(700), fair: true, ..one(steps) }
+                    .with_ttl(ms(400))
+            }
+            Self::CutOff => {
+                let cuts = [2_000, 3_500, 5_000]
+                    .into_iter()
+                    .map(|at| Step::new(Partition, ms(at), ms(500)).servers(&[0], 1).workers(&[0]));
+                Plan { hold: ms(100), wait_limit: ms(20_000), ..one(cuts.collect()) }
+            }
+            Self::Killed => {
+                let kill = Step::new(KillWorker, ms(2_000), ms(100)).workers(&[0, 1, 2, 3, 4]);
+                let plan = Plan { workers: 6, tasks: 4, hold: ms(100), ..one(vec![kill]) };
+                Plan { wait_limit: ms(12_000), ..plan.with_ttl(ms(2_500)) }
+            }
+            Self::Disconnected => {
+                let kill = Step::new(KillClients, ms(2_000), ms(300)).servers(&[0], 1);
+                Plan { wait_limit: ms(12_000), ..one(vec![kill]) }
+            }
+            Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
+            Self::Quorum => many(5, vec![]),
+            Self::Ring => {
+                let lacks = |worker: usize| {
+                    let lack = Step::new(Partition, ms(1_500), ms(5_000));
+                    lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
+                };
+                many(3, all.map(lacks).into())
+            }
+            Self::Stale => {
+                let lacks = [(0, 2), (1, 0)].map(|(worker, server)| {
+                    let lack = Step::new(Partition, ms(1_500), ms(10_000));
+                    lack.servers(&[server], 3).workers(&[worker])
+                });
+                let back = [3_000, 5_500, 8_000, 10_500].map(|at| {
+                    let back = Step::new(KillStale, ms(at), ms(750)).how(How::By(ms(700)));
+                    back.servers(&[1], 3)
+                });
+                let steps = lacks.into_iter().chain(back).collect();
+                Plan { workers: 2, hold: ms(500), ..many(3, steps) }
+            }
+        }
+    }
+
+    /// What the workers take.
+    pub(super) fn primitives(self) -> &'static str {
+        match self {
+            Self::Readers => "rwlock",
+            Self::Permits => "semaphore",
+            Self::Barrier => "barrier",
+            _ => "mutex",
+        }
+    }
+}
+
+/// All but one of three stand still for longer than leases live: most of the time, one of them holds each lock.
+/// In between they all go on for at least so long.
+fn pauses(count: u32, between: Duration) -> Vec<Step> {
+    let pause = |number: u32| {
+        let at = ms(1_500) + (ms(1_300) + between) * number;
+        let stopped = [[0, 1], [1, 2], [2, 0]][number as usize % 3];
+        Step::new(Fault::StopWorker, at, ms(1_000)).workers(&stopped)
+    };
+    (0..count).map(pause).collect()
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

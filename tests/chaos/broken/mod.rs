@@ -1,0 +1,132 @@
+//! The testers are tested: locks that are broken on purpose are found out, and the same lock without a flaw is
+//! not, in the same circumstances.
+
+mod cases;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use lock_tests::Random;
+use lock_tests::chaos::check::{Property, Verdict};
+use lock_tests::chaos::stage::Cast;
+use lock_tests::chaos::{Report, is_overloaded, run};
+
+use self::cases::{CASES, Case, Scene};
+use crate::STAGE;
+
+/// So many runs at once: each of them sleeps for most of the time.
+const JOBS: usize = 12;
+
+/// In so many runs a flaw is to be found.
+const BUDGET: usize = 8;
+
+fn play(scene: Scene, flaw: &str, seed: u64) -> Report {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
+    let primitives = Some(scene.primitives().to_owned());
+    run(&scene.plan(seed), &Cast { program, primitives, flaw: Some(flaw.to_owned()) })
+}
+
+/// `CHAOS_FLAW` is the only one that is looked for, and `none` stands for the lock without any.
+#[test]
+fn every_flaw_is_found_and_nothing_where_there_is_none() {
+    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let only = std::env::var("CHAOS_FLAW").ok();
+    let wanted = |flaw: &str| only.as_deref().is_none_or(|only| only == flaw);
+    let scenes: BTreeSet<Scene> = CASES.iter().map(|case| case.scene).collect();
+    let sound = scenes.into_iter().filter(|_| wanted("none")).map(Job::Sound);
+    let found = CASES.iter().filter(|case| wanted(case.flaw)).map(Job::Found);
+    let mut jobs: Vec<Job> = found.chain(sound).collect();
+    // Those that take long come first, so that nobody waits for them in the end.
+    let took = |job: &Job| job.scene().plan(0).healed() + job.scene().plan(0).ttl * 8;
+    jobs.sort_by_key(|job| Reverse(took(job)));
+    assert!(!jobs.is_empty(), "there is no flaw {only:?}");
+    let failures = all(&jobs);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_property_has_a_flaw_that_breaks_it() {
+    let broken: BTreeSet<Property> = CASES.iter().map(|case| case.breaks).collect();
+    let all = Property::ALL.into_iter();
+    // That events make sense is a property of those who write them down.
+    let rest: Vec<_> = all.filter(|it| *it != Property::History && !broken.contains(it)).collect();
+    assert_eq!(rest, []);
+}
+
+/// Something to be shown.
+#[derive(Clone, Copy)]
+enum Job {
+    /// That a flaw is found.
+    Found(&'static Case),
+    /// That nothing is found.
+    Sound(Scene),
+}
+
+/// Does all of that, and says what could not be shown.
+fn all(jobs: &[Job]) -> Vec<String> {
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..JOBS.min(jobs.len()) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = job.done() {
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Job {
+    fn scene(self) -> Scene {
+        match self {
+            Self::Found(case) => case.scene,
+            Self::Sound(scene) => scene,
+        }
+    }
+
+    fn done(self) -> Result<(), String> {
+        match self {
+            Self::Found(case) => found(case),
+            Self::Sound(scene) => {
+                let report = play(scene, "none", Random::fresh_seed());
+                println!("none in {scene:?}: {report}");
+                match report.verdict() {
+                    Verdict::Broken => Err(format!("none in {scene:?}: {report:#}")),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn found(case: &Case) -> Result<(), String> {
+    let Case { flaw, breaks, scene } = case;
+    let (mut seen, mut vain) = (String::new(), 0);
+    for number in 1..=3 * BUDGET {
+        let report = play(*scene, flaw, Random::fresh_seed());
+        let broken = report.broken();
+        if broken.contains(breaks) {
+            // What it is known for is of no interest to anybody.
+            report.folder.as_ref().map(std::fs::remove_dir_all);
+            println!("{flaw} in {scene:?}: {broken:?} in run {number}, {:.1?}", report.took);
+            return Ok(());
+        }
+        seen = format!(
+            "{flaw} breaks {breaks}, but in {scene:?} only {broken:?} was seen: {report:#}"
+        );
+        // Where nothing can be said about times, a run counts for nothing.
+        let counts = report.verdict() != Verdict::Inconclusive && !is_overloaded();
+        vain += usize::from(counts);
+        if vain == BUDGET {
+            break;
+        }
+    }
+    Err(seen)
+}

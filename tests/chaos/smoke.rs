@@ -1,0 +1,71 @@
+//! A few runs of new seeds, which have every fault between them.
+
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use lock_tests::Random;
+use lock_tests::chaos::check::Verdict;
+use lock_tests::chaos::stage::Cast;
+use lock_tests::chaos::{Deployment, Fault, Plan, Report, Step, Suite, run};
+
+use crate::STAGE;
+
+/// So many runs have every fault.
+const RUNS: u64 = 10;
+
+fn cast() -> Cast {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
+    Cast { program, primitives: None, flaw: None }
+}
+
+fn told(report: &Report) {
+    match report.verdict() {
+        Verdict::Sound => println!("{report}"),
+        _ => println!("{report:#}"),
+    }
+}
+
+/// `CHAOS_SEED` begins with another seed: that of a failure, to see it again.
+#[test]
+fn runs_of_new_seeds_break_no_promise() {
+    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
+    // Of the seeds from one that is a multiple of the number of deployments, ten have every fault.
+    let deployments = Deployment::ALL.len() as u64;
+    let first = first.unwrap_or_else(|| Random::fresh_seed() / deployments * deployments);
+    println!("CHAOS_SEED={first}");
+    let summary = Suite::from_seed(first).runs(RUNS).jobs(3).run(&cast(), told);
+    println!("{summary}");
+    assert_eq!(summary.failure(), None, "CHAOS_SEED={first}");
+}
+
+/// Most tasks write without a look at their guards. If they stood still meanwhile, for longer than their leases
+/// live, others have written. Over a quorum too their tokens are higher.
+#[test]
+fn a_write_of_somebody_who_stood_still_is_refused() {
+    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (ttl, pause) = (Duration::from_millis(600), Duration::from_millis(1_000));
+    let stop = |number: u32| {
+        let at = Duration::from_secs(1) + number * (pause + ttl / 2);
+        let (one, other) = (number as usize % 3, (number as usize + 1) % 3);
+        Step::new(Fault::StopWorker, at, pause).workers(&[one.min(other), one.max(other)])
+    };
+    let refused = |deployment| {
+        let plan = Plan {
+            seed: Random::fresh_seed(),
+            workers: 3,
+            tasks: 8,
+            ..Plan::of(deployment, (0..6).map(stop).collect())
+        };
+        let plan = Plan { hold: Duration::from_millis(40), careless: 80, ..plan.with_ttl(ttl) };
+        let report = run(&plan, &Cast { primitives: Some("mutex".to_owned()), ..cast() });
+        told(&report);
+        assert_ne!(report.verdict(), Verdict::Broken);
+        report.writes.1 > 0
+    };
+    for deployment in [Deployment::Redis, Deployment::Quorum(3)] {
+        // In most runs there are several.
+        assert!((0..5).any(|_| refused(deployment)), "nothing is proved over {deployment}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a person asks for: runs of new seeds, one seed again, a soak.
+
+use std::time::Duration;
+
+use lock_tests::Random;
+use lock_tests::chaos::check::Verdict;
+use lock_tests::chaos::stage::Cast;
+use lock_tests::chaos::{Deployment, Report, Suite, Summary, soak};
+
+pub(crate) const HELP: &str = "\
+lock-chaos run MINUTES [--seed N] [--jobs N]   runs of one seed after another
+lock-chaos replay SEED [--times N] [--jobs N]  the run of one seed again
+lock-chaos show SEED                           what happens in that run
+lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak";
+
+/// Runs of one seed after another, until the time is over.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let (minutes, options) = Options::parse(args)?;
+    let suite = Suite::from_seed(options.seed.unwrap_or_else(Random::fresh_seed));
+    let suite = suite.time(Duration::from_secs(60 * minutes)).jobs(options.jobs);
+    conclude(suite.run(&cast()?, told))
+}
+
+/// The run of one seed again.
+pub(crate) fn replay(args: &[String]) -> Result<(), String> {
+    let (seed, options) = Options::parse(args)?;
+    let suite = Suite::from_seed(seed).jobs(options.jobs.min(options.times as usize));
+    conclude(suite.repeat(options.times, &cast()?, told))
+}
+
+/// What happens in the run of a seed.
+pub(crate) fn show(args: &[String]) -> Result<(), String> {
+    let (seed, _) = Options::parse(args)?;
+    print!("{}", Suite::plan(seed));
+    Ok(())
+}
+
+/// The same workers for a long time, over each deployment for its part of it.
+pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
+    let (minutes, options) = Options::parse(args)?;
+    let seed = options.seed.unwrap_or_else(Random::fresh_seed);
+    println!("seed {seed}");
+    let deployments = [Deployment::Memory, Deployment::Redis, Deployment::Quorum(3)];
+    let time = Duration::from_secs(60 * minutes) / deployments.len() as u32;
+    let mut broken = Vec::new();
+    for deployment in deployments {
+        let soaked = soak(deployment, seed, time, &cast()?, |so_far| {
+            println!("{deployment}: round {}, {} holds", so_far.rounds, so_far.holds);
+            for (client, [files, threads, tasks, memory]) in &so_far.uses {
+                println!(
+                    "  {client}: {files} files, {threads} threads, {tasks} tasks, {memory} KiB"
+                );
+            }
+        })?;
+        let violations = soaked.findings.violations;
+        violations.iter().for_each(|violation| println!("  {violation}"));
+        if !violations.is_empty() {
+            broken.push(deployment.to_string());
+        }
+    }
+    if broken.is_empty() { Ok(()) } else { Err(format!("seed {seed}: {}", broken.join(", "))) }
+}
+
+fn told(report: &Report) {
+    match report.verdict() {
+        Verdict::Sound => println!("{report}"),
+        _ => println!("{report:#}"),
+    }
+}
+
+fn conclude(summary: Summary) -> Result<(), String> {
+    println!("{summary}");
+    summary.failure().map_or(Ok(()), Err)
+}
+
+fn cast() -> Result<Cast, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(Cast { program, primitives: None, flaw: None })
+}
+
+struct Options {
+    seed: Option<u64>,
+    jobs: usize,
+    times: u64,
+}
+
+impl Options {
+    /// A number, and what follows it.
+    fn parse(args: &[String]) -> Result<(u64, Self), String> {
+        let mut options = Self { seed: None, jobs: 2, times: 1 };
+        let mut args = args.iter();
+        let number = |word: Option<&String>| -> Result<u64, String> {
+            let word = word.ok_or(HELP)?;
+            word.parse().map_err(|_| format!("{word} is no number\n{HELP}"))
+        };
+        let first = number(args.next())?;
+        while let Some(name) = args.next() {
+            let value = number(args.next())?;
+            match name.as_str() {
+                "--seed" => options.seed = Some(value),
+                "--jobs" => options.jobs = value.max(1) as usize,
+                "--times" => options.times = value,
+                _ => return Err(format!("there is no option {name}\n{HELP}")),
+            }
+        }
+        Ok((first, options))
+    }
+}

@@ -1,0 +1,134 @@
+//! What a client writes down of each operation, whatever becomes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lock_core::{FencingToken, Instant};
+use lock_tests::chaos::history::{Deed, Op, Recorder, Refusal, Way};
+
+use super::lease::Lease;
+
+pub(super) struct Journal {
+    recorder: Recorder,
+    next: AtomicU64,
+}
+
+/// An operation. If it is dropped, it is over: given up, or let go without waiting.
+pub(super) struct Entry<'a> {
+    journal: &'a Journal,
+    op: Op,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked,
+    Has(Arc<Lease>),
+    Leaves,
+    Over,
+}
+
+impl Journal {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self { recorder, next: AtomicU64::new(0) }
+    }
+
+    pub(super) fn record(&self, deed: &Deed) {
+        self.recorder.record(deed);
+    }
+
+    fn next(&self) -> Op {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Before the lock is asked for.
+    pub(super) fn ask(&self, task: u32, key: &str, way: Way, tries: bool) -> Entry<'_> {
+        let op = self.next();
+        self.record(&Deed::Ask { op, task, key: key.to_owned(), way, tries });
+        Entry { journal: self, op, stage: Stage::Asked }
+    }
+
+    /// Before it stands at a barrier.
+    pub(super) fn arrive(&self, key: &str, of: u32) -> Entry<'_> {
+        let op = self.next();
+        self.record(&Deed::Arrive { op, key: key.to_owned(), of });
+        Entry { journal: self, op, stage: Stage::Asked }
+    }
+}
+
+impl Entry<'_> {
+    pub(super) fn not(mut self, why: Refusal) {
+        self.stage = Stage::Over;
+        self.journal.record(&Deed::Not { op: self.op, why });
+    }
+
+    pub(super) fn pass(mut self, leads: bool) {
+        self.stage = Stage::Over;
+        self.record(Deed::Pass { op: self.op, leads });
+    }
+
+    pub(super) fn got(&mut self, token: FencingToken, lease: &Arc<Lease>) {
+        self.stage = Stage::Has(Arc::clone(lease));
+        self.record(Deed::Got { op: self.op, token, valid_until: lease.valid_until() });
+    }
+
+    pub(super) fn still(&self) {
+        let at = self.journal.recorder.now();
+        let deed = Deed::Still { op: self.op, valid_until: self.valid_until() };
+        self.journal.recorder.record_at(at, &deed);
+    }
+
+    pub(super) fn lost(&self) {
+        self.record(Deed::Lost { op: self.op });
+    }
+
+    pub(super) fn wrote(&self, token: FencingToken, accepted: bool) {
+        self.record(Deed::Wrote { op: self.op, token, accepted, valid_until: self.valid_until() });
+    }
+
+    pub(super) fn turn(&self, way: Way) {
+        self.record(Deed::Turn { op: self.op, way, valid_until: self.valid_until() });
+    }
+
+    /// It was converted, or it was not.
+    pub(super) fn turned(&self, token: Option<FencingToken>) {
+        self.record(match token {
+            Some(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
+            None => Deed::Kept { op: self.op },
+        });
+    }
+
+    /// Before it lets go.
+    pub(super) fn leave(&mut self) {
+        self.record(Deed::Leave { op: self.op, valid_until: self.valid_until() });
+        self.stage = Stage::Leaves;
+    }
+
+    pub(super) fn left(mut self, confirmed: bool) {
+        self.stage = Stage::Over;
+        self.record(Deed::Left { op: self.op, confirmed });
+    }
+
+    pub(super) fn valid_until(&self) -> Instant {
+        match &self.stage {
+            Stage::Has(lease) => lease.valid_until(),
+            _ => self.journal.recorder.now(),
+        }
+    }
+
+    fn record(&self, deed: Deed) {
+        self.journal.record(&deed);
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        if let Stage::Has(_) = self.stage {
+            self.leave();
+        }
+        match self.stage {
+            Stage::Asked => self.record(Deed::Not { op: self.op, why: Refusal::GivenUp }),
+            Stage::Leaves => self.record(Deed::Left { op: self.op, confirmed: false }),
+            Stage::Has(_) | Stage::Over => {}
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Those tasks of a process that want one lock: in a line, in which one at a time has its turn.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::flaw::Flaw;
+
+/// Who waits for a turn, and whether anybody has it. Whoever has it may leave something to the next: `T`.
+pub(super) struct Line<T: Send + 'static> {
+    flaw: Flaw,
+    state: Mutex<State<T>>,
+}
+
+struct State<T: Send + 'static> {
+    is_taken: bool,
+    waiting: VecDeque<oneshot::Sender<Turn<T>>>,
+}
+
+/// One's turn. It goes to the next when it is dropped.
+pub(super) struct Turn<T: Send + 'static> {
+    line: Option<Arc<Line<T>>>,
+    /// What the one before has left.
+    pub(super) left: Option<T>,
+}
+
+impl<T: Send + 'static> Line<T> {
+    pub(super) fn new(flaw: Flaw) -> Arc<Self> {
+        let state = State { is_taken: false, waiting: VecDeque::new() };
+        Arc::new(Self { flaw, state: Mutex::new(state) })
+    }
+
+    /// Waits for a turn, in the order of these calls.
+    ///
+    /// # Cancel safety
+    ///
+    /// A turn that comes too late goes to the next.
+    pub(super) async fn turn(self: &Arc<Self>) -> Turn<T> {
+        let came = {
+            let mut state = self.state();
+            if !state.is_taken {
+                state.is_taken = true;
+                return Turn { line: Some(Arc::clone(self)), left: None };
+            }
+            let (call, came) = oneshot::channel();
+            if self.flaw == Flaw::QueueIgnored {
+                state.waiting.push_front(call);
+            } else {
+                state.waiting.push_back(call);
+            }
+            came
+        };
+        match came.await {
+            Ok(turn) => turn,
+            // Nobody forgets those who wait.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// A turn, if nobody has it or waits for it.
+    pub(super) fn try_turn(self: &Arc<Self>) -> Option<Turn<T>> {
+        let mut state = self.state();
+        let is_free = !std::mem::replace(&mut state.is_taken, true);
+        is_free.then(|| Turn { line: Some(Arc::clone(self)), left: None })
+    }
+
+    /// Gives the turn to the next. Returns what was to be left to it, if there is nobody.
+    pub(super) fn pass(self: Arc<Self>, left: Option<T>) -> Option<T> {
+        let mut turn = Turn { line: Some(Arc::clone(&self)), left };
+        loop {
+            let call = {
+                let mut state = self.state();
+                let Some(call) = state.waiting.pop_front() else {
+                    state.is_taken = false;
+                    turn.line = None;
+                    return turn.left.take();
+                };
+                call
+            };
+            match call.send(turn) {
+                Ok(()) => return None,
+                Err(back) => turn = back,
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + 'static> Turn<T> {
+    /// Whether anybody waits for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        let line = self.line.as_ref();
+        line.is_some_and(|line| line.state().waiting.iter().any(|call| !call.is_closed()))
+    }
+
+    /// Passes it on, with something for the next. Returns that if there is nobody.
+    pub(super) fn pass(mut self, left: Option<T>) -> Option<T> {
+        self.line.take().and_then(|line| line.pass(left))
+    }
+}
+
+impl<T: Send + 'static> Drop for Turn<T> {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.take()
+            // Whoever gives up while it is asking the server takes its turn along.
+            && line.flaw != Flaw::SilentHead
+        {
+            // What is left is dropped, and so is released, if nobody is there to take it.
+            drop(line.pass(self.left.take()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn turns_come_in_order_and_pass_by_those_who_are_gone() {
+        let line = Line::<u32>::new(Flaw::None);
+        let first = line.turn().await;
+        let [mut second, mut third, mut fourth] = [(); 3].map(|()| Box::pin(line.turn()));
+        for waiting in [&mut second, &mut third, &mut fourth] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        assert!(line.try_turn().is_none());
+        drop(second);
+        assert_eq!(first.pass(Some(7)), None);
+        assert!((&mut fourth).now_or_never().is_none());
+        // It came, and was dropped before it was looked at: so it goes on, with what it brought.
+        drop(third);
+        let fourth = fourth.now_or_never().unwrap();
+        assert_eq!(fourth.left, Some(7));
+        assert_eq!(fourth.pass(Some(8)), Some(8));
+        assert!(line.try_turn().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_silent_head_stops_the_line() {
+        let line = Line::<()>::new(Flaw::SilentHead);
+        drop(line.turn().await);
+        assert!(line.try_turn().is_none());
+        let line = Line::<()>::new(Flaw::QueueIgnored);
+        let first = line.turn().await;
+        let [mut second, mut third] = [(); 2].map(|()| Box::pin(line.turn()));
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        first.pass(None);
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_some());
+    }
+}

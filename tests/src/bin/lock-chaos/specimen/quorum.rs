@@ -1,0 +1,177 @@
+//! A lock on a majority of several servers: Redlock, with tokens that increase, and servers that abstain when
+//! they may have forgotten something.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use lock_tests::Random;
+
+use super::flaw::Flaw;
+use super::link::{Failed, Link};
+use super::store::{Attempt, TOKENS, flag, name, renew, satellite};
+
+/// Where a server says which run of it votes.
+const MARKER: &str = "lock:specimen:cell";
+
+/// Between being voted for and telling it, so that what may happen in between does.
+const DALLY: Duration = Duration::from_millis(40);
+
+/// How often a server is looked at that does not vote.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) struct Quorum {
+    pub(super) links: Vec<Arc<Link>>,
+    pub(super) ttl: Duration,
+    /// The longest lease of anybody.
+    pub(super) max_ttl: Duration,
+    pub(super) flaw: Flaw,
+    pub(super) random: Mutex<Random>,
+}
+
+impl Quorum {
+    fn majority(&self) -> usize {
+        let half = self.links.len() / 2;
+        if self.flaw == Flaw::HalfMajority { half } else { half + 1 }
+    }
+
+    pub(super) async fn attempt(
+        self: &Arc<Self>,
+        key: &str,
+        owner: &str,
+    ) -> Result<Attempt, Failed> {
+        let args = [
+            owner.to_owned(),
+            self.ttl.as_millis().to_string(),
+            TOKENS.to_string(),
+            floor().to_string(),
+            flag(self.flaw != Flaw::MarkerAlone),
+        ];
+        let keys = [name(key), satellite(key, "fence"), MARKER.to_owned()];
+        let (votes, others) = self.ask(include_str!("scripts/vote.lua"), &keys, &args).await;
+        let Some(last) = votes.iter().max().copied().filter(|_| self.is_majority(votes.len()))
+        else {
+            self.give_back(key, owner);
+            return if others.contains(&Some(0)) {
+                Ok(Attempt::Busy(self.pause()))
+            } else {
+                Err(Failed)
+            };
+        };
+        tokio::time::sleep(DALLY).await;
+        if self.flaw != Flaw::NoWriteBack {
+            let args =
+                [owner.to_owned(), last.to_string(), flag(self.flaw == Flaw::BlindWriteBack)];
+            let (acks, _) = self.ask(include_str!("scripts/confirm.lua"), &keys[..2], &args).await;
+            if !self.is_majority(acks.len()) {
+                self.give_back(key, owner);
+                return Ok(Attempt::Busy(self.pause()));
+            }
+        }
+        Ok(Attempt::Granted(last + 1 - TOKENS..last + 1))
+    }
+
+    fn is_majority(&self, count: usize) -> bool {
+        count >= self.majority()
+    }
+
+    /// Asks all servers at once, until a majority has said yes or cannot any more. Returns the numbers that came
+    /// with a yes, and the other answers, `None` from those that failed.
+    async fn ask(
+        &self,
+        script: &str,
+        keys: &[String],
+        args: &[String],
+    ) -> (Vec<u64>, Vec<Option<i64>>) {
+        let calls = self.links.iter().map(|link| link.call::<(i64, String)>(script, keys, args));
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let (mut yes, mut others) = (Vec::new(), Vec::new());
+        while let Some(answer) = calls.next().await {
+            match answer {
+                Ok((1, number)) => yes.push(number.parse().unwrap_or(0)),
+                Ok((other, _)) => others.push(Some(other)),
+                Err(Failed) => others.push(None),
+            }
+            if yes.len() >= self.majority() || others.len() > self.links.len() - self.majority() {
+                break;
+            }
+        }
+        (yes, others)
+    }
+
+    /// On every server, whatever it has answered: it may have said yes since.
+    pub(super) fn give_back(self: &Arc<Self>, key: &str, owner: &str) {
+        let (quorum, key, owner) = (Arc::clone(self), key.to_owned(), owner.to_owned());
+        tokio::spawn(async move { quorum.release(&key, &owner).await });
+    }
+
+    pub(super) async fn release(&self, key: &str, owner: &str) -> Result<(), Failed> {
+        let script = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
+                      return redis.call('DEL', KEYS[1])";
+        let (keys, args) = ([name(key)], [owner.to_owned()]);
+        let mut calls: FuturesUnordered<_> =
+            self.links.iter().map(|link| link.call::<i64>(script, &keys, &args)).collect();
+        let mut released = 0;
+        while let Some(answer) = calls.next().await {
+            released += usize::from(answer.is_ok());
+        }
+        if self.is_majority(released) { Ok(()) } else { Err(Failed) }
+    }
+
+    pub(super) async fn renew(&self, key: &str, owner: &str) -> Result<bool, Failed> {
+        let calls = self.links.iter().map(|link| renew(link, key, owner, self.ttl, self.flaw));
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let (mut held, mut lost) = (0, 0);
+        while let Some(answer) = calls.next().await {
+            held += usize::from(answer == Ok(true));
+            lost += usize::from(answer == Ok(false));
+            if self.is_majority(held) {
+                return Ok(true);
+            }
+            if lost > self.links.len() - self.majority() {
+                return Ok(false);
+            }
+        }
+        Err(Failed)
+    }
+
+    /// Votes may have been split: the next time, somebody comes first.
+    fn pause(&self) -> Duration {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        random.between(Duration::from_millis(3), Duration::from_millis(30))
+    }
+
+    /// Watches one server, and lets it vote again once every lease that it may have forgotten has ended.
+    pub(super) async fn watch(self: Arc<Self>, number: usize) {
+        let script = include_str!("scripts/vouch.lua");
+        let link = &self.links[number];
+        let mut since = None;
+        loop {
+            if let Ok((run, votes)) = self.look(link, script, "").await {
+                match &since {
+                    _ if votes == 1 => since = None,
+                    Some((seen, from)) if *seen == run => {
+                        let from: &tokio::time::Instant = from;
+                        if from.elapsed() > self.max_ttl + self.max_ttl / 20 {
+                            _ = self.look(link, script, &run).await;
+                        }
+                    }
+                    _ => since = Some((run, tokio::time::Instant::now())),
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn look(&self, link: &Link, script: &str, run: &str) -> Result<(String, i64), Failed> {
+        link.call(script, &[MARKER.to_owned()], &[run.to_owned()]).await
+    }
+}
+
+/// The least that a token may be now: seconds, with room for a million tokens in each, so that tokens rise
+/// although a server has forgotten its counter. The same for all clients, and rarely higher than a counter.
+fn floor() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() << 20
+}

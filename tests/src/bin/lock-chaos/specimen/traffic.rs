@@ -1,0 +1,257 @@
+//! What the tasks do: the same as those of the library's own workers, in fewer ways.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use lock_tests::Random;
+use lock_tests::chaos::history::{Refusal, Way};
+use lock_tests::chaos::resource;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::World;
+use super::barrier::Barrier;
+use super::journal::Entry;
+use super::lease::{Lease, now};
+use super::link::Failed;
+use super::mutex::Mutex;
+use super::shared::Shared;
+use crate::worker::Options;
+use crate::worker::options::Primitive;
+
+/// What a holder says that it still has, it says so often.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How long nobody pauses who has got nothing.
+const BREATH: Duration = Duration::from_millis(5);
+
+/// The locks, which all tasks of a client have in common.
+pub(super) struct Locks {
+    world: Arc<World>,
+    options: Options,
+    mutexes: [(&'static str, Mutex); 2],
+    rwlock: Shared,
+    semaphore: Shared,
+    barrier: Barrier,
+}
+
+impl Locks {
+    pub(super) fn new(world: &Arc<World>, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            world: Arc::clone(world),
+            mutexes: ["m0", "m1"].map(|key| (key, Mutex::new(world, key))),
+            rwlock: Shared::new(world, "w0", 0),
+            semaphore: Shared::new(world, "s0", 3),
+            barrier: Barrier::new(world, "b0", options.party),
+            options,
+        })
+    }
+
+    /// One task, until it is to rest.
+    pub(super) async fn work(self: Arc<Self>, number: u32, rests: watch::Receiver<bool>) {
+        let seed = self.options.seed ^ (u64::from(number) << 32);
+        let mut random = Random::from_seed(seed);
+        let mut task = Task { locks: &self, number, random: random.fork(), visitor: None };
+        // The barrier is for one task of each client.
+        let primitives: Vec<Primitive> = self.options.primitives.clone();
+        let others = primitives.iter().copied().filter(|what| *what != Primitive::Barrier);
+        let others: Vec<Primitive> = others.collect();
+        while !*rests.borrow() {
+            let got = if others.is_empty() || number == 0 && primitives.len() > others.len() {
+                task.meet().await
+            } else {
+                task.take(*random.pick(&others)).await
+            };
+            sleep(if got { self.pause(&mut random) } else { BREATH }).await;
+        }
+    }
+
+    /// A task that is alone ends whatever it begins, so that there is no excuse for whom a try finds in the way.
+    fn is_orderly(&self) -> bool {
+        self.options.tasks == 1
+    }
+
+    fn pause(&self, random: &mut Random) -> Duration {
+        random.between(Duration::ZERO, self.options.hold)
+    }
+}
+
+/// One task.
+struct Task<'a> {
+    locks: &'a Locks,
+    number: u32,
+    random: Random,
+    visitor: Option<resource::Client>,
+}
+
+impl Task<'_> {
+    /// Takes something once; whether it got it.
+    async fn take(&mut self, what: Primitive) -> bool {
+        match what {
+            Primitive::RwLock => self.read_or_write().await,
+            Primitive::Semaphore => {
+                let way = Way::Permits(1 + self.random.below(2) as u32);
+                self.share("s0", way, false).await
+            }
+            _ => self.alone().await,
+        }
+    }
+
+    async fn alone(&mut self) -> bool {
+        let locks = self.locks;
+        let number = self.random.below(locks.mutexes.len());
+        let (key, mutex) = &locks.mutexes[number];
+        let (roll, wait) = (self.random.below(100), locks.options.wait_limit);
+        // Votes may be split, and then nobody has the lock.
+        let often = if locks.is_orderly() { 30 } else { 15 };
+        let tries = roll < often && locks.options.deployment.counts();
+        let short = self.random.between(Duration::from_millis(5), locks.options.ttl);
+        let mut guard;
+        let mut entry = locks.world.journal.ask(self.number, key, Way::Write, tries);
+        let outcome = if tries {
+            match mutex.try_lock().await {
+                Ok(Some(got)) => Ok(got),
+                Ok(None) => Err(Refusal::Busy),
+                Err(Failed) => Err(failed()),
+            }
+        } else if !locks.is_orderly() && (15..25).contains(&roll) {
+            mutex.lock(short).await.ok_or(Refusal::TimedOut)
+        } else if !locks.is_orderly() && (25..35).contains(&roll) {
+            let limited = timeout(short / 2, mutex.lock(wait)).await;
+            limited.map_or(Err(Refusal::GivenUp), |got| got.ok_or(Refusal::TimedOut))
+        } else {
+            mutex.lock(wait).await.ok_or(Refusal::TimedOut)
+        };
+        match outcome {
+            Ok(got) => guard = Some(got),
+            Err(why) => {
+                entry.not(why);
+                return false;
+            }
+        }
+        let Some(held) = &guard else { return false };
+        entry.got(held.token(), held.lease());
+        let (token, lease) = (held.token(), Arc::clone(held.lease()));
+        self.section(&entry, key, (Way::Write, token), &lease).await;
+        entry.leave();
+        let Some(held) = guard.take() else { return true };
+        if self.random.percent(30) && !locks.is_orderly() {
+            drop(held);
+            entry.left(false);
+        } else {
+            let confirmed = held.leave().await;
+            entry.left(confirmed);
+        }
+        true
+    }
+
+    async fn read_or_write(&mut self) -> bool {
+        match self.random.below(10) {
+            0..4 => self.share("w0", Way::Read, false).await,
+            4..8 => self.share("w0", Way::Upgradable, true).await,
+            _ => self.share("w0", Way::Write, true).await,
+        }
+    }
+
+    /// Holds something beside others, and some of the time in another way afterwards.
+    async fn share(&mut self, key: &str, way: Way, turns: bool) -> bool {
+        let locks = self.locks;
+        let shared = if key == "s0" { &locks.semaphore } else { &locks.rwlock };
+        let journal = &locks.world.journal;
+        let mut holder;
+        let mut entry = journal.ask(self.number, key, way, false);
+        match shared.hold(way, locks.options.wait_limit).await {
+            Some(got) => holder = got,
+            None => {
+                entry.not(Refusal::TimedOut);
+                return false;
+            }
+        }
+        let lease = Arc::clone(holder.lease());
+        entry.got(holder.token(), &lease);
+        self.section(&entry, key, (way, holder.token()), &lease).await;
+        if turns {
+            let next = if way == Way::Write { Way::Read } else { Way::Write };
+            entry.turn(next);
+            let token = match next {
+                Way::Write => holder.upgrade(locks.options.ttl).await,
+                _ => holder.downgrade().await,
+            };
+            entry.turned(token);
+            if let Some(token) = token {
+                self.section(&entry, key, (next, token), &lease).await;
+            }
+        }
+        entry.leave();
+        let confirmed = holder.leave().await;
+        entry.left(confirmed);
+        true
+    }
+
+    /// Stands at the barrier once; whether it opened.
+    async fn meet(&mut self) -> bool {
+        let locks = self.locks;
+        let entry = locks.world.journal.arrive("b0", locks.options.party);
+        match locks.barrier.wait(locks.options.ttl).await {
+            Ok(Some(leads)) => {
+                entry.pass(leads);
+                return true;
+            }
+            Ok(None) => entry.not(Refusal::TimedOut),
+            Err(Failed) => entry.not(failed()),
+        }
+        false
+    }
+
+    /// What is done while the lock is held. Most look whether they still hold it before they write, but not all.
+    async fn section(
+        &mut self,
+        entry: &Entry<'_>,
+        key: &str,
+        (way, token): (Way, FencingToken),
+        lease: &Lease,
+    ) {
+        let time = self.random.between(Duration::ZERO, self.locks.options.hold);
+        let careless = self.random.percent(10);
+        let Some(mut visitor) = self.visitor().await else { return };
+        if visitor.enter(key, way, token, lease.valid_until()).await.is_err() {
+            return;
+        }
+        let (end, mut is_lost) = (now() + time, false);
+        while !is_lost && now() < end {
+            let left = end.saturating_duration_since(now());
+            tokio::select! {
+                () = sleep(left.min(SLICE)) => entry.still(),
+                () = lease.lost() => {
+                    entry.lost();
+                    is_lost = true;
+                }
+            }
+        }
+        let valid = !is_lost && now() < lease.valid_until();
+        if way.is_exclusive() && (careless || valid) {
+            let token = self.locks.world.shown(key, token);
+            match visitor.write(key, token).await {
+                Ok(accepted) => entry.wrote(token, accepted),
+                Err(_) => return,
+            }
+        }
+        if visitor.leave(key).await.is_ok() {
+            self.visitor = Some(visitor);
+        }
+    }
+
+    /// The way to the resource: of no use if a section was left in the middle.
+    async fn visitor(&mut self) -> Option<resource::Client> {
+        match self.visitor.take() {
+            Some(visitor) => Some(visitor),
+            None => resource::Client::connect(&self.locks.options.resource()).await.ok(),
+        }
+    }
+}
+
+/// There is but one kind of error here.
+fn failed() -> Refusal {
+    Refusal::Failed("Unreachable".to_owned())
+}

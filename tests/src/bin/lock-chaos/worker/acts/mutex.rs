@@ -1,0 +1,73 @@
+//! A mutex.
+
+use std::sync::Arc;
+
+use lock_sync::MutexGuard;
+use lock_tests::chaos::history::Way;
+
+use crate::worker::op::{Holding, Subject};
+use crate::worker::shelf::MUTEXES;
+use crate::worker::task::{Patience, Task};
+
+pub(super) async fn act(task: &mut Task) {
+    let which = task.random.below(MUTEXES.len());
+    let subject = Subject { key: MUTEXES[which], way: Way::Write };
+    let mutex = Arc::clone(&task.crew.shelf.mutexes[which]);
+    let patience = task.patience();
+    let (subjects, tries) = ([subject], patience.tries());
+    match task.random.below(20) {
+        0 => {
+            let taken = task.take_blocking(subject, move || mutex.blocking_lock_owned()).await;
+            if let Some(mut holding) = taken {
+                task.visit(&mut holding).await;
+                task.part_anywhere(holding).await;
+            }
+        }
+        1..=9 => {
+            let taken = match patience {
+                Patience::Usual => task.take(&subjects, tries, mutex.lock_owned()).await,
+                Patience::Within(limit) => {
+                    task.take(&subjects, tries, mutex.lock_owned_timeout(limit)).await
+                }
+                Patience::None => task.take(&subjects, tries, mutex.try_lock_owned()).await,
+            };
+            if let Some(mut holding) = taken {
+                task.visit(&mut holding).await;
+                task.part_anywhere(holding).await;
+            }
+        }
+        _ => {
+            let taken = match patience {
+                Patience::Usual => task.take(&subjects, tries, mutex.lock()).await,
+                Patience::Within(limit) => {
+                    task.take(&subjects, tries, mutex.lock_timeout(limit)).await
+                }
+                Patience::None => task.take(&subjects, tries, mutex.try_lock()).await,
+            };
+            if let Some(mut holding) = taken {
+                task.visit(&mut holding).await;
+                if task.random.percent(20) {
+                    reenter(&mut holding);
+                    task.visit(&mut holding).await;
+                }
+                task.part(holding).await;
+            }
+        }
+    }
+}
+
+/// Enters once more, and once more within that.
+///
+/// # Panics
+///
+/// If that is not the same lock with the same token.
+fn reenter(holding: &mut Holding<MutexGuard<'_, ()>>) {
+    let Some(guard) = holding.guard() else { return };
+    let token = guard.fencing_token();
+    // A lease that is lost is not entered again.
+    if let Ok(mut reentry) = guard.reenter()
+        && let Ok(again) = reentry.reenter()
+    {
+        assert_eq!(again.fencing_token(), token, "another token in {}", again.key());
+    }
+}

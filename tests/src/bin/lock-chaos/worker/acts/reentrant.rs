@@ -1,0 +1,87 @@
+//! A reentrant mutex, entered by owners of one's own and by one whom all clients know.
+
+use std::sync::Arc;
+
+use lock_core::Error;
+use lock_sync::{Owner, ReentrantMutex};
+use lock_tests::chaos::history::Way;
+
+use crate::worker::op::Subject;
+use crate::worker::shelf::REENTRANT;
+use crate::worker::task::{Patience, Task};
+
+/// The number of the owner who is in several clients.
+const SHARED: u64 = 0;
+
+pub(super) async fn act(task: &mut Task) {
+    let crew = Arc::clone(&task.crew);
+    let (owner, number) = owner(task).unwrap_or_else(|error| panic!("there is no owner: {error}"));
+    let subject = Subject { key: REENTRANT, way: Way::Owner(number) };
+    if task.random.percent(50) {
+        by_name(task, &crew.shelf.reentrant, owner, subject).await;
+    } else {
+        owner.scope(in_scope(task, &crew.shelf.reentrant, subject)).await;
+    }
+}
+
+fn owner(task: &mut Task) -> Result<(Owner, u64), Error> {
+    if task.random.percent(30) {
+        let known = Owner::parse(&task.crew.shared_owner());
+        return Ok((known.unwrap_or_else(|error| panic!("no owner: {error}")), SHARED));
+    }
+    Ok((Owner::new()?, task.crew.owner()))
+}
+
+/// Locks in the name of an owner, and perhaps once more within that.
+async fn by_name(task: &mut Task, mutex: &ReentrantMutex<()>, mut owner: Owner, subject: Subject) {
+    let patience = task.patience();
+    let (subjects, tries) = ([subject], patience.tries());
+    let taken = match patience {
+        Patience::Usual => task.take(&subjects, tries, mutex.lock_as(&mut owner)).await,
+        Patience::Within(limit) => {
+            task.take(&subjects, tries, mutex.lock_as_timeout(&mut owner, limit)).await
+        }
+        Patience::None => task.take(&subjects, tries, mutex.try_lock_as(&mut owner)).await,
+    };
+    let Some(mut outer) = taken else { return };
+    if task.random.percent(40)
+        && let Some(guard) = outer.guard()
+    {
+        let owner = guard.split().1;
+        let entered = task.take(&subjects, false, mutex.lock_as(owner)).await;
+        if let Some(mut inner) = entered {
+            task.visit(&mut inner).await;
+            task.part(inner).await;
+        }
+    }
+    task.visit(&mut outer).await;
+    task.part(outer).await;
+}
+
+/// Locks in the name of the owner of this scope, perhaps twice, and lets go in either order.
+async fn in_scope(task: &mut Task, mutex: &ReentrantMutex<()>, subject: Subject) {
+    let patience = task.patience();
+    let (subjects, tries) = ([subject], patience.tries());
+    let taken = match patience {
+        Patience::Usual => task.take(&subjects, tries, mutex.lock()).await,
+        Patience::Within(limit) => task.take(&subjects, tries, mutex.lock_timeout(limit)).await,
+        Patience::None => task.take(&subjects, tries, mutex.try_lock()).await,
+    };
+    let Some(mut first) = taken else { return };
+    task.visit(&mut first).await;
+    if task.random.percent(40)
+        && let Some(mut second) = task.take(&subjects, true, mutex.try_lock()).await
+    {
+        if task.random.percent(50) {
+            task.part(first).await;
+            task.visit(&mut second).await;
+            task.part(second).await;
+        } else {
+            task.part(second).await;
+            task.visit(&mut first).await;
+            task.part(first).await;
+        }
+        return;
+    }
+    task.part(first).await;
+}

@@ -1,0 +1,143 @@
+//! Permits that are counted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lock_sync::Semaphore;
+use lock_tests::chaos::history::Way;
+
+use super::resize;
+use crate::worker::ledger::Ledger;
+use crate::worker::op::{Holding, Permits, Subject};
+use crate::worker::shelf::{RESIZED, SEMAPHORES};
+use crate::worker::task::{Patience, Task};
+
+/// The most permits that are asked for at once: fewer than there ever are.
+const MOST: u32 = 3;
+
+/// How many permits all workers of a run may forget together, so that enough are left.
+const FORGETTABLE: u32 = 2;
+
+pub(super) async fn act(task: &mut Task) {
+    let Some(counting) = &task.crew.shelf.counting else { return };
+    let which = task.random.below(SEMAPHORES.len());
+    let semaphore = Arc::clone(&counting.semaphores[which]);
+    if which == RESIZED && task.random.percent(4) {
+        return resize::act(task, &semaphore).await;
+    }
+    let count = 1 + task.random.below(MOST as usize) as u32;
+    match task.random.below(20) {
+        0 => {
+            let blocking = Arc::clone(&semaphore);
+            let ask = move || blocking.blocking_acquire_many_owned(count);
+            if let Some(mut holding) = task.take_blocking(subject(which, count), ask).await {
+                task.visit(&mut holding).await;
+                task.part_anywhere(holding).await;
+            }
+        }
+        1..=9 => {
+            if let Some(holding) = acquire_owned(task, which, &semaphore, count).await {
+                let holding = use_up(task, holding, count).await;
+                task.part_anywhere(holding).await;
+            }
+        }
+        _ => {
+            if let Some(holding) = acquire(task, which, &semaphore, count).await {
+                if which == RESIZED && count == 1 && may_forget(task) {
+                    return holding.forget();
+                }
+                let mut holding = use_up(task, holding, count).await;
+                if task.random.percent(15) {
+                    more(task, which, &semaphore, &mut holding).await;
+                }
+                task.part(holding).await;
+            }
+        }
+    }
+}
+
+fn subject(which: usize, count: u32) -> Subject {
+    Subject { key: SEMAPHORES[which].0, way: Way::Permits(count) }
+}
+
+async fn acquire<'a>(
+    task: &mut Task,
+    which: usize,
+    semaphore: &'a Semaphore,
+    count: u32,
+) -> Option<Holding<lock_sync::SemaphorePermit<'a>>> {
+    let patience = task.patience();
+    let (subjects, tries) = ([subject(which, count)], patience.tries());
+    match patience {
+        Patience::Usual if count == 1 => task.take(&subjects, tries, semaphore.acquire()).await,
+        Patience::Usual => task.take(&subjects, tries, semaphore.acquire_many(count)).await,
+        Patience::Within(limit) => {
+            task.take(&subjects, tries, semaphore.acquire_many_timeout(count, limit)).await
+        }
+        Patience::None => task.take(&subjects, tries, semaphore.try_acquire_many(count)).await,
+    }
+}
+
+async fn acquire_owned(
+    task: &mut Task,
+    which: usize,
+    semaphore: &Arc<Semaphore>,
+    count: u32,
+) -> Option<Holding<lock_sync::OwnedSemaphorePermit>> {
+    let patience = task.patience();
+    let (subjects, tries) = ([subject(which, count)], patience.tries());
+    let semaphore = Arc::clone(semaphore);
+    match patience {
+        Patience::Usual => task.take(&subjects, tries, semaphore.acquire_many_owned(count)).await,
+        Patience::Within(limit) => {
+            task.take(&subjects, tries, semaphore.acquire_many_owned_timeout(count, limit)).await
+        }
+        Patience::None => {
+            task.take(&subjects, tries, semaphore.try_acquire_many_owned(count)).await
+        }
+    }
+}
+
+/// Goes in, and perhaps gives some of the permits back and goes in again.
+async fn use_up<P: Permits>(task: &mut Task, mut holding: Holding<P>, count: u32) -> Holding<P> {
+    task.visit(&mut holding).await;
+    if count > 1 && task.random.percent(20) {
+        holding.shuffle();
+    }
+    if count > 1 && task.random.percent(30) {
+        let given = 1 + task.random.below(count as usize - 1) as u32;
+        let whim = task.whim();
+        holding.give(given, count - given, whim).await;
+        task.visit(&mut holding).await;
+    }
+    holding
+}
+
+/// Takes one more, if it is free, and holds all as one. Whoever waited for it here could wait for itself.
+async fn more<'a>(
+    task: &mut Task,
+    which: usize,
+    semaphore: &'a Semaphore,
+    holding: &mut Holding<lock_sync::SemaphorePermit<'a>>,
+) {
+    let subjects = [subject(which, 1)];
+    if let Some(another) = task.take(&subjects, true, semaphore.try_acquire()).await {
+        holding.merge(another);
+        task.visit(holding).await;
+    }
+}
+
+/// Whether to forget a permit: once in each client, as long as all of them together leave enough.
+fn may_forget(task: &mut Task) -> bool {
+    if !task.random.percent(10) || task.crew.has_forgotten.swap(true, Ordering::Relaxed) {
+        return false;
+    }
+    let ledger = Ledger::of(&task.crew.options.folder);
+    let Some(mut page) = ledger.open() else { return false };
+    if page.forgotten < FORGETTABLE {
+        page.forgotten += 1;
+        page.keep();
+        return true;
+    }
+    false
+}

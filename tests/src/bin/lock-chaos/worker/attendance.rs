@@ -1,0 +1,84 @@
+//! Who is still at work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// Counts those who are at work, so that somebody can wait until nobody is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attendance(Arc<Room>);
+
+#[derive(Debug, Default)]
+struct Room {
+    present: AtomicUsize,
+    closed: AtomicBool,
+    empty: Notify,
+}
+
+/// Somebody at work, until this is dropped.
+#[must_use = "who is at work is so until this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Presence(Arc<Room>);
+
+impl Attendance {
+    /// `None` if nobody may come in any more.
+    pub(crate) fn enter(&self) -> Option<Presence> {
+        self.0.present.fetch_add(1, Ordering::SeqCst);
+        let presence = Presence(Arc::clone(&self.0));
+        if self.0.closed.load(Ordering::SeqCst) { None } else { Some(presence) }
+    }
+
+    /// Lets nobody in, or whoever comes again.
+    pub(crate) fn close(&self, closed: bool) {
+        self.0.closed.store(closed, Ordering::SeqCst);
+    }
+
+    /// Waits until nobody is there.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let mut empty = std::pin::pin!(self.0.empty.notified());
+            // Before it is looked, so that whoever leaves in between is heard.
+            empty.as_mut().enable();
+            if self.0.present.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            empty.await;
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if self.0.present.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.empty.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_empty_when_the_last_has_left_and_nobody_comes_in_when_it_is_closed() {
+        let attendance = Attendance::default();
+        attendance.emptied().await;
+        let present = [attendance.enter(), attendance.enter()];
+        attendance.close(true);
+        assert!(present.iter().all(Option::is_some) && attendance.enter().is_none());
+        let waiting = tokio::spawn({
+            let attendance = attendance.clone();
+            async move { attendance.emptied().await }
+        });
+        let [one, other] = present;
+        tokio::task::yield_now().await;
+        drop(one);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        std::thread::spawn(move || drop(other)).join().unwrap();
+        waiting.await.unwrap();
+        attendance.close(false);
+        assert!(attendance.enter().is_some());
+    }
+}

@@ -1,0 +1,238 @@
+//! A client: its locks, and the thread that its tasks run on.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lock_core::memory::{Gate, MemoryBackend};
+use lock_core::{Error, ErrorKind};
+use lock_tests::Random;
+use lock_tests::chaos::history::Deed;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use super::crew::Crew;
+use super::journal::Journal;
+use super::options::Options;
+use super::orders::{Mischief, What};
+use super::shelf::Shelf;
+use super::task::Task;
+use super::uses::uses;
+
+/// How long to wait before a store is asked again that did not answer.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a thread that blocks is kept for the next one. Not for long, so that none is there at rest.
+const KEEP: Duration = Duration::from_millis(50);
+
+/// A client on its thread, as whoever gives orders sees it.
+pub(crate) struct Client {
+    orders: UnboundedSender<Order>,
+}
+
+/// Something to be done, and a way to say that it was done.
+type Order = (What, mpsc::Sender<()>);
+
+impl Client {
+    /// Starts the thread.
+    pub(crate) fn start(
+        options: &Arc<Options>,
+        name: String,
+        journal: Arc<Journal>,
+        memory: MemoryBackend,
+    ) -> io::Result<Self> {
+        let (orders, inbox) = unbounded_channel();
+        let options = Arc::clone(options);
+        let thread = std::thread::Builder::new().name(name.clone());
+        thread.spawn(move || Stage { options, name, journal, memory }.run(inbox))?;
+        Ok(Self { orders })
+    }
+
+    /// Gives an order. The receiver ends when it was carried out.
+    pub(crate) fn send(&self, what: What) -> mpsc::Receiver<()> {
+        let (done, carried_out) = mpsc::channel();
+        _ = self.orders.send((what, done));
+        carried_out
+    }
+}
+
+/// What is there before there are locks.
+struct Stage {
+    options: Arc<Options>,
+    name: String,
+    journal: Arc<Journal>,
+    memory: MemoryBackend,
+}
+
+impl Stage {
+    /// Carries out orders until there are no more.
+    fn run(self, mut inbox: UnboundedReceiver<Order>) {
+        let mut runtime = runtime();
+        let shelf = runtime.block_on(self.shelf());
+        let crew = Crew::new(self.options, self.name, self.journal, shelf);
+        let mut thread = Thread { crew: Arc::new(crew), memory: self.memory, gates: Vec::new() };
+        // It ends for good when nobody gives orders any more.
+        while let Some(done) = runtime.block_on(thread.obey(&mut inbox)) {
+            // Whatever a task does from here on is not written down.
+            thread.crew.journal.collapse();
+            drop(std::mem::replace(&mut runtime, self::runtime()));
+            thread.crew.blocking.close(false);
+            drop(done);
+        }
+    }
+
+    /// The locks, as soon as enough of the store answers.
+    async fn shelf(&self) -> Shelf {
+        loop {
+            match Shelf::build(&self.options, &self.memory).await {
+                Ok(shelf) => return shelf,
+                Err(error) if is_hopeless(&error) => panic!("there are no locks: {error:?}"),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+fn is_hopeless(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::InvalidTtl)
+}
+
+/// Where the tasks run, and nothing else.
+fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(KEEP).build();
+    runtime.unwrap_or_else(|error| panic!("there is no runtime: {error}"))
+}
+
+/// What the process uses, with the tasks of this thread.
+fn used() -> Deed {
+    uses(Handle::current().metrics().num_alive_tasks())
+}
+
+struct Thread {
+    crew: Arc<Crew>,
+    memory: MemoryBackend,
+    /// What hangs.
+    gates: Vec<Gate>,
+}
+
+impl Thread {
+    /// Carries out orders until the runtime is to end, and returns to whom to say that; `None` if there are no
+    /// more orders.
+    async fn obey(&mut self, inbox: &mut UnboundedReceiver<Order>) -> Option<mpsc::Sender<()>> {
+        let mut seats = self.seats();
+        while let Some((what, done)) = inbox.recv().await {
+            match what {
+                What::Block(time) => std::thread::sleep(time),
+                What::Abort(count) => self.abort(&mut seats, count).await,
+                What::Collapse => {
+                    // Nothing can end a thread that waits for a lock.
+                    self.crew.blocking.close(true);
+                    self.crew.blocking.emptied().await;
+                    return Some(done);
+                }
+                What::Store(mischief) => self.disturb(mischief),
+                What::Uses => self.record_uses(),
+                What::Rest => {
+                    self.rest(&mut seats).await;
+                    self.record_uses();
+                }
+                What::Go => {
+                    self.crew.over.store(false, Ordering::Relaxed);
+                    if seats.is_empty() {
+                        seats = self.seats();
+                    }
+                }
+                What::Shutdown => {
+                    self.crew.shelf.locks.shutdown().await;
+                    self.record_uses();
+                }
+            }
+            drop(done);
+        }
+        None
+    }
+
+    /// The tasks, if there are to be any.
+    fn seats(&self) -> Vec<JoinHandle<()>> {
+        let tasks = if self.crew.is_over() { 0 } else { self.crew.options.tasks };
+        (0..tasks).map(|number| self.spawn(number)).collect()
+    }
+
+    fn spawn(&self, number: u32) -> JoinHandle<()> {
+        tokio::spawn(Task::new(&self.crew, number).run())
+    }
+
+    /// Ends so many tasks where they stand, and starts others in their place.
+    async fn abort(&self, seats: &mut [JoinHandle<()>], count: usize) {
+        let mut random: Random = self.crew.random();
+        for seat in random.some(count, seats.len()) {
+            seats[seat].abort();
+            _ = (&mut seats[seat]).await;
+            if !self.crew.is_over() {
+                seats[seat] = self.spawn(seat as u32);
+            }
+        }
+    }
+
+    /// Begins nothing new, and waits until all has ended.
+    async fn rest(&self, seats: &mut Vec<JoinHandle<()>>) {
+        self.crew.over.store(true, Ordering::Relaxed);
+        for task in seats.drain(..) {
+            _ = task.await;
+        }
+        self.crew.blocking.emptied().await;
+        self.crew.errands.emptied().await;
+        self.settle().await;
+    }
+
+    /// Waits until what was enqueued is done, as far as that can be seen from outside: what the process uses
+    /// stays the same for a while, at the latest when every lease would have ended by itself.
+    async fn settle(&self) {
+        const LOOK: Duration = Duration::from_millis(50);
+        const STEADY: usize = 4;
+
+        let looks = self.crew.options.ttl.as_millis() / LOOK.as_millis() + 2 * STEADY as u128;
+        let (mut seen, mut steady) = (None, 0);
+        for _ in 0..looks {
+            tokio::time::sleep(LOOK).await;
+            let now = match used() {
+                Deed::Uses { files, threads, tasks, .. } => [files, threads, tasks],
+                _ => [0; 3],
+            };
+            steady = if seen == Some(now) { steady + 1 } else { 0 };
+            seen = Some(now);
+            if steady == STEADY {
+                return;
+            }
+        }
+    }
+
+    fn record_uses(&self) {
+        self.crew.journal.record(&used());
+    }
+
+    fn disturb(&mut self, mischief: Mischief) {
+        let faults = self.memory.faults();
+        match mischief {
+            Mischief::Fail => faults.fail(ErrorKind::Unreachable),
+            Mischief::Lose(count) => faults.lose_replies(count),
+            Mischief::Hang => self.gates.push(faults.hold_requests()),
+            Mischief::HangReplies => self.gates.push(faults.hold_replies()),
+            Mischief::Delay(millis) => {
+                faults.delay_requests(Duration::from_millis(millis));
+                faults.delay_replies(Duration::from_millis(millis));
+            }
+            Mischief::Cut => faults.cut(),
+            Mischief::Mute => faults.mute_hints(true),
+            Mischief::Forget => self.memory.forget(),
+            Mischief::Restart => self.memory.restart(),
+            Mischief::Heal => {
+                faults.heal();
+                self.gates.clear();
+            }
+        }
+    }
+}

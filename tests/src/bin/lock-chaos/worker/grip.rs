@@ -1,0 +1,96 @@
+//! What guards of all kinds have in common.
+
+use lock_core::{FencingToken, Instant, Key};
+use lock_sync::{
+    AllGuard, Leadership, LeaseLost, Lost, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
+    OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, OwnedSlotPermit,
+    OwnerGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, SemaphorePermit, SlotPermit,
+};
+
+/// A guard, and the lease of what it holds.
+pub(crate) trait Grip: Send {
+    /// The token for this lock, which is one of those that it holds.
+    fn token(&self, key: &str) -> FencingToken;
+
+    fn valid_until(&self) -> Instant;
+
+    fn check(&self) -> Result<(), LeaseLost>;
+
+    fn lost(&self) -> Lost;
+
+    /// Lets go, and waits until the store knows.
+    fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send;
+}
+
+macro_rules! grips {
+    ($($guard:ty),* $(,)?) => {$(
+        impl Grip for $guard {
+            fn token(&self, _: &str) -> FencingToken {
+                self.fencing_token()
+            }
+
+            grips!(@rest);
+
+            async fn release(self) -> Result<(), ReleaseError> {
+                self.release().await
+            }
+        }
+    )*};
+
+    (@rest) => {
+        fn valid_until(&self) -> Instant {
+            self.valid_until()
+        }
+
+        fn check(&self) -> Result<(), LeaseLost> {
+            self.check()
+        }
+
+        fn lost(&self) -> Lost {
+            self.lost()
+        }
+    };
+}
+
+grips!(
+    MutexGuard<'_, ()>,
+    OwnedMutexGuard<()>,
+    RwLockReadGuard<'_, ()>,
+    OwnedRwLockReadGuard<()>,
+    RwLockWriteGuard<'_, ()>,
+    OwnedRwLockWriteGuard<()>,
+    RwLockUpgradableReadGuard<'_, ()>,
+    OwnedRwLockUpgradableReadGuard<()>,
+    SemaphorePermit<'_>,
+    OwnedSemaphorePermit,
+    SlotPermit<'_>,
+    OwnedSlotPermit,
+    OwnerGuard<'_, ()>,
+    ReentrantGuard<'_, ()>,
+);
+
+impl Grip for Leadership {
+    fn token(&self, _: &str) -> FencingToken {
+        self.fencing_token()
+    }
+
+    grips!(@rest);
+
+    async fn release(self) -> Result<(), ReleaseError> {
+        self.resign().await
+    }
+}
+
+impl Grip for AllGuard {
+    fn token(&self, key: &str) -> FencingToken {
+        let token = Key::new(key).ok().and_then(|key| self.fencing_token(&key));
+        token.unwrap_or_else(|| panic!("{self:?} does not hold {key}"))
+    }
+
+    grips!(@rest);
+
+    async fn release(self) -> Result<(), ReleaseError> {
+        self.release().await
+    }
+}

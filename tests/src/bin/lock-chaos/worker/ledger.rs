@@ -1,0 +1,98 @@
+//! How many permits there are, as far as the workers of a run have agreed on it.
+//!
+//! A worker cannot know by itself which limit a semaphore has after it was changed: others change it, too, and
+//! what is forgotten counts only when the store has heard of it. So the limit is changed by one worker at a
+//! time, and those that are forgotten are counted here.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The file that the workers share.
+pub(crate) struct Ledger {
+    path: PathBuf,
+}
+
+/// What it says, while nobody else can open it.
+pub(crate) struct Page {
+    file: File,
+    /// How many permits were forgotten.
+    pub(crate) forgotten: u32,
+    /// A change has begun, and nobody knows whether it was made: there are no more.
+    pub(crate) sealed: bool,
+}
+
+impl Ledger {
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self { path: folder.join("permits") }
+    }
+
+    /// `None` if somebody else has it open.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be read.
+    pub(crate) fn open(&self) -> Option<Page> {
+        let page = self.try_open();
+        page.unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
+    }
+
+    fn try_open(&self) -> io::Result<Option<Page>> {
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.create(true).truncate(false).read(true).write(true).open(&self.path)?;
+        // The lock goes with the file, and that with the process.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut words = text.split_ascii_whitespace();
+        let forgotten = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let sealed = words.next() == Some("sealed");
+        Ok(Some(Page { file, forgotten, sealed }))
+    }
+}
+
+impl Page {
+    /// Writes down what it says now.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written.
+    pub(crate) fn keep(&mut self) {
+        let sealed = if self.sealed { "sealed" } else { "open" };
+        // As long as what stood there, at least.
+        let text = format!("{:>10} {sealed:>6}\n", self.forgotten);
+        let written = self.file.rewind().and_then(|()| self.file.write_all(text.as_bytes()));
+        written.unwrap_or_else(|error| panic!("the ledger cannot be written: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_reads_what_another_has_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::of(folder.path());
+        let mut page = ledger.open().unwrap();
+        assert_eq!((page.forgotten, page.sealed), (0, false));
+        assert!(Ledger::of(folder.path()).open().is_none());
+        (page.forgotten, page.sealed) = (2, true);
+        page.keep();
+        drop(page);
+        let mut page = ledger.open().unwrap();
+        assert_eq!((page.forgotten, page.sealed), (2, true));
+        page.sealed = false;
+        page.keep();
+        drop(page);
+        assert!(!ledger.open().unwrap().sealed);
+    }
+}

@@ -1,0 +1,99 @@
+//! Before there is a guard, if there ever is one.
+
+use std::sync::Arc;
+
+use lock_core::FencingToken;
+use lock_tests::chaos::history::{Deed, Op, Refusal};
+
+use super::{Holding, Part, Scribe, Subject};
+use crate::worker::grip::Grip;
+use crate::worker::journal::{Calling, Journal};
+
+/// An operation that has begun. It is given up if this is dropped.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    scribe: Scribe,
+    /// Without their tokens.
+    parts: Vec<Part>,
+    calling: Option<Calling>,
+}
+
+impl Asking {
+    /// Asks for these: at once, for several.
+    pub(crate) fn begin(
+        journal: &Arc<Journal>,
+        task: u32,
+        subjects: &[Subject],
+        tries: bool,
+    ) -> Self {
+        let asking = Self::number(journal, subjects);
+        let ask = |part: &Part| {
+            let Subject { key, way } = part.subject;
+            Deed::Ask { op: part.op, task, key: key.to_owned(), way, tries }
+        };
+        asking.scribe.record(asking.scribe.now(), asking.parts.iter().map(ask));
+        asking
+    }
+
+    /// Arrives at a barrier of so many.
+    pub(crate) fn arrive(journal: &Arc<Journal>, subject: Subject, of: u32) -> Self {
+        let asking = Self::number(journal, &[subject]);
+        let key = subject.key.to_owned();
+        asking.scribe.record(
+            asking.scribe.now(),
+            asking.parts.iter().map(|part| Deed::Arrive { op: part.op, key: key.clone(), of }),
+        );
+        asking
+    }
+
+    fn number(journal: &Arc<Journal>, subjects: &[Subject]) -> Self {
+        let scribe = Scribe::new(journal);
+        let part = |subject: &Subject| Part {
+            op: journal.number(),
+            subject: *subject,
+            token: FencingToken::new(0),
+        };
+        let parts: Vec<Part> = subjects.iter().map(part).collect();
+        let calling = scribe.calls(&parts);
+        Self { scribe, parts, calling }
+    }
+
+    /// It has been granted.
+    pub(crate) fn got<G: Grip>(mut self, guard: G) -> Holding<G> {
+        // Before the guard says until when, so that it is valid at that time if it says so.
+        let at = self.scribe.now();
+        let mut parts = std::mem::take(&mut self.parts);
+        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        for part in &mut parts {
+            part.token = guard.token(part.subject.key);
+        }
+        let got = |part: &Part| Deed::Got { op: part.op, token: part.token, valid_until };
+        self.scribe.record(at, parts.iter().map(got));
+        drop(self.calling.take());
+        Holding::new(self.scribe.clone(), parts, guard)
+    }
+
+    /// It has passed a barrier.
+    pub(crate) fn passed(mut self, leads: bool) {
+        let passed = |op: Op| Deed::Pass { op, leads };
+        let parts = std::mem::take(&mut self.parts);
+        self.scribe.record(self.scribe.now(), parts.iter().map(|part| passed(part.op)));
+    }
+
+    /// It has not been granted.
+    pub(crate) fn not(mut self, why: &Refusal) {
+        self.end(why);
+    }
+
+    fn end(&mut self, why: &Refusal) {
+        let parts = std::mem::take(&mut self.parts);
+        let not = |part: &Part| Deed::Not { op: part.op, why: why.clone() };
+        self.scribe.record(self.scribe.now(), parts.iter().map(not));
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.end(&Refusal::GivenUp);
+    }
+}

@@ -1,0 +1,270 @@
+//! While there is a guard.
+
+use lock_core::Instant;
+use lock_sync::{LeaseLost, Lost, OwnedSemaphorePermit, SemaphorePermit};
+use lock_tests::chaos::history::{Deed, Op, Way};
+use lock_tests::chaos::resource::Client;
+
+use super::ending::Ending;
+use super::turning::Turning;
+use super::{Part, Scribe, Subject, Turned};
+use crate::worker::grip::Grip;
+use crate::worker::polls::Whim;
+use crate::worker::refusal::Denial;
+
+/// A guard, and what it is good for. It is let go of if this is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding<G: Grip> {
+    scribe: Scribe,
+    /// The connection to the resource, while the holder is inside.
+    visitor: Option<Client>,
+    parts: Vec<Part>,
+    /// There until it is let go of.
+    guard: Option<G>,
+}
+
+impl<G: Grip> Holding<G> {
+    pub(super) fn new(scribe: Scribe, parts: Vec<Part>, guard: G) -> Self {
+        Self::after(scribe, None, parts, guard)
+    }
+
+    /// With whoever is inside already.
+    pub(super) fn after(
+        scribe: Scribe,
+        visitor: Option<Client>,
+        parts: Vec<Part>,
+        guard: G,
+    ) -> Self {
+        Self { scribe, visitor, parts, guard: Some(guard) }
+    }
+
+    /// The guard, unless it was let go of.
+    pub(crate) fn guard(&mut self) -> Option<&mut G> {
+        self.guard.as_mut()
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.check().is_ok())
+    }
+
+    pub(crate) fn lost(&self) -> Option<Lost> {
+        self.guard.as_ref().map(Grip::lost)
+    }
+
+    /// How the lock is held.
+    pub(crate) fn way(&self) -> Option<Way> {
+        self.parts.first().map(|part| part.subject.way)
+    }
+
+    /// Says that the lease is lost.
+    pub(crate) fn is_lost(&self) {
+        self.record(|op| Deed::Lost { op });
+    }
+
+    /// Says that it still holds, if it does.
+    pub(crate) fn looks(&self) -> bool {
+        let at = self.scribe.now();
+        let (valid_until, lost) = self.validity(at);
+        if lost.is_ok() {
+            self.record_at(at, |op| Deed::Still { op, valid_until });
+        } else {
+            self.is_lost();
+        }
+        lost.is_ok()
+    }
+
+    /// Goes in where the resource is.
+    ///
+    /// # Panics
+    ///
+    /// If that is gone.
+    pub(crate) async fn enter(&mut self, visitor: Client) {
+        self.visitor = Some(visitor);
+        let (valid_until, _) = self.validity(self.scribe.now());
+        let Self { visitor: Some(visitor), parts, .. } = self else { return };
+        for Part { subject: Subject { key, way }, token, .. } in parts {
+            present(visitor.enter(key, *way, *token, valid_until).await);
+        }
+    }
+
+    /// Writes, with the token of each lock.
+    ///
+    /// # Panics
+    ///
+    /// If the resource is gone.
+    pub(crate) async fn write(&mut self) {
+        for index in 0..self.parts.len() {
+            let Part { op, subject, token } = self.parts[index];
+            let Some(visitor) = &mut self.visitor else { return };
+            let accepted = present(visitor.write(subject.key, token).await);
+            let (valid_until, _) = self.validity(self.scribe.now());
+            let deed = Deed::Wrote { op, token, accepted, valid_until };
+            self.scribe.journal.record_in(self.scribe.era, &deed);
+        }
+    }
+
+    /// Goes out, and returns the connection.
+    ///
+    /// # Panics
+    ///
+    /// If the resource is gone.
+    pub(crate) async fn leave(&mut self) -> Option<Client> {
+        let Self { visitor: Some(visitor), parts, .. } = self else { return None };
+        for part in parts {
+            present(visitor.leave(part.subject.key).await);
+        }
+        self.visitor.take()
+    }
+
+    /// Lets go, and waits until the store knows; or gives that up.
+    pub(crate) async fn release(mut self, whim: Whim) {
+        let Some((ending, guard)) = self.let_go() else { return };
+        let _calling = ending.scribe().calls(ending.parts());
+        let released = whim.bear(guard.release()).await;
+        ending.released(released);
+    }
+
+    /// Holds in another way from now on, or does not: by what `convert` does with the guard. The holder is
+    /// not inside meanwhile, if it is to be weaker.
+    pub(crate) async fn turn<'a, H, E, F>(
+        mut self,
+        way: Way,
+        whim: Whim,
+        convert: impl FnOnce(G) -> F,
+    ) -> Turned<H, G>
+    where
+        H: Grip,
+        E: Denial,
+        F: Future<Output = Result<H, (G, E)>> + Send + 'a,
+    {
+        let at = self.scribe.now();
+        let (valid_until, _) = self.validity(at);
+        self.record_at(at, |op| Deed::Turn { op, way, valid_until });
+        let Some(guard) = self.guard.take() else { return Turned::Over };
+        let (scribe, visitor) = (self.scribe.clone(), self.visitor.take());
+        let parts = std::mem::take(&mut self.parts);
+        let turning = Turning::new(scribe, visitor, parts, valid_until, convert(guard));
+        turning.end(way, whim).await
+    }
+
+    /// What the guard says now, which is some time after `at`: until when it is valid, if it is.
+    fn validity(&self, at: Instant) -> (Instant, Result<(), LeaseLost>) {
+        let Some(guard) = &self.guard else { return (at, Ok(())) };
+        let lost = guard.check();
+        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        // A lease may be lost before it would have ended.
+        (if lost.is_ok() { valid_until } else { valid_until.min(at) }, lost)
+    }
+
+    /// Says that it lets go of the guard, which it no longer has afterwards.
+    fn let_go(&mut self) -> Option<(Ending, G)> {
+        let at = self.scribe.now();
+        let (valid_until, _) = self.validity(at);
+        let guard = self.guard.take()?;
+        // In this order, for it may not be inside any more.
+        drop(self.visitor.take());
+        let parts = std::mem::take(&mut self.parts);
+        Some((Ending::begin(self.scribe.clone(), parts, at, valid_until), guard))
+    }
+
+    fn record(&self, deed: impl Fn(Op) -> Deed) {
+        self.record_at(self.scribe.now(), deed);
+    }
+
+    fn record_at(&self, at: Instant, deed: impl Fn(Op) -> Deed) {
+        self.scribe.record(at, self.parts.iter().map(|part| deed(part.op)));
+    }
+}
+
+impl<G: Grip> Drop for Holding<G> {
+    fn drop(&mut self) {
+        if let Some((ending, guard)) = self.let_go() {
+            drop(guard);
+            drop(ending);
+        }
+    }
+}
+
+/// What only permits can do.
+pub(crate) trait Permits: Grip + Sized {
+    fn split(&mut self, count: u32) -> Option<Self>;
+
+    fn merge(&mut self, other: Self);
+
+    fn forget(self);
+}
+
+macro_rules! permits {
+    ($($permit:ty),*) => {$(
+        impl Permits for $permit {
+            fn split(&mut self, count: u32) -> Option<Self> {
+                self.split(count as usize)
+            }
+
+            fn merge(&mut self, other: Self) {
+                self.merge(other);
+            }
+
+            fn forget(self) {
+                self.forget();
+            }
+        }
+    )*};
+}
+
+permits!(SemaphorePermit<'_>, OwnedSemaphorePermit);
+
+impl<G: Permits> Holding<G> {
+    /// Gives some of the permits back, and keeps the rest: as many as `way` says.
+    pub(crate) async fn give(&mut self, count: u32, rest: u32, whim: Whim) {
+        let (at, way) = (self.scribe.now(), Way::Permits(rest));
+        let (valid_until, _) = self.validity(at);
+        self.record_at(at, |op| Deed::Turn { op, way, valid_until });
+        if let Some(given) = self.guard.as_mut().and_then(|guard| guard.split(count)) {
+            let _calling = self.scribe.calls(&self.parts);
+            whim.bear(given.release()).await;
+        }
+        let Some(guard) = &self.guard else { return };
+        let at = self.scribe.now();
+        for part in &mut self.parts {
+            part.subject.way = way;
+            part.token = guard.token(part.subject.key);
+        }
+        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        let turned = |part: &Part| Deed::Turned { op: part.op, token: part.token, valid_until };
+        self.scribe.record(at, self.parts.iter().map(turned));
+    }
+
+    /// Divides the permits and puts them together again: nothing that anybody else would see.
+    pub(crate) fn shuffle(&mut self) {
+        if let Some(guard) = &mut self.guard
+            && let Some(part) = guard.split(1)
+        {
+            guard.merge(part);
+        }
+    }
+
+    /// Adds the permits of another one: both are let go of together.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        if let (Some(guard), Some(more)) = (&mut self.guard, other.guard.take()) {
+            guard.merge(more);
+            self.parts.append(&mut other.parts);
+        }
+    }
+
+    /// Takes the permits out of the semaphore.
+    pub(crate) fn forget(mut self) {
+        if let Some(guard) = self.guard.take() {
+            drop(self.visitor.take());
+            let parts = std::mem::take(&mut self.parts);
+            guard.forget();
+            self.scribe
+                .record(self.scribe.now(), parts.iter().map(|part| Deed::Forgot { op: part.op }));
+        }
+    }
+}
+
+/// The resource outlives every worker.
+fn present<T>(said: std::io::Result<T>) -> T {
+    said.unwrap_or_else(|error| panic!("the resource is gone: {error}"))
+}

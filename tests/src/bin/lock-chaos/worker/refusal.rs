@@ -1,0 +1,49 @@
+//! Why there is no guard, in the words of a history.
+
+use lock_core::Error;
+use lock_sync::{
+    AcquireError, BarrierError, LockError, ReentrantLockError, TryAcquireError, TryLockError,
+    TryReentrantLockError,
+};
+use lock_tests::chaos::history::Refusal;
+
+/// An error instead of a guard.
+pub(crate) trait Denial: Send {
+    fn refusal(&self) -> Refusal;
+}
+
+fn failed(error: &Error) -> Refusal {
+    Refusal::Failed(format!("{:?}", error.kind()))
+}
+
+/// An error of a kind that nobody knew when this was written.
+fn unknown() -> Refusal {
+    Refusal::Failed("Unknown".to_owned())
+}
+
+macro_rules! denials {
+    ($($error:ident { $($variant:pat => $refusal:expr),* $(,)? })*) => {$(
+        impl Denial for $error {
+            fn refusal(&self) -> Refusal {
+                use $error::*;
+
+                match self {
+                    $($variant => $refusal,)*
+                    Closed => Refusal::Closed,
+                    Backend(error) => failed(error),
+                    _ => unknown(),
+                }
+            }
+        }
+    )*};
+}
+
+denials! {
+    LockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
+    TryLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
+    AcquireError { Timeout { .. } => Refusal::TimedOut }
+    TryAcquireError { NoPermits => Refusal::Busy }
+    ReentrantLockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
+    TryReentrantLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
+    BarrierError { Timeout { .. } => Refusal::TimedOut }
+}

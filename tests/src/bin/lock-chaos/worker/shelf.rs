@@ -1,0 +1,127 @@
+//! The locks that all workers of a run share, as one client sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::memory::MemoryBackend;
+use lock_core::{Backend, CellBackend, Error, JointBackend, PermitBackend, SharedBackend, Ttl};
+use lock_redis::{Notifications, Protocol, RedisBackend};
+use lock_redlock::Redlock;
+use lock_sync::{
+    Barrier, Election, Handoff, Locks, Mutex, ReentrantMutex, RwLock, Semaphore, SlotSemaphore,
+};
+use lock_tests::chaos::Deployment;
+
+use super::options::Options;
+
+/// The names of the locks.
+pub(crate) const MUTEXES: [&str; 2] = ["m0", "m1"];
+pub(crate) const RWLOCKS: [&str; 2] = ["w0", "w1"];
+pub(crate) const REENTRANT: &str = "o0";
+pub(crate) const SLOTS: &str = "l0";
+pub(crate) const BARRIER: &str = "b0";
+pub(crate) const ELECTION: &str = "e0";
+
+/// The semaphores, and how many permits they have at first.
+pub(crate) const SEMAPHORES: [(&str, u32); 2] = [("s0", 3), ("s1", 8)];
+
+/// The one whose limit changes.
+pub(crate) const RESIZED: usize = 1;
+
+/// How many slots there are.
+pub(crate) const SLOT_COUNT: usize = 2;
+
+/// All of the locks.
+pub(crate) struct Shelf {
+    pub(crate) locks: Locks,
+    pub(crate) mutexes: Vec<Arc<Mutex<()>>>,
+    pub(crate) rwlocks: Vec<Arc<RwLock<()>>>,
+    pub(crate) reentrant: ReentrantMutex<()>,
+    pub(crate) slots: Arc<SlotSemaphore>,
+    pub(crate) election: Election,
+    pub(crate) counting: Option<Counting>,
+}
+
+/// What there is where permits are counted.
+pub(crate) struct Counting {
+    pub(crate) semaphores: Vec<Arc<Semaphore>>,
+    pub(crate) barrier: Barrier,
+    /// To be asked how many permits there are.
+    pub(crate) backend: Arc<dyn PermitBackend>,
+}
+
+impl Shelf {
+    /// Over what the options say; over this client of the memory, if they say so.
+    pub(crate) async fn build(options: &Options, memory: &MemoryBackend) -> Result<Self, Error> {
+        match options.deployment {
+            Deployment::Memory => Self::counting_over(memory.clone(), options),
+            Deployment::Redis | Deployment::Plain => {
+                Self::counting_over(redis(options, &options.urls[0])?, options)
+            }
+            Deployment::Quorum(_) => {
+                let mut quorum = Redlock::builder();
+                for url in &options.urls {
+                    quorum = quorum.nodes([redis(options, url)?]);
+                }
+                if let Some(timeout) = options.node_timeout {
+                    quorum = quorum.node_timeout(timeout);
+                }
+                if let Some(max_ttl) = options.max_ttl {
+                    quorum = quorum.max_ttl(Ttl::new(max_ttl)?);
+                }
+                Self::over(&locks(quorum.build().await?, options)?)
+            }
+        }
+    }
+
+    fn counting_over<B>(backend: B, options: &Options) -> Result<Self, Error>
+    where
+        B: SharedBackend + JointBackend + CellBackend + PermitBackend + Clone,
+    {
+        let locks = locks(backend.clone(), options)?;
+        let semaphore = |(key, of): (&str, u32)| locks.semaphore(key, of as usize).map(Arc::new);
+        let counting = Counting {
+            semaphores: SEMAPHORES.into_iter().map(semaphore).collect::<Result<_, _>>()?,
+            barrier: locks.barrier(BARRIER, options.party as usize)?,
+            backend: Arc::new(backend),
+        };
+        Ok(Self { counting: Some(counting), ..Self::over(&locks)? })
+    }
+
+    fn over<B>(locks: &Locks<B>) -> Result<Self, Error>
+    where
+        B: SharedBackend + JointBackend + CellBackend,
+    {
+        let mutex = |key: &str| locks.mutex(key, ()).map(Arc::new);
+        let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
+        Ok(Self {
+            mutexes: MUTEXES.into_iter().map(mutex).collect::<Result<_, _>>()?,
+            rwlocks: RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?,
+            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
+            slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
+            election: locks.election(ELECTION)?,
+            counting: None,
+            locks: locks.erase(),
+        })
+    }
+}
+
+fn redis(options: &Options, url: &str) -> Result<RedisBackend, Error> {
+    let mut builder = RedisBackend::builder(url);
+    if let Some(timeout) = options.node_timeout {
+        builder = builder.connect_timeout(timeout);
+    }
+    if options.deployment == Deployment::Plain {
+        builder = builder.protocol(Protocol::Resp2).notifications(Notifications::Off);
+    }
+    builder.build()
+}
+
+fn locks<B: Backend>(backend: B, options: &Options) -> Result<Locks<B>, Error> {
+    let wait_limit = options.wait_limit.max(Duration::from_millis(1));
+    let mut builder = Locks::builder(backend).ttl(options.ttl).wait_limit(wait_limit);
+    if options.fair {
+        builder = builder.handoff(Handoff::Fair);
+    }
+    builder.build()
+}

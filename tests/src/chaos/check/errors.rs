@@ -1,0 +1,222 @@
+//! Operations end in time, and fail only with errors that something explains.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lock_core::Instant;
+
+use super::operations::{End, Operation, Operations};
+use super::terms::{Terms, is_of_process, lateness};
+use super::{Property, Violation};
+use crate::chaos::history::{Deed, Event, Refusal};
+
+pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
+    let unrest = terms.unrest(Property::Errors);
+    let stood = stood_still(operations, terms);
+    let late: Vec<_> = lateness(events, terms).collect();
+    let mut found = Vec::new();
+    for operation in &operations.all {
+        let (begin, end) = (operation.asked, operation.ended);
+        let what = match &operation.end {
+            End::Refused(Refusal::Failed(kind)) if !terms.explained(kind, begin, end) => {
+                Some(format!("{kind} is not explained by anything"))
+            }
+            End::Refused(why @ (Refusal::Lost | Refusal::Closed))
+                if !unrest.touches(begin, end) =>
+            {
+                Some(format!("there is no reason for {why}"))
+            }
+            _ => None,
+        };
+        found.extend(what.map(|what| (operation, end, what)));
+        let most = terms.wait_limit + terms.slack;
+        let too_long = phases(operations, operation).into_iter().find(|&(_, begin, end)| {
+            let time = end.saturating_duration_since(begin);
+            let excused =
+                || still(&stood[operation.client], begin, end) + late_within(&late, begin, end);
+            time > most && time.saturating_sub(excused()) > most
+        });
+        found.extend(too_long.map(|(what, begin, end)| {
+            let time = end.saturating_duration_since(begin);
+            (operation, end, format!("{what} took {time:?} and more"))
+        }));
+    }
+    let tell = |(operation, at, what): (&Operation, Instant, String)| {
+        let text = format!("{what}: {}", operations.name(operation));
+        Violation::new(Property::Errors, (at, at), operations.key(operation), text)
+    };
+    // Whatever has kept it from being renewed was there since then.
+    let lost = lost_for_nothing(operations, events, &|at| unrest.touches(at - terms.ttl, at));
+    found.into_iter().map(tell).chain(lost).collect()
+}
+
+/// What a client does and waits for, from when to when.
+fn phases(operations: &Operations, operation: &Operation) -> Vec<(&'static str, Instant, Instant)> {
+    let last = operations.last_of(operation.client);
+    let over = if operation.end == End::Gone { last } else { operation.ended };
+    let mut phases = vec![("asking", operation.asked, operations.without_until(operation))];
+    for (number, span) in operation.spans.iter().enumerate().filter(|(_, s)| s.becomes.is_some()) {
+        let next = operation.spans.get(number + 1).map(|span| span.from);
+        phases.push(("converting", span.from, next.or(operation.leaves).unwrap_or(over)));
+    }
+    phases.extend(operation.leaves.map(|leaves| ("letting go", leaves, over)));
+    phases
+}
+
+/// Leases that were lost when nothing had happened to them.
+fn lost_for_nothing(
+    operations: &Operations,
+    events: &[Event],
+    troubled: &dyn Fn(Instant) -> bool,
+) -> Vec<Violation> {
+    let lost = events.iter().filter_map(|event| match event.deed {
+        Deed::Lost { op } if !troubled(event.at) => Some((event, op)),
+        _ => None,
+    });
+    let index: HashMap<_, _> =
+        operations.all.iter().map(|it| ((operations.client(it), it.number), it)).collect();
+    lost.map(|(event, op)| {
+        let whose = index.get(&(event.client.as_str(), op));
+        let key = whose.map_or("?", |operation| operations.key(operation));
+        let at = event.at;
+        let text =
+            format!("{} op {op} lost its lease at {} for no reason", event.client, at.as_nanos());
+        Violation::new(Property::Errors, (at, at), key, text)
+    })
+    .collect()
+}
+
+/// When each client stood still, in order.
+fn stood_still(operations: &Operations, terms: &Terms) -> Vec<Vec<(Instant, Instant)>> {
+    let times = |client: &String| {
+        let of_client =
+            terms.stood_still.iter().filter(|(process, ..)| is_of_process(client, process));
+        let mut times: Vec<_> = of_client.map(|&(_, begin, end)| (begin, end)).collect();
+        times.sort_unstable();
+        times
+    };
+    operations.client_names().iter().map(times).collect()
+}
+
+/// How much of that time it stood still. There are few such times.
+fn still(times: &[(Instant, Instant)], begin: Instant, end: Instant) -> Duration {
+    times.iter().map(|time| time.1.min(end).saturating_duration_since(time.0.max(begin))).sum()
+}
+
+/// How late the machine was in that time, as the client says that felt it most.
+fn late_within(late: &[(&Event, Duration)], begin: Instant, end: Instant) -> Duration {
+    let first = late.partition_point(|(event, _)| event.at < begin);
+    // They tell the worst of a second when it is over.
+    let told = end + Duration::from_secs(1);
+    let mut sums = HashMap::<&str, Duration>::new();
+    for (event, late) in late[first..].iter().take_while(|(event, _)| event.at <= told) {
+        *sums.entry(&event.client).or_default() += *late;
+    }
+    sums.into_values().max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
+    use super::*;
+    use crate::chaos::history::Way;
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    fn terms() -> Terms {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.wait_limit = Duration::from_secs(2);
+        terms
+    }
+
+    fn revoked(begin: u64, end: u64) -> Terms {
+        let mut terms = terms();
+        let (begin, end, servers) = (at(begin), at(end), vec![0]);
+        let (fault, extent) = (Fault::RevokeRights, Extent::Majority);
+        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        terms
+    }
+
+    fn found(scene: &Scene, terms: &Terms) -> usize {
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        check(&operations, scene.events(), terms).len()
+    }
+
+    fn fails(why: Refusal, when: u64) -> Scene {
+        let mut scene = Scene::new();
+        let it = scene.asks("a", "m0", Way::Write, when);
+        scene.fails(it, when + 10, why);
+        scene
+    }
+
+    #[test]
+    fn contention_is_no_error() {
+        for why in [Refusal::Busy, Refusal::TimedOut, Refusal::GivenUp] {
+            assert_eq!(found(&fails(why, 0), &terms()), 0);
+        }
+    }
+
+    #[test]
+    fn errors_have_to_be_explained() {
+        let denied = || Refusal::Failed("Denied".to_owned());
+        assert_eq!(found(&fails(denied(), 100), &terms()), 1);
+        assert_eq!(found(&fails(denied(), 100), &revoked(50, 200)), 0);
+        assert_eq!(found(&fails(denied(), 10_000), &revoked(50, 200)), 1);
+        let odd = Refusal::Failed("Protocol".to_owned());
+        assert_eq!(found(&fails(odd, 100), &revoked(50, 200)), 1);
+        assert_eq!(found(&fails(Refusal::Closed, 100), &terms()), 1);
+        assert_eq!(found(&fails(Refusal::Lost, 100), &terms()), 1);
+    }
+
+    #[test]
+    fn a_lease_is_lost_for_a_reason() {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
+        scene.says(it, 60, |op| Deed::Lost { op });
+        scene.leaves(it, 70, 100);
+        assert_eq!(found(&scene, &terms()), 1);
+        assert_eq!(found(&scene, &revoked(50, 200)), 0);
+    }
+
+    #[test]
+    fn nothing_takes_longer_than_its_limit() {
+        assert_eq!(found(&fails(Refusal::TimedOut, 0), &terms()), 0);
+        let mut hangs = Scene::new();
+        let it = hangs.asks("a", "m0", Way::Write, 0);
+        hangs.fails(it, 3_000, Refusal::TimedOut);
+        assert_eq!(found(&hangs, &terms()), 1);
+        let mut for_ever = Scene::new();
+        for_ever.asks("a", "m0", Way::Write, 0);
+        for_ever.event("a", 2_400, Deed::Late { millis: 0 });
+        assert_eq!(found(&for_ever, &terms()), 0);
+        for_ever.event("a", 2_600, Deed::Late { millis: 0 });
+        assert_eq!(found(&for_ever, &terms()), 1);
+        let mut late = Scene::new();
+        let it = late.asks("a", "m0", Way::Write, 0);
+        late.event("b", 2_000, Deed::Late { millis: 700 });
+        late.fails(it, 3_000, Refusal::TimedOut);
+        assert_eq!(found(&late, &terms()), 0);
+        let mut terms = terms();
+        terms.stood_still = vec![("a".to_owned(), at(100), at(1_500))];
+        assert_eq!(found(&hangs, &terms), 0);
+        terms.stood_still = vec![("b".to_owned(), at(100), at(1_500))];
+        assert_eq!(found(&hangs, &terms), 1);
+    }
+
+    #[test]
+    fn neither_does_letting_go_nor_becoming_another() {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 90_000);
+        scene.turns(it, Way::Write, [10, 3_000], 2, 90_000);
+        scene.says(it, 3_010, |op| Deed::Leave { op, valid_until: at(90_000) });
+        assert_eq!(found(&scene, &terms()), 1);
+        scene.says(it, 6_000, |op| Deed::Left { op, confirmed: false });
+        let (operations, _) = Operations::of(scene.events());
+        let whole = |(what, begin, end): (_, Instant, Instant)| {
+            (what, (end - Duration::from_nanos(begin.as_nanos())).as_nanos() / 1_000_000)
+        };
+        let seen: Vec<_> = phases(&operations, &operations.all[0]).into_iter().map(whole).collect();
+        assert_eq!(seen, [("asking", 1), ("converting", 2_990), ("letting go", 2_990)]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Nothing stays behind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lock_core::Instant;
+
+use super::{Property, Violation};
+use crate::chaos::history::{Deed, Event};
+
+/// What is left when all clients have shut down and all leases have ended.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "it is a record")]
+pub struct Left {
+    /// Keys on the servers, and how long each will live; `None`: until somebody deletes it.
+    pub keys: Vec<(String, Option<Duration>)>,
+    /// Connections to each server beyond those of the harness.
+    pub connections: Vec<usize>,
+}
+
+/// How many files and threads more than at first a client may have at rest: those of a runtime's own, and of
+/// connections that were not needed before, to each server.
+const SPARE: (u64, u64) = (8, 3);
+
+/// How much more memory, in kibibytes: what allocators keep.
+const SPARE_MEMORY: u64 = 32 * 1024;
+
+/// What stays behind: what each client uses when it is at rest for the last time, compared with the first, and
+/// what is left on the servers.
+///
+/// A lock leaves its fence there for an hour, a semaphore its limit, and a cell its value. Everything else has
+/// to be gone.
+pub fn leaks(events: &[Event], left: &Left) -> Vec<Violation> {
+    let end = events.last().map_or(Instant::from_nanos(0), |event| event.at);
+    let stays = |what: &str, text: String| Violation::new(Property::Leaks, (end, end), what, text);
+    let mut violations = Vec::new();
+    let spare = SPARE.0 + SPARE.1 * left.connections.len() as u64;
+    for (client, (first, last)) in uses(events) {
+        let more = [
+            ("files", first.files, last.files, spare),
+            ("threads", first.threads, last.threads, spare),
+            ("tasks", first.tasks, last.tasks, 0),
+            ("kibibytes", first.memory, last.memory, SPARE_MEMORY + first.memory),
+        ];
+        for (what, before, after, spare) in more {
+            if after > before + spare {
+                let text = format!("it had {before} {what} at first, and {after} at the end");
+                violations.push(stays(client, text));
+            }
+        }
+    }
+    for (key, lives) in left.keys.iter().filter(|(key, _)| !may_stay(key)) {
+        violations.push(stays(key, format!("the key is still there, for {lives:?}")));
+    }
+    for (server, &count) in left.connections.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let text = format!("{count} connections are open, and all clients have shut down");
+        violations.push(stays(&format!("server {server}"), text));
+    }
+    violations
+}
+
+struct Used {
+    files: u64,
+    threads: u64,
+    tasks: u64,
+    memory: u64,
+}
+
+/// What each client that said so twice used at first, and at last.
+fn uses(events: &[Event]) -> BTreeMap<&str, (Used, Used)> {
+    let mut first = BTreeMap::new();
+    let mut both = BTreeMap::new();
+    for event in events {
+        if let Deed::Uses { files, threads, tasks, memory } = event.deed {
+            let used = || Used { files, threads, tasks, memory };
+            let client = event.client.as_str();
+            if first.contains_key(client) {
+                both.insert(client, used());
+            } else {
+                first.insert(client, used());
+            }
+        }
+    }
+    let both = both.into_iter();
+    both.filter_map(|(client, last)| Some((client, (first.remove(client)?, last)))).collect()
+}
+
+fn may_stay(key: &str) -> bool {
+    [":fence", ":limit", ":cell"].iter().any(|end| key.ends_with(end)) || key.contains(":node@")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::Scene;
+    use super::*;
+
+    fn found(scene: &Scene, left: &Left) -> Vec<String> {
+        leaks(scene.events(), left)
+            .into_iter()
+            .map(|leak| format!("{}: {}", leak.key, leak.text))
+            .collect()
+    }
+
+    fn uses(files: u64, tasks: u64, memory: u64) -> Deed {
+        Deed::Uses { files, threads: 3, tasks, memory }
+    }
+
+    #[test]
+    fn what_a_client_has_at_the_end_is_what_it_had_at_first() {
+        let mut scene = Scene::new();
+        scene.event("a", 1, uses(20, 3, 20_000));
+        scene.event("a", 2, uses(90, 9, 90_000));
+        scene.event("b", 2, uses(90, 9, 90_000));
+        scene.event("a", 3, uses(22, 3, 41_000));
+        assert_eq!(found(&scene, &Left::default()), [""; 0]);
+        scene.event("a", 4, uses(29, 4, 80_000));
+        let text = found(&scene, &Left::default()).join("; ");
+        let expected = "a: it had 20 files at first, and 29 at the end; \
+                        a: it had 3 tasks at first, and 4 at the end; \
+                        a: it had 20000 kibibytes at first, and 80000 at the end";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn fences_stay_and_locks_do_not() {
+        let keys = [
+            "lock:m0:fence",
+            "lock:s1:limit",
+            "lock:e0:cell",
+            "lock:node@0",
+            "lock:m0",
+            "lock:m0:queue",
+        ];
+        let keys = keys.map(|key| (key.to_owned(), Some(Duration::from_secs(9)))).to_vec();
+        let left = Left { keys, connections: vec![0, 2] };
+        let seen = found(&Scene::new(), &left);
+        let names: Vec<&str> = seen.iter().map(|leak| leak.split(": ").next().unwrap()).collect();
+        assert_eq!(names, ["lock:m0", "lock:m0:queue", "server 1"]);
+    }
+}

@@ -1,0 +1,211 @@
+//! How many permits there can be at most, at any time.
+
+use lock_core::Instant;
+
+use super::terms::Terms;
+use crate::chaos::history::{Deed, Event};
+use crate::chaos::table::confuses_limits;
+
+/// The limit of one semaphore over time, as far as it is known: never less than it was.
+#[derive(Debug)]
+pub(super) struct Limit {
+    /// From when on it is how much.
+    steps: Vec<(Instant, u32)>,
+    /// The lowest that it was ever to be.
+    pub(super) least: u32,
+}
+
+impl Limit {
+    /// `changes` are the events that change it, in order.
+    pub(super) fn of(first: u32, changes: &[&Event], terms: &Terms) -> Self {
+        let mut state = State {
+            known: first,
+            under_way: Vec::new(),
+            doubt: 0,
+            doubted: Instant::from_nanos(0),
+        };
+        let mut steps = vec![(Instant::from_nanos(0), first)];
+        let mut least = first;
+        for event in changes {
+            match event.deed {
+                Deed::Resize { limit, .. } => {
+                    least = least.min(limit);
+                    state.begins(event, limit);
+                }
+                Deed::Resized { limit, .. } => {
+                    least = least.min(limit.unwrap_or(least));
+                    state.ends(event, limit, terms);
+                }
+                _ => continue,
+            }
+            steps.push((event.at, state.most()));
+        }
+        let mut limit = Self { steps, least };
+        if !changes.is_empty() {
+            limit.forget(changes, terms);
+        }
+        limit
+    }
+
+    /// The most that it can be then.
+    pub(super) fn at(&self, time: Instant) -> u32 {
+        let after = self.steps.partition_point(|(from, _)| *from <= time);
+        self.steps[after.saturating_sub(1)].1
+    }
+
+    /// The times at which it changes.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Instant> {
+        self.steps.iter().skip(1).map(|(from, _)| *from)
+    }
+
+    /// What a server forgets, or does twice, makes the limit unknown until somebody asked for another
+    /// afterwards and was told.
+    fn forget(&mut self, changes: &[&Event], terms: &Terms) {
+        for trouble in terms.troubles.iter().filter(|trouble| confuses_limits(trouble.fault)) {
+            let over = trouble.end + terms.lingers();
+            let asks =
+                |event: &&&Event| matches!(event.deed, Deed::Resize { .. }) && event.at > over;
+            let asked = changes.iter().find(asks).map(|event| event.at);
+            let told = asked.and_then(|asked| {
+                let tells = |event: &&&Event| {
+                    matches!(event.deed, Deed::Resized { limit: Some(_), .. }) && event.at > asked
+                };
+                changes.iter().find(tells).map(|event| event.at)
+            });
+            let until = told.unwrap_or(Instant::FAR_FUTURE);
+            let within = |time: Instant| trouble.begin <= time && time < until;
+            self.steps
+                .iter_mut()
+                .filter(|(from, _)| within(*from))
+                .for_each(|step| step.1 = u32::MAX);
+            let begin = self.steps.partition_point(|(from, _)| *from < trouble.begin);
+            self.steps.insert(begin, (trouble.begin, u32::MAX));
+        }
+    }
+}
+
+/// What is known of it, going through its changes.
+struct State {
+    known: u32,
+    under_way: Vec<Change>,
+    /// How many more there may be by changes of which nobody knows whether they were made.
+    doubt: u32,
+    /// When the last of those was given up.
+    doubted: Instant,
+}
+
+/// One that was asked for.
+struct Change {
+    client: String,
+    asked: Instant,
+    more: u32,
+    /// There was another at the same time: which of them the store has made last is not known.
+    crowded: bool,
+}
+
+impl State {
+    fn begins(&mut self, event: &Event, limit: u32) {
+        self.under_way.iter_mut().for_each(|change| change.crowded = true);
+        let crowded = !self.under_way.is_empty();
+        let (client, asked) = (event.client.clone(), event.at);
+        let more = limit.saturating_sub(self.known);
+        self.under_way.push(Change { client, asked, more, crowded });
+    }
+
+    fn ends(&mut self, event: &Event, limit: Option<u32>, terms: &Terms) {
+        let of_client = |change: &Change| change.client == event.client;
+        let Some(place) = self.under_way.iter().position(of_client) else { return };
+        let change = self.under_way.remove(place);
+        match limit {
+            Some(limit) if change.crowded => self.known = self.known.max(limit),
+            Some(limit) => {
+                self.known = limit;
+                // What failed may still be on its way for a while.
+                if change.asked > self.doubted + terms.lingers() {
+                    self.doubt = 0;
+                }
+            }
+            None => {
+                self.doubt = self.doubt.saturating_add(change.more);
+                self.doubted = event.at;
+            }
+        }
+    }
+
+    fn most(&self) -> u32 {
+        let under_way = self.under_way.iter().map(|change| change.more);
+        under_way.fold(self.known.saturating_add(self.doubt), u32::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
+    use super::*;
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    fn terms() -> Terms {
+        Terms::new(Deployment::Redis, Duration::from_secs(1))
+    }
+
+    fn change(
+        scene: &mut Scene,
+        client: &str,
+        [asks, has]: [u64; 2],
+        limit: u32,
+        answer: Option<u32>,
+    ) {
+        let key = "s1".to_owned();
+        scene.event(client, asks, Deed::Resize { key: key.clone(), limit });
+        scene.event(client, has, Deed::Resized { key, limit: answer });
+    }
+
+    fn limits(scene: &Scene, terms: &Terms, times: &[u64]) -> Vec<u32> {
+        let changes: Vec<&Event> = scene.events().iter().collect();
+        let limit = Limit::of(8, &changes, terms);
+        times.iter().map(|&time| limit.at(at(time))).collect()
+    }
+
+    #[test]
+    fn more_is_there_when_it_is_asked_for_and_less_when_it_is_told() {
+        let mut scene = Scene::new();
+        change(&mut scene, "a", [10, 20], 9, Some(9));
+        change(&mut scene, "a", [30, 40], 6, Some(6));
+        assert_eq!(limits(&scene, &terms(), &[5, 10, 20, 30, 39, 40]), [8, 9, 9, 9, 9, 6]);
+    }
+
+    #[test]
+    fn changes_at_once_add_up() {
+        let mut scene = Scene::new();
+        change(&mut scene, "a", [10, 20], 9, Some(9));
+        change(&mut scene, "b", [11, 21], 9, Some(10));
+        assert_eq!(limits(&scene, &terms(), &[10, 11, 20, 21]), [9, 10, 10, 10]);
+    }
+
+    #[test]
+    fn a_change_that_failed_may_have_been_made_until_somebody_is_told_otherwise() {
+        let mut scene = Scene::new();
+        change(&mut scene, "a", [10, 20], 9, None);
+        change(&mut scene, "a", [30, 40], 7, Some(7));
+        change(&mut scene, "a", [5_000, 5_010], 7, Some(7));
+        assert_eq!(limits(&scene, &terms(), &[20, 40, 5_010]), [9, 8, 7]);
+    }
+
+    #[test]
+    fn a_server_that_forgets_makes_it_unknown() {
+        let mut terms = terms();
+        let (begin, end) = (at(100), at(200));
+        let (fault, extent, servers) = (Fault::Flush, Extent::Majority, vec![0]);
+        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        let mut scene = Scene::new();
+        assert_eq!(limits(&scene, &terms, &[50, 150]), [8, 8]);
+        change(&mut scene, "a", [10, 20], 7, Some(7));
+        change(&mut scene, "a", [300, 310], 6, Some(6));
+        change(&mut scene, "a", [5_000, 5_010], 7, Some(7));
+        let seen = limits(&scene, &terms, &[50, 100, 310, 5_009, 5_010]);
+        assert_eq!(seen, [7, u32::MAX, u32::MAX, u32::MAX, 7]);
+    }
+}

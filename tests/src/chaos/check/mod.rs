@@ -1,0 +1,336 @@
+//! What the history of a run says about the locks: pure functions over events.
+//!
+//! First the events become operations again: who asked when, for what, from when to when it
+//! *certainly* held it, and until when the store may have held something for it. Then each property has a
+//! checker of its own, a sweep over times in O(n log n). What one of them finds while the [table](super::table)
+//! says that it is not promised is excused; everything else is a bug.
+//!
+//! | property | what is seen |
+//! | --- | --- |
+//! | [`Exclusion`](Property::Exclusion) | two who certainly hold what excludes that, in the history or at the resource |
+//! | [`Conversions`](Property::Conversions) | somebody in between, or tokens that change where they must not, or do not where they must |
+//! | [`Permits`](Property::Permits) | more permits certainly held than there can be |
+//! | [`Tokens`](Property::Tokens) | a token that is not above, or not unique |
+//! | [`Resource`](Property::Resource) | a write under a valid guard that was refused |
+//! | [`Wakeups`](Property::Wakeups) | somebody waits, nobody is in the way, and nothing happens |
+//! | [`Recovery`](Property::Recovery) | a client that gets nothing although everything is whole again |
+//! | [`Order`](Property::Order) | two of a client served in another order than that in which they asked |
+//! | [`Overtaking`](Property::Overtaking) | a client that is passed by others too often |
+//! | [`Tries`](Property::Tries) | a try that says busy although nobody was there |
+//! | [`Errors`](Property::Errors) | an error or a lost lease that nothing explains, an operation that takes too long |
+//! | [`Barriers`](Property::Barriers) | a barrier that opens for fewer than its group, or has two leaders |
+//! | [`Leaks`](Property::Leaks) | keys, files, threads, tasks, connections or memory that stay |
+//! | [`History`](Property::History) | events that cannot follow one another: then nothing is proved |
+
+mod barriers;
+mod conversions;
+mod errors;
+mod exclusion;
+mod leaks;
+mod limits;
+mod operations;
+mod overtaking;
+mod permits;
+mod recovery;
+mod terms;
+mod tokens;
+mod tries;
+mod wakeups;
+mod writes;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod scene;
+
+use std::fmt;
+
+use lock_core::Instant;
+
+use super::history::{Deed, Event};
+use super::resource::Tally;
+use operations::Operations;
+
+pub use leaks::{Left, leaks};
+use terms::Excuses;
+pub use terms::{Terms, Trouble};
+
+/// Something that the locks promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(clippy::exhaustive_enums, reason = "the table has an entry for each")]
+pub enum Property {
+    /// Nobody holds a lock while another does whom that excludes, both with a valid guard.
+    Exclusion,
+    /// Nobody gets in while a hold becomes another, and its tokens are as they must be.
+    Conversions,
+    /// No more permits are held than there are.
+    Permits,
+    /// Tokens increase, and no two have the same where that is promised.
+    Tokens,
+    /// The resource refuses no write that is made under a valid guard.
+    Resource,
+    /// Whoever could be served is, soon.
+    Wakeups,
+    /// When what failed is whole again, every client gets what it asks for, soon.
+    Recovery,
+    /// Tasks of one client are served in the order in which they asked.
+    Order,
+    /// Nobody is overtaken by other clients too often.
+    Overtaking,
+    /// No try is told that somebody is in the way when nobody was.
+    Tries,
+    /// Operations end in time, and fail only with errors that something explains.
+    Errors,
+    /// Groups at barriers are whole, and have one leader.
+    Barriers,
+    /// Nothing stays behind.
+    Leaks,
+    /// The events of the run make sense.
+    History,
+}
+
+impl Property {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Exclusion,
+        Self::Conversions,
+        Self::Permits,
+        Self::Tokens,
+        Self::Resource,
+        Self::Wakeups,
+        Self::Recovery,
+        Self::Order,
+        Self::Overtaking,
+        Self::Tries,
+        Self::Errors,
+        Self::Barriers,
+        Self::Leaks,
+        Self::History,
+    ];
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!("{self:?}").to_ascii_lowercase())
+    }
+}
+
+/// Something that was promised and did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// What was promised.
+    pub property: Property,
+    /// When it began not to hold.
+    pub at: Instant,
+    /// When that was over, or was noticed.
+    pub until: Instant,
+    /// Of which lock, or of which client if it is of none.
+    pub key: String,
+    /// What was seen: with the client and number of each operation, and times as they are in the files.
+    pub text: String,
+}
+
+impl Violation {
+    pub(crate) fn new(
+        property: Property,
+        (at, until): (Instant, Instant),
+        key: &str,
+        text: String,
+    ) -> Self {
+        Self { property, at, until, key: key.to_owned(), text }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} at {}: {}", self.property, self.key, self.at.as_nanos(), self.text)
+    }
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Findings {
+    /// What must not be.
+    pub violations: Vec<Violation>,
+    /// What would not have to be, and why it may be.
+    pub excused: Vec<(Violation, &'static str)>,
+    /// Why the run proves less than it should.
+    pub doubts: Vec<String>,
+    /// How many locks and permits were had.
+    pub holds: usize,
+}
+
+/// What that comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no fourth")]
+pub enum Verdict {
+    /// All that was promised held.
+    Sound,
+    /// Nothing is known to be wrong, but too little was tried.
+    Inconclusive,
+    /// Something that was promised did not hold.
+    Broken,
+}
+
+impl Findings {
+    /// What it comes to.
+    pub fn verdict(&self) -> Verdict {
+        match (self.violations.is_empty(), self.doubts.is_empty()) {
+            (false, _) => Verdict::Broken,
+            (true, false) => Verdict::Inconclusive,
+            (true, true) => Verdict::Sound,
+        }
+    }
+
+    /// Adds something that was found, unless it may be.
+    pub fn judge(&mut self, violation: Violation, terms: &Terms) {
+        let why = terms.excuse(&violation);
+        self.add(violation, why);
+    }
+
+    /// Adds it, unless there are enough like it already.
+    fn add(&mut self, violation: Violation, excuse: Option<&'static str>) {
+        let (property, key) = (violation.property, violation.key.as_str());
+        let like_it = |it: &&Violation| it.property == property && it.key == key;
+        match excuse {
+            Some(why) if self.excused.iter().map(|(it, _)| it).filter(like_it).count() < MOST => {
+                self.excused.push((violation, why));
+            }
+            None if self.violations.iter().filter(like_it).count() < MOST => {
+                self.violations.push(violation);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many violations of one property are kept of each lock, and how many that were excused. The first few
+/// tell what is wrong.
+const MOST: usize = 8;
+
+/// Checks the events of a run, in the order of their times, and what the resource has seen.
+///
+/// What is left behind is looked at by [`leaks`], for which one has to look into servers as well.
+pub fn check(events: &[Event], tally: &Tally, terms: &Terms) -> Findings {
+    let terms = &terms.hearing(events);
+    let (operations, odd) = Operations::of(events);
+    let mut seen = odd;
+    seen.extend(exclusion::check(&operations));
+    seen.extend(conversions::check(&operations));
+    seen.extend(permits::check(&operations, events, terms));
+    seen.extend(tokens::check(&operations, events, terms));
+    seen.extend(writes::check(&operations, events, tally));
+    seen.extend(wakeups::check(&operations, events, terms));
+    seen.extend(recovery::check(&operations, terms));
+    seen.extend(overtaking::check(&operations, terms));
+    seen.extend(tries::check(&operations, events, terms));
+    seen.extend(errors::check(&operations, events, terms));
+    seen.extend(barriers::check(events, terms));
+    let mut findings = Findings {
+        doubts: doubts(events, tally, terms),
+        holds: operations.held(),
+        ..Default::default()
+    };
+    let mut excuses = Excuses::new(terms);
+    for violation in seen {
+        let why = excuses.find(&violation);
+        findings.add(violation, why);
+    }
+    findings
+}
+
+fn doubts(events: &[Event], tally: &Tally, terms: &Terms) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let first = terms.troubles.iter().map(|trouble| trouble.begin).min();
+    let before = |event: &&Event| first.is_none_or(|first| event.at < first);
+    let got = events.iter().filter(before).filter(|event| matches!(event.deed, Deed::Got { .. }));
+    let got = got.count();
+    if got < terms.traffic {
+        doubts.push(format!("only {got} were served before the first fault, of {}", terms.traffic));
+    }
+    if terms.stale_writes && tally.refused == 0 {
+        doubts.push("no stale write has reached the resource".to_owned());
+    }
+    let late = terms::lateness(events, terms).map(|(_, late)| late).max().unwrap_or_default();
+    if late > terms.slack {
+        doubts.push(format!("the machine was late by {late:?}"));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::scene::{Scene, at};
+    use super::*;
+    use crate::chaos::history::Way;
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    #[test]
+    fn the_list_has_each_once() {
+        let names: std::collections::HashSet<_> =
+            Property::ALL.iter().map(Property::to_string).collect();
+        assert_eq!(names.len(), Property::ALL.len());
+    }
+
+    /// Two at once, after others had it.
+    fn overlap() -> Scene {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 1, [0, 1, 10]);
+        scene.held("a", "m0", Way::Write, 2, [2_000, 2_001, 2_020]);
+        scene.held("b", "m0", Way::Write, 3, [2_000, 2_010, 2_030]);
+        scene
+    }
+
+    fn flushed(begin: u64) -> Terms {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        let (fault, extent, servers) = (Fault::Flush, Extent::Majority, vec![0]);
+        let (begin, end) = (at(begin), at(begin));
+        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        terms
+    }
+
+    #[test]
+    fn what_the_table_excludes_is_excused_and_nothing_else() {
+        let scene = overlap();
+        let broken = check(scene.events(), &Tally::default(), &flushed(60_000));
+        assert_eq!((broken.violations.len(), broken.holds), (1, 3));
+        assert_eq!(broken.verdict(), Verdict::Broken);
+        let excused = check(scene.events(), &Tally::default(), &flushed(1_900));
+        assert_eq!((excused.violations.len(), excused.excused.len()), (0, 1));
+        assert_eq!(excused.verdict(), Verdict::Sound);
+    }
+
+    #[test]
+    fn what_is_excused_hides_nothing_that_comes_later() {
+        let mut scene = Scene::new();
+        for begin in (0..20).map(|number| 2_000 + 20 * number).chain([30_000]) {
+            scene.held("a", "m0", Way::Write, begin, [begin, begin + 1, begin + 10]);
+            scene.held("b", "m0", Way::Write, begin + 1, [begin, begin + 5, begin + 15]);
+        }
+        let findings = check(scene.events(), &Tally::default(), &flushed(1_900));
+        assert_eq!((findings.excused.len(), findings.violations.len()), (MOST, 1));
+    }
+
+    #[test]
+    fn a_run_that_tried_too_little_proves_nothing() {
+        let scene = overlap();
+        let mut terms = flushed(1_900);
+        let doubts =
+            |terms: &Terms, tally: &Tally| check(scene.events(), tally, terms).doubts.len();
+        terms.traffic = 1;
+        assert_eq!(doubts(&terms, &Tally::default()), 0);
+        terms.traffic = 2;
+        assert_eq!(doubts(&terms, &Tally::default()), 1);
+        terms.stale_writes = true;
+        assert_eq!(doubts(&terms, &Tally::default()), 2);
+        assert_eq!(doubts(&terms, &Tally { refused: 1, ..Tally::default() }), 1);
+        let mut late = overlap();
+        late.event("a", 5_000, Deed::Late { millis: 700 });
+        let findings = check(late.events(), &Tally::default(), &flushed(1_900));
+        assert_eq!(findings.verdict(), Verdict::Inconclusive);
+    }
+}

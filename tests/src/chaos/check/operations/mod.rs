@@ -1,0 +1,317 @@
+//! Operations, made from events again.
+//!
+//! What a client *certainly* holds runs from when it heard of the grant to when it let go, or to the end of its
+//! lease as it last knew it, or until it was told that the lease is lost: whatever comes first. If it died, to
+//! the last that it wrote of it. What the store may hold *for* it runs on: until a release is confirmed, until
+//! something that was given up is undone, or until the lease has certainly ended.
+
+mod reading;
+
+use std::fmt;
+
+use lock_core::{FencingToken, Instant};
+
+use super::Violation;
+use super::terms::{Terms, Unrest};
+use crate::chaos::history::{Event, Op, Refusal, Way};
+
+/// One, from asking to the end.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    /// Whose: a number for the name.
+    pub(super) client: usize,
+    pub(super) number: Op,
+    pub(super) task: u32,
+    /// Of which lock: a number for the name.
+    pub(super) key: usize,
+    /// What was asked for.
+    pub(super) way: Way,
+    pub(super) tries: bool,
+    pub(super) asked: Instant,
+    /// How it held the lock, in order. Empty if it never did.
+    pub(super) spans: Vec<Span>,
+    /// When it was about to let go.
+    pub(super) leaves: Option<Instant>,
+    pub(super) end: End,
+    /// When it ended, or when it was last heard of.
+    pub(super) ended: Instant,
+    /// Until when what it held is valid, as far as it knew last.
+    valid_until: Instant,
+    /// It has let go, or was told that its lease is lost: nothing that follows says that it holds anything.
+    over: bool,
+}
+
+/// A time in which a lock is held in one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// The way in which it is certainly held: while it becomes another, the weaker of both.
+    pub(super) way: Way,
+    /// The way in which the store may hold it: while it becomes another, the stronger of both.
+    pub(super) at_most: Way,
+    pub(super) token: FencingToken,
+    /// When it was asked for in this way.
+    pub(super) asked: Instant,
+    pub(super) from: Instant,
+    /// Until when it is certainly held.
+    pub(super) until: Instant,
+    /// What it is becoming meanwhile, if anything.
+    pub(super) becomes: Option<Way>,
+}
+
+/// How an operation has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Without a lock.
+    Refused(Refusal),
+    /// It let go, and knows that the store knows, or does not.
+    Left { confirmed: bool },
+    /// It was forgotten.
+    Forgot,
+    /// Its tasks were ended where they stood.
+    Collapsed,
+    /// It does not say: its client died, or the run was over.
+    Gone,
+}
+
+/// All of a run.
+#[derive(Debug)]
+pub(super) struct Operations {
+    pub(super) all: Vec<Operation>,
+    clients: Vec<String>,
+    keys: Vec<String>,
+    /// When each client was last heard of.
+    last: Vec<Instant>,
+}
+
+impl Span {
+    pub(super) fn is_empty(&self) -> bool {
+        self.until <= self.from
+    }
+}
+
+impl Operation {
+    /// When it was had.
+    pub(super) fn got(&self) -> Option<Instant> {
+        self.spans.first().map(|span| span.from)
+    }
+
+    /// What it holds for certain, each in one way.
+    pub(super) fn certain(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter().filter(|span| !span.is_empty())
+    }
+}
+
+impl Operations {
+    /// Those of a history, and what in it makes no sense.
+    pub(super) fn of(events: &[Event]) -> (Self, Vec<Violation>) {
+        let mut reader = reading::Reader::default();
+        events.iter().for_each(|event| reader.read(event));
+        reader.finish()
+    }
+
+    pub(super) fn key(&self, operation: &Operation) -> &str {
+        &self.keys[operation.key]
+    }
+
+    pub(super) fn client(&self, operation: &Operation) -> &str {
+        &self.clients[operation.client]
+    }
+
+    pub(super) fn client_names(&self) -> &[String] {
+        &self.clients
+    }
+
+    /// When a client was last heard of.
+    pub(super) fn last_of(&self, client: usize) -> Instant {
+        self.last[client]
+    }
+
+    /// Until when it was without what it asked for, and its client was there.
+    pub(super) fn without_until(&self, operation: &Operation) -> Instant {
+        match (operation.got(), &operation.end) {
+            (Some(got), _) => got,
+            (None, End::Gone) => self.last_of(operation.client),
+            (None, _) => operation.ended,
+        }
+    }
+
+    /// How many of them had what they asked for.
+    pub(super) fn held(&self) -> usize {
+        self.all.iter().filter(|operation| !operation.spans.is_empty()).count()
+    }
+
+    /// Those of each lock.
+    pub(super) fn by_key(&self) -> impl Iterator<Item = (&str, Vec<&Operation>)> {
+        let mut lists = vec![Vec::new(); self.keys.len()];
+        self.all.iter().for_each(|operation| lists[operation.key].push(operation));
+        self.keys.iter().map(String::as_str).zip(lists)
+    }
+
+    /// How one is to be found in the files.
+    pub(super) fn name(&self, operation: &Operation) -> Name {
+        Name {
+            client: self.client(operation).to_owned(),
+            number: operation.number,
+            task: operation.task,
+            way: operation.way,
+            asked: operation.asked,
+            spans: operation.spans.clone(),
+        }
+    }
+
+    /// Until when the store may hold something for it.
+    pub(super) fn possibly_until(
+        &self,
+        operation: &Operation,
+        terms: &Terms,
+        unrest: &Unrest,
+    ) -> Instant {
+        let undone = |at: Instant| {
+            let undo = at + terms.undo;
+            if unrest.touches(at, undo) { at + terms.lingers() } else { undo }
+        };
+        let ended = operation.ended;
+        match operation.end {
+            End::Left { confirmed: true } => ended,
+            End::Left { confirmed: false } | End::Refused(_) | End::Collapsed => undone(ended),
+            End::Forgot => Instant::FAR_FUTURE,
+            End::Gone => {
+                let last = self.last_of(operation.client) + terms.lingers();
+                last.max(operation.valid_until + terms.slack)
+            }
+        }
+    }
+
+    /// In which ways the store may hold something for one that has had it, and from when to when.
+    pub(super) fn possible(
+        &self,
+        operation: &Operation,
+        terms: &Terms,
+        unrest: &Unrest,
+    ) -> Vec<(Way, Instant, Instant)> {
+        let last = self.possibly_until(operation, terms, unrest);
+        let ends = operation.spans.iter().skip(1).map(|span| span.from).chain([last]);
+        operation
+            .spans
+            .iter()
+            .zip(ends)
+            // What becomes weaker may do so in the store a moment later.
+            .map(|(span, end)| {
+                let end = if span.becomes.is_some() { (end + terms.undo).min(last) } else { end };
+                (span.at_most, span.from, end)
+            })
+            .collect()
+    }
+}
+
+/// An operation as it is named in what is reported.
+#[derive(Debug)]
+pub(super) struct Name {
+    client: String,
+    number: Op,
+    task: u32,
+    way: Way,
+    asked: Instant,
+    spans: Vec<Span>,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, number, task, way, asked, spans } = self;
+        write!(f, "{client} op {number} (task {task}, {way}, asked {}", asked.as_nanos())?;
+        for Span { way, token, from, until, .. } in spans {
+            let (from, until) = (from.as_nanos(), until.as_nanos());
+            write!(f, "; {way} with {} from {from} to {until}", token.get())?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::{Scene, at};
+    use super::*;
+    use crate::chaos::history::Deed;
+
+    fn spans(scene: &Scene) -> Vec<(Way, u64, u64)> {
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        let spans = operations.all.iter().flat_map(|operation| operation.certain());
+        spans
+            .map(|s| (s.way, s.from.as_nanos() / 1_000_000, s.until.as_nanos() / 1_000_000))
+            .collect()
+    }
+
+    #[test]
+    fn a_hold_ends_with_its_lease_when_it_is_lost_or_when_it_is_let_go() {
+        let mut scene = Scene::new();
+        let one = scene.had("a", "m0", Way::Write, 1, [10, 11], 100);
+        scene.leaves(one, 50, 120);
+        let lease_over = scene.had("a", "m0", Way::Write, 2, [60, 61], 100);
+        scene.leaves(lease_over, 150, 130);
+        let told = scene.had("a", "m0", Way::Write, 3, [200, 201], 300);
+        scene.says(told, 240, |op| Deed::Lost { op });
+        scene.leaves(told, 250, 300);
+        let dies = scene.had("b", "m0", Way::Write, 4, [300, 301], 400);
+        scene.says(dies, 390, |op| Deed::Still { op, valid_until: at(420) });
+        let held = [(11, 50), (61, 130), (201, 240), (301, 390)];
+        assert_eq!(spans(&scene), held.map(|(from, until)| (Way::Write, from, until)));
+    }
+
+    #[test]
+    fn what_becomes_another_is_the_weaker_of_both_until_it_is_that() {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 100);
+        scene.turns(it, Way::Write, [10, 20], 2, 110);
+        scene.turns(it, Way::Read, [30, 31], 2, 110);
+        scene.leaves(it, 40, 140);
+        let seen = [
+            (Way::Upgradable, 1, 10),
+            (Way::Upgradable, 10, 20),
+            (Way::Write, 20, 30),
+            (Way::Read, 30, 31),
+            (Way::Read, 31, 40),
+        ];
+        assert_eq!(spans(&scene), seen);
+    }
+
+    #[test]
+    fn what_does_not_become_another_stays_or_is_over() {
+        let mut scene = Scene::new();
+        let stays = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 100);
+        scene.says(stays, 10, |op| Deed::Turn { op, way: Way::Write, valid_until: at(100) });
+        scene.says(stays, 20, |op| Deed::Kept { op });
+        scene.leaves(stays, 30, 100);
+        let over = scene.had("a", "w0", Way::Upgradable, 2, [40, 41], 100);
+        scene.says(over, 50, |op| Deed::Turn { op, way: Way::Write, valid_until: at(100) });
+        scene.says(over, 60, |op| Deed::Left { op, confirmed: false });
+        let up = Way::Upgradable;
+        assert_eq!(spans(&scene), [(up, 1, 10), (up, 10, 20), (up, 20, 30), (up, 41, 50)]);
+    }
+
+    #[test]
+    fn a_collapse_ends_all_that_a_client_has() {
+        let mut scene = Scene::new();
+        scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
+        scene.asks("a", "m1", Way::Write, 2);
+        scene.event("a", 30, Deed::Collapse);
+        scene.had("b", "m0", Way::Write, 2, [40, 41], 100);
+        let (operations, _) = Operations::of(scene.events());
+        let ends: Vec<_> = operations.all.iter().map(|operation| operation.end.clone()).collect();
+        assert_eq!(ends, [End::Collapsed, End::Collapsed, End::Gone]);
+        assert_eq!(spans(&scene)[0], (Way::Write, 1, 30));
+    }
+
+    #[test]
+    fn events_that_make_no_sense_are_told() {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
+        scene.leaves(it, 10, 100);
+        scene.says(it, 20, |op| Deed::Lost { op });
+        let again = scene.had("a", "m0", Way::Write, 1, [30, 31], 100);
+        scene.says(again, 40, |op| Deed::Kept { op });
+        let (_, odd) = Operations::of(scene.events());
+        let texts: Vec<_> = odd.iter().map(|v| v.text.split(':').next().unwrap()).collect();
+        assert_eq!(texts, ["there is no such operation", "it was not becoming anything"]);
+    }
+}

@@ -1,0 +1,282 @@
+//! Events, read one after another.
+
+use std::collections::{HashMap, HashSet};
+
+use lock_core::{FencingToken, Instant};
+
+use super::super::{Property, Violation};
+use super::{End, Operation, Operations, Span};
+use crate::chaos::history::{Deed, Event, Op, Way};
+
+/// Reads events, one after another.
+#[derive(Default)]
+pub(super) struct Reader {
+    all: Vec<Operation>,
+    /// Of each operation that is open, where it is.
+    open: HashMap<(usize, Op), usize>,
+    /// Those who stand at a barrier.
+    arrived: HashSet<(usize, Op)>,
+    /// Those of each client that are open.
+    of_client: HashMap<usize, Vec<Op>>,
+    clients: Names,
+    keys: Names,
+    last: Vec<Instant>,
+    odd: Vec<Violation>,
+}
+
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(&number) = self.numbers.get(name) {
+            return number;
+        }
+        let number = self.names.len();
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+}
+
+impl Reader {
+    pub(super) fn read(&mut self, event: &Event) {
+        let at = event.at;
+        let client = self.clients.number(&event.client);
+        self.last.resize(self.clients.names.len(), at);
+        self.last[client] = at;
+        match &event.deed {
+            Deed::Ask { op, task, key, way, tries } => {
+                let key = self.keys.number(key);
+                self.ask(event, client, (*op, *task), (key, *way, *tries));
+            }
+            Deed::Got { op, token, valid_until } => {
+                let Some(operation) = self.find(event, client, *op) else { return };
+                if operation.spans.is_empty() {
+                    operation.valid_until = *valid_until;
+                    operation.begin(operation.way, (*token, operation.asked), at);
+                } else {
+                    self.odd(event, "it has it already");
+                }
+            }
+            Deed::Not { op, why } => self.end(event, client, *op, End::Refused(why.clone())),
+            Deed::Turn { op, way, valid_until } => {
+                self.turn(event, client, *op, (*way, *valid_until));
+            }
+            Deed::Turned { op, token, valid_until } => {
+                self.turned(event, client, *op, (*token, *valid_until));
+            }
+            Deed::Kept { op } => self.kept(event, client, *op),
+            Deed::Still { op, valid_until } | Deed::Wrote { op, valid_until, .. } => {
+                if let Some(operation) = self.find(event, client, *op) {
+                    operation.holds(at, *valid_until);
+                }
+            }
+            Deed::Lost { op } => {
+                if let Some(operation) = self.find(event, client, *op) {
+                    operation.holds(at, operation.valid_until);
+                    operation.over = true;
+                }
+            }
+            Deed::Leave { op, valid_until } => {
+                if let Some(operation) = self.find(event, client, *op) {
+                    operation.holds(at, *valid_until);
+                    operation.over = true;
+                    operation.leaves = Some(at);
+                }
+            }
+            Deed::Left { op, confirmed } => {
+                self.end(event, client, *op, End::Left { confirmed: *confirmed });
+            }
+            Deed::Forgot { op } => self.forgot(event, client, *op),
+            Deed::Collapse => self.collapse(at, client),
+            // They are numbered with the others, and looked at elsewhere.
+            Deed::Arrive { op, .. } => _ = self.arrived.insert((client, *op)),
+            Deed::Pass { op, .. } => _ = self.arrived.remove(&(client, *op)),
+            _ => {}
+        }
+    }
+
+    fn ask(
+        &mut self,
+        event: &Event,
+        client: usize,
+        (number, task): (Op, u32),
+        (key, way, tries): (usize, Way, bool),
+    ) {
+        if self.open.insert((client, number), self.all.len()).is_some() {
+            self.odd(event, "there is an operation with this number");
+        }
+        self.of_client.entry(client).or_default().push(number);
+        let (asked, valid_until, over) = (event.at, event.at, false);
+        let (end, ended, spans) = (End::Gone, event.at, Vec::new());
+        self.all.push(Operation {
+            client,
+            number,
+            task,
+            key,
+            way,
+            tries,
+            asked,
+            spans,
+            leaves: None,
+            end,
+            ended,
+            valid_until,
+            over,
+        });
+    }
+
+    fn find(&mut self, event: &Event, client: usize, number: Op) -> Option<&mut Operation> {
+        let Some(&index) = self.open.get(&(client, number)) else {
+            self.odd(event, "there is no such operation");
+            return None;
+        };
+        self.all[index].ended = event.at;
+        Some(&mut self.all[index])
+    }
+
+    fn turn(&mut self, event: &Event, client: usize, number: Op, (way, valid): (Way, Instant)) {
+        let Some(operation) = self.find(event, client, number) else { return };
+        operation.holds(event.at, valid);
+        match operation.spans.last() {
+            Some(&before) if before.becomes.is_none() => operation.spans.push(Span {
+                way: weaker(before.way, way),
+                at_most: stronger(before.way, way),
+                asked: event.at,
+                from: event.at,
+                // Nothing is certain before it is known what came of it.
+                until: event.at,
+                becomes: Some(way),
+                ..before
+            }),
+            Some(_) => self.odd(event, "it is becoming something already"),
+            None => self.odd(event, "it holds nothing that could become another"),
+        }
+    }
+
+    fn turned(
+        &mut self,
+        event: &Event,
+        client: usize,
+        number: Op,
+        (token, valid): (FencingToken, Instant),
+    ) {
+        let Some(operation) = self.find(event, client, number) else { return };
+        let Some((way, asked)) = operation.turns_into() else {
+            return self.odd(event, "it was not becoming anything");
+        };
+        operation.settles(event.at, valid);
+        operation.begin(way, (token, asked), event.at);
+    }
+
+    fn kept(&mut self, event: &Event, client: usize, number: Op) {
+        let Some(operation) = self.find(event, client, number) else { return };
+        if operation.turns_into().is_none() {
+            return self.odd(event, "it was not becoming anything");
+        }
+        operation.settles(event.at, operation.valid_until);
+        let before = operation.spans[operation.spans.len() - 2];
+        operation.begin(before.way, (before.token, before.asked), event.at);
+    }
+
+    fn forgot(&mut self, event: &Event, client: usize, number: Op) {
+        let Some(operation) = self.find(event, client, number) else { return };
+        // What is forgotten is as gone for as long as it would have been held.
+        let valid = operation.valid_until;
+        operation.holds(valid, valid);
+        self.end(event, client, number, End::Forgot);
+    }
+
+    fn collapse(&mut self, at: Instant, client: usize) {
+        for number in self.of_client.remove(&client).unwrap_or_default() {
+            if let Some(index) = self.open.remove(&(client, number)) {
+                let operation = &mut self.all[index];
+                operation.holds(at, operation.valid_until);
+                (operation.end, operation.ended) = (End::Collapsed, at);
+            }
+        }
+    }
+
+    fn end(&mut self, event: &Event, client: usize, number: Op, end: End) {
+        if matches!(end, End::Refused(_)) && self.arrived.remove(&(client, number)) {
+            return;
+        }
+        let Some(operation) = self.find(event, client, number) else { return };
+        operation.end = end;
+        self.open.remove(&(client, number));
+    }
+
+    fn odd(&mut self, event: &Event, what: &str) {
+        let text = format!("{what}: {} {} {}", event.client, event.at.as_nanos(), event.deed);
+        let times = (event.at, event.at);
+        self.odd.push(Violation::new(Property::History, times, &event.client, text));
+    }
+
+    pub(super) fn finish(mut self) -> (Operations, Vec<Violation>) {
+        // What was open when its client was last heard of.
+        for &index in self.open.values() {
+            let operation = &mut self.all[index];
+            operation.holds(operation.ended, operation.valid_until);
+        }
+        let (clients, keys) = (self.clients.names, self.keys.names);
+        (Operations { all: self.all, clients, keys, last: self.last }, self.odd)
+    }
+}
+
+impl Operation {
+    /// It holds the lock in this way from now on.
+    fn begin(&mut self, way: Way, (token, asked): (FencingToken, Instant), from: Instant) {
+        let (at_most, until, becomes) = (way, from, None);
+        self.spans.push(Span { way, at_most, token, asked, from, until, becomes });
+    }
+
+    /// It is held at this time, if that is before the end of its lease.
+    fn holds(&mut self, at: Instant, valid_until: Instant) {
+        if self.over {
+            return;
+        }
+        self.valid_until = valid_until;
+        // What is becoming another is certain when it is known what came of it.
+        if let Some(span) = self.spans.last_mut()
+            && span.becomes.is_none()
+        {
+            span.until = span.until.max(at.min(valid_until));
+        }
+    }
+
+    /// What it was about to become is known.
+    fn settles(&mut self, at: Instant, valid_until: Instant) {
+        if let Some(span) = self.spans.last_mut() {
+            span.until = span.from.max(at.min(valid_until));
+        }
+        self.holds(at, valid_until);
+    }
+
+    /// In which way it is about to be held, and since when it asks for that.
+    fn turns_into(&self) -> Option<(Way, Instant)> {
+        let span = self.spans.last()?;
+        Some((span.becomes?, span.asked))
+    }
+}
+
+fn weaker(one: Way, other: Way) -> Way {
+    if strength(one) <= strength(other) { one } else { other }
+}
+
+fn stronger(one: Way, other: Way) -> Way {
+    if strength(one) <= strength(other) { other } else { one }
+}
+
+/// Of two ways in which a lock can be held one after the other, the one that excludes more has the greater.
+fn strength(way: Way) -> u32 {
+    match way {
+        Way::Read => 0,
+        Way::Upgradable => 1,
+        Way::Write | Way::Owner(_) => 2,
+        Way::Permits(count) => count,
+    }
+}

@@ -1,0 +1,231 @@
+//! In which order those who wait are served.
+//!
+//! Only of those who want a lock for themselves alone, waited for it and got it: for others, several may be
+//! served at once.
+
+use std::collections::HashMap;
+
+use lock_core::Instant;
+
+use super::operations::{Operation, Operations};
+use super::terms::{Terms, Unrest};
+use super::{Property, Violation};
+use crate::chaos::history::Way;
+
+pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
+    let together = together(operations);
+    let alone = |operation: &&Operation| {
+        operation.way == Way::Write
+            && !operation.tries
+            && operation.got().is_some()
+            && !together.contains_key(&(operation.client, operation.task, operation.asked))
+    };
+    let late = terms.unrest(Property::Order);
+    let unrest = terms.unrest(Property::Overtaking);
+    let mut violations = Vec::new();
+    for (key, mut list) in operations.by_key() {
+        list.retain(alone);
+        let within = within_clients(operations, terms, &list, &late);
+        let between =
+            terms.overtakes.map(|most| between_clients(operations, terms, &list, (most, &unrest)));
+        let found = within.into_iter().chain(between.into_iter().flatten());
+        violations.extend(found.map(|(property, operation, text)| {
+            let at = operation.got().unwrap_or(operation.ended);
+            Violation::new(property, (at, at), key, text)
+        }));
+    }
+    violations
+}
+
+type Found<'a> = (Property, &'a Operation, String);
+
+/// Those that one call asked for: it waits for one lock after another.
+fn together(operations: &Operations) -> HashMap<(usize, u32, Instant), usize> {
+    let mut calls = HashMap::new();
+    for it in &operations.all {
+        *calls.entry((it.client, it.task, it.asked)).or_default() += 1;
+    }
+    calls.retain(|_, count| *count > 1);
+    calls
+}
+
+/// Whoever asked clearly later than another of its client is served later.
+fn within_clients<'a>(
+    operations: &Operations,
+    terms: &Terms,
+    list: &[&'a Operation],
+    late: &Unrest,
+) -> Vec<Found<'a>> {
+    let mut clients = HashMap::<usize, Vec<&Operation>>::new();
+    list.iter().for_each(|operation| clients.entry(operation.client).or_default().push(operation));
+    let mut found = Vec::new();
+    for list in clients.values() {
+        // They come in the order in which they asked. `before` are those that asked clearly earlier.
+        let mut before = list.iter().peekable();
+        let mut last: Option<&Operation> = None;
+        for operation in list {
+            while let Some(one) = before.next_if(|one| one.asked + terms.margin < operation.asked) {
+                last = [last, Some(*one)].into_iter().flatten().max_by_key(|one| one.got());
+            }
+            let overtaken = last.filter(|last| operation.got() < last.got());
+            if let Some(last) = overtaken
+                && !late.touches(last.asked, last.got().unwrap_or(last.ended))
+            {
+                let (first, second) = (operations.name(last), operations.name(operation));
+                found.push((Property::Order, last, format!("{second} was served before {first}")));
+            }
+        }
+    }
+    found
+}
+
+/// How many others that asked later, in other clients, were served before each.
+fn between_clients<'a>(
+    operations: &Operations,
+    terms: &Terms,
+    list: &[&'a Operation],
+    (most, unrest): (usize, &Unrest),
+) -> Vec<Found<'a>> {
+    let mut asked: Vec<Instant> = list.iter().map(|operation| operation.asked).collect();
+    asked.sort_unstable();
+    let mut served = list.to_vec();
+    served.sort_by_key(|operation| operation.got());
+    let mut all = Counts::new(asked.len());
+    let mut own = HashMap::<usize, Counts>::new();
+    let mut found = Vec::new();
+    for operation in served {
+        let later = asked.partition_point(|asked| *asked <= operation.asked + terms.margin);
+        let of_client = own.entry(operation.client).or_insert_with(|| Counts::new(asked.len()));
+        let passed = all.from(later) - of_client.from(later);
+        let place = asked.partition_point(|asked| *asked < operation.asked);
+        all.add(place);
+        of_client.add(place);
+        if passed > most
+            && !unrest.touches(operation.asked, operation.got().unwrap_or(operation.ended))
+        {
+            let name = operations.name(operation);
+            let text =
+                format!("{passed} of other clients that asked later were served before {name}");
+            found.push((Property::Overtaking, operation, text));
+        }
+    }
+    found
+}
+
+/// How many there are at and after a place: a binary indexed tree (Fenwick, 1994).
+struct Counts {
+    tree: Vec<u32>,
+    sum: usize,
+}
+
+impl Counts {
+    fn new(places: usize) -> Self {
+        Self { tree: vec![0; places + 1], sum: 0 }
+    }
+
+    fn add(&mut self, place: usize) {
+        self.sum += 1;
+        let mut at = place + 1;
+        while at < self.tree.len() {
+            self.tree[at] += 1;
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    fn from(&self, place: usize) -> usize {
+        let (mut at, mut below) = (place, 0);
+        while at > 0 {
+            below += self.tree[at] as usize;
+            at &= at - 1;
+        }
+        self.sum - below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::scene::Scene;
+    use super::*;
+    use crate::chaos::Deployment;
+    use crate::chaos::history::Deed;
+
+    fn found(scene: &Scene, overtakes: Option<usize>) -> Vec<Property> {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.overtakes = overtakes;
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        let terms = terms.hearing(scene.events());
+        check(&operations, &terms).iter().map(|violation| violation.property).collect()
+    }
+
+    #[test]
+    fn who_asks_later_in_a_client_is_served_later() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
+        scene.held("a", "m0", Way::Write, 2, [20, 120, 130]);
+        assert_eq!(found(&scene, None), []);
+        scene.held("a", "m0", Way::Write, 3, [40, 50, 60]);
+        assert_eq!(found(&scene, None), [Property::Order]);
+    }
+
+    #[test]
+    fn who_asks_at_about_the_same_time_or_otherwise_may_be_served_first() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
+        scene.held("a", "m0", Way::Write, 2, [8, 50, 60]);
+        scene.held("a", "m1", Way::Write, 2, [40, 50, 60]);
+        scene.held("b", "m0", Way::Write, 2, [40, 70, 80]);
+        let tries = scene.tries("a", "m0", Way::Write, 80);
+        scene.gets(tries, 4, 81, 900);
+        scene.leaves(tries, 90, 900);
+        assert_eq!(found(&scene, None), []);
+    }
+
+    #[test]
+    fn a_call_for_several_locks_waits_for_one_after_another() {
+        let mut scene = Scene::new();
+        let event = |op, key: &str| Deed::Ask {
+            op,
+            task: 7,
+            key: key.to_owned(),
+            way: Way::Write,
+            tries: false,
+        };
+        scene.event("z", 0, event(0, "m0"));
+        scene.event("z", 0, event(1, "m1"));
+        scene.event("z", 20, event(2, "m1"));
+        let got = |op, token| Deed::Got {
+            op,
+            token: lock_core::FencingToken::new(token),
+            valid_until: super::super::scene::at(900),
+        };
+        for (when, op) in [(50, 2), (60, 0), (60, 1)] {
+            scene.event("z", when, got(op, when));
+        }
+        assert_eq!(found(&scene, None), []);
+    }
+
+    #[test]
+    fn others_may_pass_so_often_and_no_more() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 9, [0, 900, 910]);
+        for number in 0..5_u64 {
+            let begin = 100 + 20 * number;
+            scene.held("b", "m0", Way::Write, number, [begin, begin + 5, begin + 10]);
+        }
+        assert_eq!(found(&scene, Some(5)), []);
+        assert_eq!(found(&scene, Some(4)), [Property::Overtaking]);
+        assert_eq!(found(&scene, None), []);
+    }
+
+    #[test]
+    fn on_a_machine_that_is_late_nothing_is_known_of_the_order() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
+        scene.held("a", "m0", Way::Write, 3, [40, 50, 60]);
+        scene.event("a", 500, Deed::Late { millis: 60 });
+        assert_eq!(found(&scene, Some(0)), []);
+    }
+}

@@ -1,0 +1,511 @@
+//! What has to be known about a run besides its events.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use lock_core::Instant;
+
+use super::{Property, Violation};
+use crate::chaos::history::{Deed, Event};
+use crate::chaos::table::{Lasts, Promise, SETS_TOKENS_BACK, explains, promise, sets_tokens_back};
+use crate::chaos::{Deployment, Extent, Fault, Victim};
+
+/// Something that failed during a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "it is a record")]
+pub struct Trouble {
+    /// What it was.
+    pub fault: Fault,
+    /// How many servers it befell, at once.
+    pub extent: Extent,
+    /// Which: those that links led to, if it befell links. None if it befell workers.
+    pub servers: Vec<usize>,
+    /// When it began.
+    pub begin: Instant,
+    /// When it was made good.
+    pub end: Instant,
+}
+
+impl Trouble {
+    /// The faults of a history, each with its end. `known` tells by the step of the plan what it was; steps
+    /// that it does not know are left out. One that was never made good lasts to the end.
+    pub fn read(
+        events: &[Event],
+        mut known: impl FnMut(u32) -> Option<(Fault, Extent, Vec<usize>)>,
+    ) -> Vec<Self> {
+        let mut troubles: Vec<Self> = Vec::new();
+        let mut open = HashMap::new();
+        for event in events {
+            match event.deed {
+                Deed::Fault { step, .. } => {
+                    if let Some((fault, extent, servers)) = known(step) {
+                        open.insert(step, troubles.len());
+                        let (begin, end) = (event.at, Instant::FAR_FUTURE);
+                        troubles.push(Self { fault, extent, servers, begin, end });
+                    }
+                }
+                Deed::Healed { step } => {
+                    if let Some(number) = open.remove(&step) {
+                        troubles[number].end = event.at;
+                    }
+                }
+                _ => {}
+            }
+        }
+        troubles
+    }
+
+    /// Whether it is in force at that time.
+    pub fn covers(&self, at: Instant) -> bool {
+        self.begin <= at && at <= self.end
+    }
+}
+
+/// What the checkers have to know about a run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Terms {
+    /// What the locks are kept in.
+    pub deployment: Deployment,
+    /// How long leases live.
+    pub ttl: Duration,
+    /// The longest lease, for which a quorum keeps nodes out.
+    pub max_ttl: Duration,
+    /// After how long an operation gives up by itself.
+    pub wait_limit: Duration,
+    /// How much longer than it should anything may take on this machine.
+    pub slack: Duration,
+    /// How long it takes, with nothing in the way, until what was given up is undone in the store.
+    pub undo: Duration,
+    /// How long a lock may seem to be held after it was let go and the store knew.
+    pub linger: Duration,
+    /// How long somebody may wait although nobody is in the way.
+    pub wakeup: Duration,
+    /// How long after everything is whole again a client may be without something that it waits for.
+    pub recovery: Duration,
+    /// Tasks that asked later than this one may have polled their futures before it.
+    pub margin: Duration,
+    /// How often other clients may pass one that waits; `None` if nothing is promised about that.
+    pub overtakes: Option<usize>,
+    /// How many permits semaphores have at first, by name.
+    pub limits: BTreeMap<String, u32>,
+    /// Locks whose tokens are in no order: what is several locks under one name.
+    pub unordered: BTreeSet<String>,
+    /// What failed.
+    pub troubles: Vec<Trouble>,
+    /// When clients stood still, and so could not end what they had begun: name, begin, end.
+    pub stood_still: Vec<(String, Instant, Instant)>,
+    /// How many holds there have to be before the first fault.
+    pub traffic: usize,
+    /// Whether some stale write should have been refused.
+    pub stale_writes: bool,
+    /// Whether there was more to be done than the machine can do, so that nothing is said about times.
+    pub overloaded: bool,
+    /// When the machine was late, which is nobody's fault, and by how much.
+    late: Vec<(Instant, Instant, Duration)>,
+}
+
+/// A time in which something is not promised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) begin: Instant,
+    pub(super) end: Instant,
+    pub(super) why: &'static str,
+    /// Whose fault it is; `None` if the machine was late.
+    fault: Option<Fault>,
+}
+
+impl Terms {
+    /// Those of a run without faults, with leases of that length, and with the names of locks that the traffic
+    /// of this kit uses. Every value can be set afterwards.
+    pub fn new(deployment: Deployment, ttl: Duration) -> Self {
+        let slack = Duration::from_millis(500);
+        let limits = [("s0", 3), ("s1", 8), ("l0", 2)];
+        // Waiters ask after a third of their place in line at the latest, and who was let in and does not come
+        // may hold them up for a claim.
+        let asked = (ttl / 3).max(Duration::from_secs(1)) + ttl.min(Duration::from_secs(1));
+        Self {
+            deployment,
+            ttl,
+            max_ttl: ttl,
+            wait_limit: Duration::from_secs(10),
+            slack,
+            undo: Duration::from_millis(200),
+            linger: Duration::from_millis(20),
+            wakeup: asked + slack,
+            recovery: ttl + asked + Duration::from_secs(3),
+            margin: Duration::from_millis(10),
+            overtakes: None,
+            limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),
+            unordered: BTreeSet::from(["l0".to_owned()]),
+            troubles: Vec::new(),
+            stood_still: Vec::new(),
+            traffic: 0,
+            stale_writes: false,
+            overloaded: false,
+            late: Vec::new(),
+        }
+    }
+
+    /// How often other clients can pass one that waits where every process gives the lock up as soon as
+    /// somebody waits elsewhere: each of the tasks before it in its own client takes a turn, and so does every
+    /// other client between two of them.
+    pub fn fair_overtakes(clients: usize, tasks: usize) -> usize {
+        2 * clients.max(1) * (tasks + 1)
+    }
+
+    /// The same, and with what the machine itself said about its lateness.
+    pub(super) fn hearing(&self, events: &[Event]) -> Self {
+        let mut terms = self.clone();
+        terms.late = lateness(events, self)
+            .map(|(event, late)| (event.at - SINCE - late, event.at + self.undo, late))
+            .collect();
+        if self.overloaded {
+            terms.late.push((Instant::from_nanos(0), Instant::FAR_FUTURE, Duration::MAX));
+        }
+        terms
+    }
+
+    /// Why this violation of something may be, if it may.
+    ///
+    /// Those who look for what does *not* happen leave out the times in which it need not; what they report is
+    /// not excused a second time.
+    pub fn excuse(&self, violation: &Violation) -> Option<&'static str> {
+        Excuses::new(self).find(violation)
+    }
+
+    /// Whether a failure of this kind, in an operation of that time, is explained by something.
+    pub(super) fn explained(&self, kind: &str, begin: Instant, end: Instant) -> bool {
+        self.windows(Property::Errors).iter().any(|window| {
+            begin <= window.end
+                && window.begin <= end
+                && match window.fault {
+                    Some(fault) => explains(fault, kind),
+                    None => OF_LATENESS.contains(&kind),
+                }
+        })
+    }
+
+    /// When this property is not promised.
+    pub(super) fn windows(&self, property: Property) -> Vec<Window> {
+        let alone = self
+            .troubles
+            .iter()
+            .filter_map(|trouble| self.window(trouble, trouble.extent, property));
+        let mut windows: Vec<_> = alone.chain(self.combined(property)).collect();
+        windows.extend(self.set_back(property));
+        if let Some(least) = self.least_lateness(property) {
+            let late = self.late.iter().filter(|(.., late)| *late >= least);
+            let why = "the machine was late";
+            // Timers are served first: when they are late, all else is for longer.
+            let around = if least.is_zero() { AROUND } else { Duration::ZERO };
+            windows.extend(late.map(|&(begin, end, _)| {
+                let (begin, end) = (begin - around, end + around);
+                Window { begin, end, why, fault: None }
+            }));
+        }
+        windows
+    }
+
+    /// The same as times, of which no two overlap.
+    pub(super) fn unrest(&self, property: Property) -> Unrest {
+        Unrest::of(self.windows(property).iter().map(|window| (window.begin, window.end)).collect())
+    }
+
+    fn window(&self, trouble: &Trouble, extent: Extent, property: Property) -> Option<Window> {
+        match promise(self.deployment, trouble.fault, extent, property) {
+            Promise::Holds => None,
+            Promise::Excluded(why, lasts) => Some(Window {
+                begin: trouble.begin,
+                end: trouble.end + self.after(lasts),
+                why,
+                fault: Some(trouble.fault),
+            }),
+        }
+    }
+
+    /// Faults that befall fewer than half each, and more together.
+    fn combined(&self, property: Property) -> Vec<Window> {
+        let hits =
+            |trouble: &&Trouble| matches!(trouble.fault.victim(), Victim::Server | Victim::Link);
+        let all: Vec<(&Trouble, Window)> = self
+            .troubles
+            .iter()
+            .filter(hits)
+            .filter_map(|trouble| {
+                Some((trouble, self.window(trouble, Extent::Majority, property)?))
+            })
+            .collect();
+        let mut borders: Vec<Instant> =
+            all.iter().flat_map(|(_, window)| [window.begin, window.end]).collect();
+        borders.sort_unstable();
+        borders.dedup();
+        let mut windows = Vec::new();
+        for pair in borders.windows(2) {
+            let (begin, end) = (pair[0], pair[1]);
+            let here = all.iter().filter(|(_, w)| w.begin <= begin && end <= w.end);
+            let servers: BTreeSet<usize> =
+                here.clone().flat_map(|(trouble, _)| trouble.servers.iter().copied()).collect();
+            if servers.len() > self.deployment.minority() {
+                windows.extend(here.map(|(_, window)| Window { begin, end, ..*window }));
+            }
+        }
+        windows
+    }
+
+    /// From which lateness on the machine may break it: whatever is to happen within some time.
+    fn least_lateness(&self, property: Property) -> Option<Duration> {
+        use Property::{Errors, Order, Overtaking, Recovery, Tries, Wakeups};
+
+        match property {
+            Errors | Order | Tries => Some(Duration::ZERO),
+            Overtaking | Recovery | Wakeups => Some(self.slack / 2),
+            _ => None,
+        }
+    }
+
+    /// The time after a server forgot the tokens that it gave out when its clock was ahead.
+    fn set_back(&self, property: Property) -> Option<Window> {
+        let forgot = self.troubles.iter().filter(|then| {
+            let ahead = |first: &Trouble| {
+                first.begin <= then.end
+                    && sets_tokens_back(self.deployment, first.fault, then.fault)
+            };
+            self.troubles.iter().any(ahead)
+        });
+        let first = forgot.min_by_key(|trouble| trouble.begin)?;
+        matches!(property, Property::Tokens | Property::Resource).then_some(Window {
+            begin: first.begin,
+            end: Instant::FAR_FUTURE,
+            why: SETS_TOKENS_BACK,
+            fault: Some(first.fault),
+        })
+    }
+
+    fn after(&self, lasts: Lasts) -> Duration {
+        lasts.after(self.ttl, self.max_ttl, self.slack)
+    }
+
+    /// How long the store may keep something for a client after that is gone, its lease included.
+    pub(super) fn lingers(&self) -> Duration {
+        self.ttl + self.slack
+    }
+}
+
+/// Clients say now and then how late they were at the worst since then.
+const SINCE: Duration = Duration::from_secs(1);
+
+/// How long before and after somebody was late servers and links may have been, of whom nobody says it.
+const AROUND: Duration = Duration::from_secs(5);
+
+/// What requests fail with whose answers come too late.
+const OF_LATENESS: &[&str] = &["Timeout", "Unreachable", "NotReady"];
+
+/// When and by how much clients were late, but for those that were made to stand still.
+pub(super) fn lateness<'a>(
+    events: &'a [Event],
+    terms: &'a Terms,
+) -> impl Iterator<Item = (&'a Event, Duration)> {
+    let late = events.iter().filter_map(|event| match event.deed {
+        Deed::Late { millis } => Some((event, Duration::from_millis(millis))),
+        _ => None,
+    });
+    late.filter(|&(event, late)| {
+        let since = event.at - SINCE - late;
+        !terms.stood_still.iter().any(|(client, begin, end)| {
+            is_of_process(&event.client, client) && *begin <= event.at && since <= *end
+        })
+    })
+}
+
+/// Whether a client is that process, or one of several in it.
+pub(super) fn is_of_process(client: &str, process: &str) -> bool {
+    client.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// What excuses violations: the windows of each property that was asked for.
+pub(super) struct Excuses<'a> {
+    terms: &'a Terms,
+    windows: HashMap<Property, Vec<Window>>,
+}
+
+impl<'a> Excuses<'a> {
+    pub(super) fn new(terms: &'a Terms) -> Self {
+        Self { terms, windows: HashMap::new() }
+    }
+
+    pub(super) fn find(&mut self, violation: &Violation) -> Option<&'static str> {
+        use Property::{Errors, Recovery, Tries, Wakeups};
+
+        let property = violation.property;
+        if matches!(property, Errors | Recovery | Tries | Wakeups) {
+            return None;
+        }
+        let windows = self.windows.entry(property).or_insert_with(|| self.terms.windows(property));
+        let meets =
+            |window: &&Window| violation.at <= window.end && window.begin <= violation.until;
+        windows.iter().find(meets).map(|window| window.why)
+    }
+}
+
+/// Times in which something is not promised, in order, none of which overlap.
+#[derive(Debug)]
+pub(super) struct Unrest(Vec<(Instant, Instant)>);
+
+impl Unrest {
+    fn of(mut times: Vec<(Instant, Instant)>) -> Self {
+        times.sort_unstable();
+        let mut merged: Vec<(Instant, Instant)> = Vec::new();
+        for (begin, end) in times {
+            match merged.last_mut() {
+                Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((begin, end)),
+            }
+        }
+        Self(merged)
+    }
+
+    pub(super) fn times(&self) -> &[(Instant, Instant)] {
+        &self.0
+    }
+
+    /// Whether some of it lies between these.
+    pub(super) fn touches(&self, begin: Instant, end: Instant) -> bool {
+        let first = self.0.partition_point(|time| time.1 < begin);
+        self.0.get(first).is_some_and(|time| time.0 <= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn trouble(fault: Fault, servers: &[usize], begin: u64, end: u64) -> Trouble {
+        let (begin, end) = (at(begin), at(end));
+        Trouble { fault, extent: Extent::Minority, servers: servers.to_vec(), begin, end }
+    }
+
+    fn violation(property: Property, when: u64) -> Violation {
+        Violation::new(property, (at(when), at(when)), "m0", String::new())
+    }
+
+    #[test]
+    fn what_fails_excuses_what_it_breaks_for_as_long_as_it_shows() {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.troubles = vec![trouble(Fault::Flush, &[0], 5_000, 5_000)];
+        let excused = |property, when| terms.excuse(&violation(property, when)).is_some();
+        assert!(!excused(Property::Exclusion, 4_999));
+        assert!(excused(Property::Exclusion, 5_000) && excused(Property::Exclusion, 6_500));
+        assert!(!excused(Property::Exclusion, 9_000));
+        assert!(!excused(Property::Order, 5_500));
+    }
+
+    #[test]
+    fn two_minorities_at_once_may_be_a_majority() {
+        let mut terms = Terms::new(Deployment::Quorum(3), Duration::from_secs(1));
+        let touched =
+            |terms: &Terms, when| terms.unrest(Property::Wakeups).touches(at(when), at(when));
+        let links = |second: u64| {
+            vec![
+                trouble(Fault::Partition, &[0], 5_000, 6_000),
+                trouble(Fault::Partition, &[1], second, second + 1_000),
+            ]
+        };
+        terms.troubles = links(5_500);
+        assert!(touched(&terms, 6_000) && !touched(&terms, 5_200));
+        terms.troubles = links(20_000);
+        assert!(!touched(&terms, 6_000) && !touched(&terms, 20_500));
+        // The same server again.
+        terms.troubles = vec![
+            trouble(Fault::Partition, &[0], 5_000, 6_000),
+            trouble(Fault::Partition, &[0], 5_500, 6_000),
+        ];
+        assert!(!touched(&terms, 5_700));
+    }
+
+    #[test]
+    fn tokens_of_a_clock_that_was_ahead_are_above_those_after_they_were_forgotten() {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        let jump = trouble(Fault::ClockJump, &[0], 5_000, 6_000);
+        terms.troubles = vec![jump, trouble(Fault::Flush, &[0], 20_000, 20_000)];
+        assert!(terms.excuse(&violation(Property::Tokens, 90_000)).is_some());
+        assert!(terms.excuse(&violation(Property::Exclusion, 90_000)).is_none());
+        terms.troubles.reverse();
+        terms.troubles[0].begin = at(1_000);
+        terms.troubles[0].end = at(1_000);
+        assert!(terms.excuse(&violation(Property::Tokens, 90_000)).is_none());
+    }
+
+    #[test]
+    fn a_node_that_keeps_out_and_one_that_is_dead_stop_a_quorum_but_do_not_break_it() {
+        let mut terms = Terms::new(Deployment::Quorum(3), Duration::from_secs(1));
+        terms.max_ttl = Duration::from_secs(10);
+        terms.troubles = vec![
+            trouble(Fault::KillEmpty, &[0], 5_000, 5_100),
+            trouble(Fault::StopServer, &[1], 12_000, 13_000),
+        ];
+        assert!(terms.unrest(Property::Wakeups).touches(at(12_500), at(12_500)));
+        assert!(!terms.unrest(Property::Wakeups).touches(at(0), at(11_500)));
+        assert!(terms.excuse(&violation(Property::Exclusion, 12_500)).is_none());
+    }
+
+    #[test]
+    fn faults_are_read_from_the_history_with_their_ends() {
+        let event = |when, deed| Event { at: at(when), client: "nemesis".to_owned(), deed };
+        let begins = |step| Deed::Fault { step, what: "it".to_owned() };
+        let events = [
+            event(1, begins(7)),
+            event(2, begins(8)),
+            event(3, Deed::Healed { step: 7 }),
+            event(4, begins(9)),
+        ];
+        let known =
+            |step| (step != 8).then_some((Fault::Flush, Extent::Majority, vec![step as usize]));
+        let troubles = Trouble::read(&events, known);
+        let seen: Vec<_> = troubles.iter().map(|t| (t.servers[0], t.begin, t.end)).collect();
+        assert_eq!(seen, [(7, at(1), at(3)), (9, at(4), Instant::FAR_FUTURE)]);
+    }
+
+    #[test]
+    fn times_of_unrest_are_merged_and_found() {
+        let unrest =
+            Unrest::of(vec![(at(5), at(9)), (at(1), at(2)), (at(8), at(12)), (at(8), at(9))]);
+        assert_eq!(unrest.times(), [(at(1), at(2)), (at(5), at(12))]);
+        assert!(unrest.touches(at(0), at(1)) && unrest.touches(at(10), at(11)));
+        assert!(!unrest.touches(at(3), at(4)) && !unrest.touches(at(13), at(99)));
+    }
+
+    #[test]
+    fn a_machine_that_is_late_explains_what_is_late_and_a_client_that_was_stopped_does_not() {
+        let late = |client: &str, millis| {
+            let deed = Deed::Late { millis };
+            [Event { at: at(5_000), client: client.to_owned(), deed }]
+        };
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        let touched =
+            |terms: &Terms, property| terms.unrest(property).touches(at(4_500), at(4_600));
+        let little = terms.hearing(&late("w1", 60));
+        assert!(touched(&little, Property::Order) && !touched(&little, Property::Wakeups));
+        assert!(!touched(&little, Property::Exclusion));
+        assert!(little.explained("Timeout", at(4_500), at(4_600)));
+        assert!(!little.explained("Denied", at(4_500), at(4_600)));
+        assert!(touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
+        terms.stood_still = vec![("w1".to_owned(), at(4_000), at(4_600))];
+        assert!(!touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
+        assert!(!touched(&terms.hearing(&late("w1.2", 600)), Property::Wakeups));
+        assert!(touched(&terms.hearing(&late("w1-2", 600)), Property::Wakeups));
+    }
+
+    #[test]
+    fn only_errors_that_a_fault_explains_are_explained() {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.troubles = vec![trouble(Fault::RevokeRights, &[0], 5_000, 6_000)];
+        assert!(terms.explained("Denied", at(5_500), at(5_600)));
+        assert!(!terms.explained("Protocol", at(5_500), at(5_600)));
+        assert!(!terms.explained("Denied", at(4_000), at(4_500)));
+    }
+}

@@ -1,0 +1,297 @@
+//! Tokens increase.
+//!
+//! - A writer's is above all that were held before it; whoever shares the lock has one no lower than any writer's
+//!   before. What readers have among themselves says nothing.
+//! - An owner's is above all of other owners before it, and no lower than its own before. Over a quorum the
+//!   members of one owner may differ.
+//! - That of permits is above all that were granted before, unless their number was changed.
+//! - No two writers and no two owners have the same.
+//!
+//! Of two that exclude one another and were both certainly held, the one that was seen first came first. Of
+//! others, the one that was had before the other was asked for.
+
+use std::collections::HashMap;
+
+use lock_core::{FencingToken, Instant};
+
+use super::operations::{Operation, Operations};
+use super::permits::changes;
+use super::terms::Terms;
+use super::{Property, Violation};
+use crate::chaos::Deployment;
+use crate::chaos::history::{Event, Way};
+
+pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let changed = changes(events);
+    for (key, list) in operations.by_key() {
+        let ordered = !changed.contains_key(key) && !terms.unordered.contains(key);
+        let mut shown: Vec<Shown<'_>> =
+            list.iter().flat_map(|operation| shown(operation)).collect();
+        if !ordered {
+            shown.retain(|one| !matches!(one.way, Way::Permits(_)));
+        }
+        let joint = !matches!(terms.deployment, Deployment::Quorum(_));
+        let wrong = order(&mut shown, joint).into_iter().chain(twice(&mut shown));
+        violations.extend(wrong.map(|(before, after, what)| {
+            let (first, second) = (operations.name(before), operations.name(after.0));
+            let times = (after.1, after.1);
+            Violation::new(Property::Tokens, times, key, format!("{what}: {first}, then {second}"))
+        }));
+    }
+    violations
+}
+
+/// A token that somebody was given.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    operation: &'a Operation,
+    way: Way,
+    token: FencingToken,
+    /// It comes after all that ended before this,
+    begin: Instant,
+    /// and before all that begin after this.
+    end: Instant,
+}
+
+type Wrong<'a> = (&'a Operation, (&'a Operation, Instant), &'static str);
+
+fn shown(operation: &Operation) -> impl Iterator<Item = Shown<'_>> {
+    let mut before = None;
+    let held = operation.spans.iter().filter(|span| span.becomes.is_none());
+    held.filter_map(move |span| {
+        // One that came to nothing and stays as it was is no other.
+        let same = before.replace((span.way, span.token)) == Some((span.way, span.token));
+        let sure = !span.is_empty() && !matches!(span.way, Way::Permits(_));
+        let (begin, end) = if sure { (span.from, span.from) } else { (span.asked, span.from) };
+        // Fewer permits are no others, and whoever converts a lease that is over has nothing.
+        let nothing_new = !sure && span.from != operation.spans[0].from;
+        let (way, token) = (span.way, span.token);
+        (!same && !nothing_new).then_some(Shown { operation, way, token, begin, end })
+    })
+}
+
+/// The highest so far, and whose it is.
+#[derive(Clone, Copy, Default)]
+struct Highest<'a>(Option<(FencingToken, &'a Operation)>);
+
+impl<'a> Highest<'a> {
+    fn see(&mut self, one: &Shown<'a>) {
+        if self.0.is_none_or(|(token, _)| token < one.token) {
+            self.0 = Some((one.token, one.operation));
+        }
+    }
+
+    /// Who has one that `token` should be above, or at least no lower than.
+    fn denies(self, token: FencingToken, or_equal: bool) -> Option<&'a Operation> {
+        let (highest, operation) = self.0?;
+        let fine = highest < token || or_equal && highest == token;
+        (!fine).then_some(operation)
+    }
+}
+
+/// The highest of all that have come to their end.
+#[derive(Default)]
+struct Past<'a> {
+    any: Highest<'a>,
+    writers: Highest<'a>,
+    permits: Highest<'a>,
+    owners: HashMap<u64, Highest<'a>>,
+    /// The owner who has the highest, and the highest of all others.
+    first: Option<u64>,
+    others: Highest<'a>,
+}
+
+impl<'a> Past<'a> {
+    fn see(&mut self, one: &Shown<'a>) {
+        self.any.see(one);
+        match one.way {
+            Way::Write => self.writers.see(one),
+            Way::Permits(_) => self.permits.see(one),
+            Way::Read | Way::Upgradable => {}
+            Way::Owner(owner) => {
+                self.owners.entry(owner).or_default().see(one);
+                let best = self.first.and_then(|first| self.owners[&first].0);
+                match self.first {
+                    Some(first) if first == owner => {}
+                    Some(first) if best.is_some_and(|(token, _)| token < one.token) => {
+                        self.others = self.owners[&first];
+                        self.first = Some(owner);
+                    }
+                    Some(_) => self.others.see(one),
+                    None => self.first = Some(owner),
+                }
+            }
+        }
+    }
+
+    fn denies(&self, one: &Shown<'a>, joint: bool) -> Option<&'a Operation> {
+        let (token, below, lower) = (one.token, false, true);
+        match one.way {
+            Way::Write => self.any.denies(token, below),
+            Way::Read | Way::Upgradable => self.writers.denies(token, lower),
+            Way::Permits(_) => self.permits.denies(token, below),
+            Way::Owner(owner) => {
+                let first = self.first.filter(|first| *first != owner);
+                let others = first.map_or(self.others, |first| self.owners[&first]);
+                let own = self.owners.get(&owner).copied().filter(|_| joint).unwrap_or_default();
+                others.denies(token, below).or_else(|| own.denies(token, lower))
+            }
+        }
+    }
+}
+
+fn order<'a>(shown: &mut [Shown<'a>], joint: bool) -> Vec<Wrong<'a>> {
+    let mut ends = shown.to_vec();
+    ends.sort_by_key(|one| one.end);
+    let mut over = ends.into_iter().peekable();
+    shown.sort_by_key(|one| one.begin);
+    let mut past = Past::default();
+    let mut wrong = Vec::new();
+    for one in shown.iter() {
+        while let Some(before) = over.next_if(|before| before.end < one.begin) {
+            past.see(&before);
+        }
+        if let Some(before) = past.denies(one, joint) {
+            wrong.push((before, (one.operation, one.end), "a token is not above one before"));
+        }
+    }
+    wrong
+}
+
+/// Two writers, or two owners, who have the same.
+fn twice<'a>(shown: &mut [Shown<'a>]) -> Vec<Wrong<'a>> {
+    shown.sort_by_key(|one| (one.token, one.end));
+    let alone = shown.iter().filter(|one| one.way.is_exclusive()).collect::<Vec<_>>();
+    let pairs = alone.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs
+        .filter(|(one, other)| one.token == other.token && !one.way.stands(other.way))
+        .map(|(one, other)| {
+            (one.operation, (other.operation, other.end), "two have the same token")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::scene::Scene;
+    use super::*;
+
+    fn found_over(deployment: Deployment, scene: &Scene) -> usize {
+        let terms = Terms::new(deployment, Duration::from_secs(1));
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        check(&operations, scene.events(), &terms).len()
+    }
+
+    fn found(scene: &Scene) -> usize {
+        found_over(Deployment::Redis, scene)
+    }
+
+    /// One after another, with these tokens.
+    fn turns(key: &str, ways: &[(Way, u64)]) -> Scene {
+        let mut scene = Scene::new();
+        for (number, &(way, token)) in ways.iter().enumerate() {
+            let begin = 10 * number as u64;
+            scene.held(["a", "b"][number % 2], key, way, token, [begin, begin + 1, begin + 5]);
+        }
+        scene
+    }
+
+    #[test]
+    fn writers_have_higher_ones_each_time() {
+        use Way::Write;
+
+        assert_eq!(found(&turns("m0", &[(Write, 1), (Write, 2), (Write, 9)])), 0);
+        assert_eq!(found(&turns("m0", &[(Write, 1), (Write, 3), (Write, 2)])), 1);
+        // That is lower, and there twice.
+        assert_ne!(found(&turns("m0", &[(Write, 1), (Write, 1)])), 0);
+    }
+
+    #[test]
+    fn who_shares_is_no_lower_than_writers_before_and_below_those_after() {
+        use Way::{Read, Upgradable, Write};
+
+        assert_eq!(
+            found(&turns("w0", &[(Write, 5), (Read, 5), (Read, 7), (Read, 6), (Write, 8)])),
+            0
+        );
+        assert_eq!(found(&turns("w0", &[(Write, 5), (Read, 4)])), 1);
+        assert_eq!(found(&turns("w0", &[(Write, 5), (Upgradable, 4)])), 1);
+        assert_eq!(found(&turns("w0", &[(Read, 5), (Write, 5)])), 1);
+        assert_eq!(found(&turns("w0", &[(Upgradable, 5), (Write, 4)])), 1);
+    }
+
+    #[test]
+    fn owners_keep_theirs_in_a_turn_and_are_above_others() {
+        let owner = Way::Owner;
+        assert_eq!(
+            found(&turns("o0", &[(owner(1), 5), (owner(1), 5), (owner(2), 6), (owner(1), 7)])),
+            0
+        );
+        assert_ne!(found(&turns("o0", &[(owner(1), 5), (owner(2), 5)])), 0);
+        assert_eq!(found(&turns("o0", &[(owner(1), 7), (owner(2), 8), (owner(1), 6)])), 1);
+        let lower = turns("o0", &[(owner(1), 5), (owner(1), 4)]);
+        assert_eq!(found(&lower), 1);
+        assert_eq!(found_over(Deployment::Quorum(3), &lower), 0);
+        let lower = turns("o0", &[(owner(1), 9), (owner(2), 10), (owner(3), 11), (owner(2), 8)]);
+        assert_eq!(found_over(Deployment::Quorum(3), &lower), 1);
+    }
+
+    #[test]
+    fn permits_have_higher_ones_unless_there_are_other_ones_now() {
+        let one = Way::Permits(1);
+        assert_eq!(found(&turns("s0", &[(one, 1), (one, 2)])), 0);
+        assert_eq!(found(&turns("s0", &[(one, 2), (one, 1)])), 1);
+        assert_eq!(found(&turns("l0", &[(one, 2), (one, 1)])), 0);
+        let mut resized = turns("s1", &[(one, 2), (one, 1)]);
+        assert_eq!(found(&resized), 1);
+        let deed = crate::chaos::history::Deed::Resize { key: "s1".to_owned(), limit: 9 };
+        resized.event("a", 3, deed);
+        assert_eq!(found(&resized), 0);
+    }
+
+    #[test]
+    fn only_what_was_had_before_the_other_asked_is_before_it() {
+        let mut scene = Scene::new();
+        scene.held("a", "s0", Way::Permits(1), 5, [0, 10, 20]);
+        scene.held("b", "s0", Way::Permits(1), 4, [9, 11, 20]);
+        assert_eq!(found(&scene), 0);
+        // Of writers, the one that had it first is before the other, whenever that asked.
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
+        scene.held("b", "m0", Way::Write, 4, [9, 21, 30]);
+        assert_eq!(found(&scene), 1);
+        // One whose lease was over when it heard of it may have had it before.
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
+        let late = scene.had("b", "m0", Way::Write, 4, [9, 21], 15);
+        scene.leaves(late, 30, 15);
+        assert_eq!(found(&scene), 0);
+    }
+
+    #[test]
+    fn a_token_is_nobody_elses_even_if_it_came_too_late() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
+        let late = scene.had("b", "m0", Way::Write, 5, [9, 21], 15);
+        scene.leaves(late, 30, 15);
+        assert_eq!(found(&scene), 1);
+    }
+
+    #[test]
+    fn what_stays_as_it_was_or_becomes_weaker_keeps_its_own() {
+        use crate::chaos::history::Deed;
+
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Write, 1, [0, 1], 900);
+        let valid_until = super::super::scene::at(900);
+        scene.says(it, 10, |op| Deed::Turn { op, way: Way::Read, valid_until });
+        scene.says(it, 20, |op| Deed::Kept { op });
+        scene.turns(it, Way::Read, [30, 40], 1, 900);
+        scene.leaves(it, 50, 900);
+        assert_eq!(found(&scene), 0);
+    }
+}

@@ -1,0 +1,276 @@
+//! No try is told that somebody is in the way when nobody was.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lock_core::Instant;
+
+use super::limits::Limit;
+use super::operations::{End, Operation, Operations};
+use super::permits::changes;
+use super::terms::{Terms, Unrest};
+use super::{Property, Violation};
+use crate::chaos::history::{Event, Refusal, Way};
+
+/// For every try that somebody was said to be in the way of, looks for anybody who may have been: who held the
+/// lock, may have held it, waited for it or tried as well.
+pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
+    let unrest = terms.unrest(Property::Tries);
+    let mut changes = changes(events);
+    let mut alone: Vec<&Operation> = Vec::new();
+    for (key, list) in operations.by_key() {
+        let changes = changes.remove(key).unwrap_or_default();
+        let permits = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms).least);
+        let there = There::of(operations, &list, terms, &unrest);
+        let refused = list.into_iter().filter(|operation| {
+            let begin = operation.asked - terms.lingers();
+            operation.tries && is_busy(operation) && !unrest.touches(begin, operation.ended)
+        });
+        alone.extend(refused.filter(|operation| !there.in_the_way_of(operation, permits)));
+    }
+    // Who tries to have several locks at once has none of them if somebody is in the way of one.
+    let asked_with = |it: &Operation| (it.client, it.asked, it.ended);
+    let count = |list: &mut dyn Iterator<Item = &Operation>| {
+        let mut counts = HashMap::new();
+        list.for_each(|it| *counts.entry(asked_with(it)).or_insert(0_usize) += 1);
+        counts
+    };
+    let all = count(&mut operations.all.iter().filter(|it| it.tries && is_busy(it)));
+    let of_those = count(&mut alone.iter().copied());
+    alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
+    let found = alone.into_iter().map(|operation| {
+        let text = format!("nobody was in the way of {}", operations.name(operation));
+        let times = (operation.ended, operation.ended);
+        Violation::new(Property::Tries, times, operations.key(operation), text)
+    });
+    found.collect()
+}
+
+/// When somebody may have been there, in which way.
+#[derive(Default)]
+struct There {
+    /// Those who ask, or wait, and for a moment after that.
+    asking: Times,
+    held: HashMap<Kind, Times>,
+    owners: BTreeMap<u64, Times>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Read,
+    Upgradable,
+    Write,
+    Owner,
+    Permits,
+}
+
+impl There {
+    fn of(operations: &Operations, list: &[&Operation], terms: &Terms, unrest: &Unrest) -> Self {
+        let mut there = Self::default();
+        for operation in list {
+            let without = operations.without_until(operation);
+            let gone = operations.possibly_until(operation, terms, unrest);
+            let until =
+                if operation.spans.is_empty() && !is_busy(operation) { gone } else { without };
+            there.asking.add(operation.asked, until + terms.linger, 1);
+            for (way, from, until) in operations.possible(operation, terms, unrest) {
+                there.hold(way, from, until + terms.linger);
+            }
+        }
+        there.asking.sort();
+        there.held.values_mut().chain(there.owners.values_mut()).for_each(Times::sort);
+        there
+    }
+
+    fn hold(&mut self, way: Way, from: Instant, until: Instant) {
+        let (kind, count) = match way {
+            Way::Read => (Kind::Read, 1),
+            Way::Upgradable => (Kind::Upgradable, 1),
+            Way::Write => (Kind::Write, 1),
+            Way::Owner(owner) => {
+                self.owners.entry(owner).or_default().add(from, until, 1);
+                (Kind::Owner, 1)
+            }
+            Way::Permits(count) => (Kind::Permits, count.into()),
+        };
+        self.held.entry(kind).or_default().add(from, until, count);
+    }
+
+    fn in_the_way_of(&self, operation: &Operation, permits: Option<u32>) -> bool {
+        let (begin, end) = (operation.asked, operation.ended);
+        // It is one of those who ask itself.
+        if self.asking.between(begin, end) > 1 {
+            return true;
+        }
+        let held = |kind| self.held.get(&kind).map_or(0, |times| times.between(begin, end));
+        let alone = held(Kind::Write) + held(Kind::Owner);
+        match operation.way {
+            Way::Read => alone > 0,
+            Way::Upgradable => alone + held(Kind::Upgradable) > 0,
+            Way::Write => alone + held(Kind::Upgradable) + held(Kind::Read) > 0,
+            Way::Owner(owner) => {
+                let own = self.owners.get(&owner).map_or(0, |times| times.between(begin, end));
+                alone > own
+            }
+            Way::Permits(count) => {
+                held(Kind::Permits) + u64::from(count) > permits.unwrap_or_default().into()
+            }
+        }
+    }
+}
+
+/// Its claim has come to nothing, so that nothing has to be undone.
+fn is_busy(operation: &Operation) -> bool {
+    operation.end == End::Refused(Refusal::Busy)
+}
+
+/// Times, each with a weight.
+#[derive(Default)]
+struct Times {
+    begins: Vec<(Instant, u64)>,
+    ends: Vec<(Instant, u64)>,
+}
+
+impl Times {
+    fn add(&mut self, begin: Instant, end: Instant, weight: u64) {
+        self.begins.push((begin, weight));
+        self.ends.push((end, weight));
+    }
+
+    /// Puts them in order, each with the sum of all up to it.
+    fn sort(&mut self) {
+        for list in [&mut self.begins, &mut self.ends] {
+            list.sort_unstable();
+            let mut sum = 0;
+            for (_, weight) in list {
+                sum += *weight;
+                *weight = sum;
+            }
+        }
+    }
+
+    /// How much weight have those that lie between these at least in part.
+    fn between(&self, begin: Instant, end: Instant) -> u64 {
+        let sum = |list: &[(Instant, u64)], count: usize| match count {
+            0 => 0,
+            _ => list[count - 1].1,
+        };
+        let begun = self.begins.partition_point(|(at, _)| *at <= end);
+        let ended = self.ends.partition_point(|(at, _)| *at < begin);
+        sum(&self.begins, begun) - sum(&self.ends, ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
+    use super::*;
+    use crate::chaos::history::Deed;
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    fn terms() -> Terms {
+        Terms::new(Deployment::Redis, Duration::from_secs(1))
+    }
+
+    fn found(scene: &Scene, terms: &Terms) -> usize {
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        check(&operations, scene.events(), terms).len()
+    }
+
+    /// One holds a lock until 100, and another tries and is refused at this time.
+    fn refused(there: Way, way: Way, when: u64) -> usize {
+        let mut scene = Scene::new();
+        scene.held("a", "it", there, 1, [0, 1, 100]);
+        let tries = scene.tries("b", "it", way, when);
+        scene.fails(tries, when + 1, Refusal::Busy);
+        found(&scene, &terms())
+    }
+
+    #[test]
+    fn who_is_in_the_way_explains_a_refusal() {
+        assert_eq!(refused(Way::Write, Way::Write, 50), 0);
+        assert_eq!(refused(Way::Read, Way::Write, 50), 0);
+        assert_eq!(refused(Way::Owner(1), Way::Owner(2), 50), 0);
+        assert_eq!(refused(Way::Upgradable, Way::Upgradable, 50), 0);
+    }
+
+    #[test]
+    fn who_is_not_in_the_way_or_not_there_does_not() {
+        assert_eq!(refused(Way::Read, Way::Read, 50), 1);
+        assert_eq!(refused(Way::Upgradable, Way::Read, 50), 1);
+        assert_eq!(refused(Way::Read, Way::Upgradable, 50), 1);
+        assert_eq!(refused(Way::Owner(1), Way::Owner(1), 50), 1);
+        // It left at 101, and may be seen for a moment.
+        assert_eq!(refused(Way::Write, Way::Write, 110), 0);
+        assert_eq!(refused(Way::Write, Way::Write, 200), 1);
+    }
+
+    #[test]
+    fn who_waits_explains_it_and_so_does_what_may_have_stayed() {
+        let mut scene = Scene::new();
+        scene.held("a", "it", Way::Read, 1, [0, 1, 100]);
+        let gives_up = scene.asks("c", "it", Way::Write, 10);
+        scene.fails(gives_up, 90, Refusal::GivenUp);
+        let tries = scene.tries("b", "it", Way::Read, 50);
+        scene.fails(tries, 51, Refusal::Busy);
+        let again = scene.tries("b", "it", Way::Read, 250);
+        scene.fails(again, 251, Refusal::Busy);
+        assert_eq!(found(&scene, &terms()), 0);
+        let late = scene.tries("b", "it", Way::Read, 500);
+        scene.fails(late, 501, Refusal::Busy);
+        assert_eq!(found(&scene, &terms()), 1);
+    }
+
+    #[test]
+    fn who_is_in_the_way_of_one_of_several_explains_the_refusal_of_all() {
+        let mut scene = Scene::new();
+        scene.held("a", "it", Way::Write, 1, [0, 1, 100]);
+        let together = ["it", "that"].map(|key| scene.tries("b", key, Way::Write, 50));
+        together.into_iter().for_each(|tries| scene.fails(tries, 51, Refusal::Busy));
+        assert_eq!(found(&scene, &terms()), 0);
+        let together = ["it", "that"].map(|key| scene.tries("b", key, Way::Write, 500));
+        together.into_iter().for_each(|tries| scene.fails(tries, 501, Refusal::Busy));
+        assert_eq!(found(&scene, &terms()), 2);
+    }
+
+    #[test]
+    fn permits_are_refused_only_if_there_may_be_too_few() {
+        let refused = |count| {
+            let mut scene = Scene::new();
+            scene.held("a", "s0", Way::Permits(2), 1, [0, 1, 100]);
+            let tries = scene.tries("b", "s0", Way::Permits(count), 50);
+            scene.fails(tries, 51, Refusal::Busy);
+            found(&scene, &terms())
+        };
+        assert_eq!([refused(1), refused(2)], [1, 0]);
+    }
+
+    #[test]
+    fn two_that_try_may_refuse_each_other() {
+        let mut scene = Scene::new();
+        for client in ["a", "b"] {
+            let tries = scene.tries(client, "it", Way::Write, 50);
+            scene.fails(tries, 60, Refusal::Busy);
+        }
+        assert_eq!(found(&scene, &terms()), 0);
+    }
+
+    #[test]
+    fn nothing_is_said_of_tries_while_somebody_stands_still() {
+        let mut terms = terms();
+        let (fault, extent) = (Fault::StopWorker, Extent::Minority);
+        terms.troubles =
+            vec![Trouble { fault, extent, servers: vec![], begin: at(10), end: at(30) }];
+        let mut scene = Scene::new();
+        let tries = scene.tries("b", "it", Way::Write, 50);
+        scene.fails(tries, 51, Refusal::Busy);
+        assert_eq!(found(&scene, &terms), 0);
+        scene.event("b", 60, Deed::Late { millis: 0 });
+        let later = scene.tries("b", "it", Way::Write, 20_000);
+        scene.fails(later, 20_001, Refusal::Busy);
+        assert_eq!(found(&scene, &terms), 1);
+    }
+}

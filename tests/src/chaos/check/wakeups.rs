@@ -1,0 +1,329 @@
+//! Whoever could be served is, soon.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use lock_core::Instant;
+
+use super::limits::Limit;
+use super::operations::{End, Operation, Operations};
+use super::permits::changes;
+use super::terms::{Terms, Unrest};
+use super::{Property, Violation};
+use crate::chaos::history::{Event, Way};
+
+/// Goes through who waits for a lock and who may hold it, and looks for times in which all who wait could have
+/// it at once, and one of them has to wait for longer than it takes to notice that.
+pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
+    let unrest = terms.unrest(Property::Wakeups);
+    let mut changes = changes(events);
+    let mut violations = Vec::new();
+    for (key, list) in operations.by_key() {
+        let changes = changes.remove(key).unwrap_or_default();
+        let permits = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms).least);
+        let steps = steps(operations, &list, terms, &unrest);
+        let sweep =
+            Sweep { list: &list, room: Room::new(permits), waiting: BTreeSet::new(), free: None };
+        for (operation, from, until) in sweep.run(steps, terms.wakeup) {
+            let noticed = from + terms.wakeup;
+            let name = operations.name(operation);
+            let text = format!(
+                "nobody was in the way from {} to {}, but it was not served: {name}",
+                from.as_nanos(),
+                until.as_nanos()
+            );
+            violations.push(Violation::new(Property::Wakeups, (noticed, noticed), key, text));
+        }
+    }
+    violations
+}
+
+/// What may change whether somebody can be served.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Somebody may hold it, of those in the list of pieces, or does no more.
+    Holds(Rank),
+    Leaves(Rank),
+    /// One of the list begins to wait, or ends.
+    Waits(usize),
+    Ends(usize),
+    /// What does not have to hold.
+    Unrest,
+    Rest,
+}
+
+/// A way that can be ordered, so that steps can.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank(u8, u64);
+
+impl Rank {
+    fn of(way: Way) -> Self {
+        match way {
+            Way::Read => Self(0, 0),
+            Way::Upgradable => Self(1, 0),
+            Way::Write => Self(2, 0),
+            Way::Owner(owner) => Self(3, owner),
+            Way::Permits(count) => Self(4, count.into()),
+        }
+    }
+}
+
+fn steps(
+    operations: &Operations,
+    list: &[&Operation],
+    terms: &Terms,
+    unrest: &Unrest,
+) -> Vec<(Instant, Step)> {
+    let mut steps = Vec::new();
+    let mut holds = |way: Way, from: Instant, until: Instant| {
+        if from < until {
+            steps.push((from, Step::Holds(Rank::of(way))));
+            steps.push((until, Step::Leaves(Rank::of(way))));
+        }
+    };
+    for operation in list {
+        let pieces = operations.possible(operation, terms, unrest);
+        pieces.into_iter().for_each(|(way, from, until)| holds(way, from, until));
+        let without = operations.without_until(operation);
+        if operation.tries {
+            holds(operation.way, operation.asked, without);
+        }
+        if operation.spans.is_empty() {
+            let until = operations.possibly_until(operation, terms, unrest);
+            holds(operation.way, without, until);
+        }
+    }
+    for (number, operation) in list.iter().enumerate().filter(|(_, operation)| !operation.tries) {
+        steps.push((operation.asked, Step::Waits(number)));
+        let dies = operation.end == End::Gone && operation.spans.is_empty();
+        let until = operations.without_until(operation);
+        // Whoever waits is there until it is served, ends, or its client is not heard of any more.
+        steps.push((if dies { until.max(operation.asked) } else { until }, Step::Ends(number)));
+    }
+    for &(begin, end) in unrest.times() {
+        steps.push((begin, Step::Unrest));
+        steps.push((end, Step::Rest));
+    }
+    steps.sort_unstable();
+    steps
+}
+
+/// Who is where.
+struct Sweep<'a> {
+    list: &'a [&'a Operation],
+    room: Room,
+    /// Those who wait, by when they asked.
+    waiting: BTreeSet<(Instant, usize)>,
+    /// Since when all of them could be served.
+    free: Option<Instant>,
+}
+
+impl<'a> Sweep<'a> {
+    /// Who waited for longer than that although it could have been served, from when, to when.
+    fn run(
+        mut self,
+        steps: Vec<(Instant, Step)>,
+        most: Duration,
+    ) -> Vec<(&'a Operation, Instant, Instant)> {
+        let mut found = Vec::new();
+        let mut told = BTreeSet::new();
+        for (at, step) in steps {
+            let too_long = |number: usize, free: Instant| {
+                let from = free.max(self.list[number].asked);
+                (at.saturating_duration_since(from) > most).then_some((self.list[number], from, at))
+            };
+            let before = self.free;
+            // Somebody ends, or everybody has to wait again: then the one that has waited longest tells.
+            let looked_at = match step {
+                Step::Ends(number) => Some(number),
+                _ => self.waiting.first().map(|&(_, number)| number),
+            };
+            let late = looked_at
+                .zip(before)
+                .and_then(|(number, free)| Some((number, too_long(number, free)?)));
+            match step {
+                Step::Holds(way) => self.room.enter(way, 1),
+                Step::Leaves(way) => self.room.enter(way, -1),
+                Step::Unrest => self.room.unrest += 1,
+                Step::Rest => self.room.unrest -= 1,
+                Step::Waits(number) => {
+                    self.waiting.insert((self.list[number].asked, number));
+                    self.room.wants(Rank::of(self.list[number].way), 1);
+                }
+                Step::Ends(number) => {
+                    self.waiting.remove(&(self.list[number].asked, number));
+                    self.room.wants(Rank::of(self.list[number].way), -1);
+                }
+            }
+            self.free = self.room.serves_all().then(|| before.unwrap_or(at));
+            if let Some((number, late)) = late
+                && (self.free.is_none() || matches!(step, Step::Ends(_)))
+                && told.insert(number)
+            {
+                found.push(late);
+            }
+        }
+        found
+    }
+}
+
+/// How many hold a lock in which way, and how many want it.
+struct Room {
+    holds: [i64; 5],
+    wants: [i64; 5],
+    /// How many hold it of each owner.
+    owners: HashMap<u64, i64>,
+    /// How many permits are taken, and how many are wanted at once, by how many.
+    taken: i64,
+    wanted: BTreeMap<u64, i64>,
+    permits: Option<u32>,
+    unrest: i64,
+}
+
+impl Room {
+    fn new(permits: Option<u32>) -> Self {
+        let (owners, wanted) = (HashMap::new(), BTreeMap::new());
+        Self { holds: [0; 5], wants: [0; 5], owners, taken: 0, wanted, permits, unrest: 0 }
+    }
+
+    fn enter(&mut self, Rank(kind, number): Rank, one: i64) {
+        self.holds[usize::from(kind)] += one;
+        match kind {
+            3 => *self.owners.entry(number).or_default() += one,
+            4 => self.taken += one * number as i64,
+            _ => {}
+        }
+    }
+
+    fn wants(&mut self, Rank(kind, number): Rank, one: i64) {
+        self.wants[usize::from(kind)] += one;
+        if kind == 4 {
+            let count = self.wanted.entry(number).or_default();
+            *count += one;
+            if *count == 0 {
+                self.wanted.remove(&number);
+            }
+        }
+    }
+
+    /// Whether somebody waits, and whoever of them is the first could have it.
+    fn serves_all(&self) -> bool {
+        let [reads, upgrades, writes, owned, _] = self.holds;
+        let [readers, upgradable, writers, owners, permits] = self.wants;
+        let most = self.wanted.last_key_value().map_or(0, |(&most, _)| most as i64);
+        let room = self.permits.map_or(0, i64::from) - self.taken;
+        let alone = reads + upgrades + writes + owned == 0;
+        self.unrest == 0
+            && readers + upgradable + writers + owners + permits > 0
+            && (readers == 0 || writes + owned == 0)
+            && (upgradable == 0 || upgrades + writes + owned == 0)
+            && (writers == 0 || alone)
+            && (owners == 0 || alone)
+            && (permits == 0 || most <= room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
+    use super::*;
+    use crate::chaos::history::{Deed, Refusal};
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    fn terms() -> Terms {
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.wakeup = Duration::from_millis(500);
+        terms
+    }
+
+    fn found(scene: &Scene, terms: &Terms) -> usize {
+        let (operations, odd) = Operations::of(scene.events());
+        assert_eq!(odd, []);
+        check(&operations, scene.events(), terms).len()
+    }
+
+    /// One holds, another waits for it, and gets it so long after it is free.
+    fn passes(way: Way, next: Way, after: u64) -> Scene {
+        let mut scene = Scene::new();
+        scene.held("a", "w0", way, 1, [0, 1, 2_000]);
+        scene.held("b", "w0", next, 2, [10, 2_001 + after, 2_010 + after]);
+        scene
+    }
+
+    #[test]
+    fn who_waits_for_somebody_is_not_late() {
+        assert_eq!(found(&passes(Way::Write, Way::Write, 499), &terms()), 0);
+        assert_eq!(found(&passes(Way::Write, Way::Write, 600), &terms()), 1);
+        assert_eq!(found(&passes(Way::Read, Way::Write, 600), &terms()), 1);
+    }
+
+    #[test]
+    fn who_could_go_in_beside_others_waits_for_nobody() {
+        assert_eq!(found(&passes(Way::Read, Way::Read, 0), &terms()), 1);
+        assert_eq!(found(&passes(Way::Upgradable, Way::Read, 0), &terms()), 1);
+        assert_eq!(found(&passes(Way::Upgradable, Way::Upgradable, 0), &terms()), 0);
+        // A writer before it holds it back.
+        let mut scene = passes(Way::Read, Way::Read, 20);
+        scene.held("c", "w0", Way::Write, 2, [5, 2_005, 2_010]);
+        assert_eq!(found(&scene, &terms()), 0);
+    }
+
+    #[test]
+    fn a_waiter_that_is_never_served_is_seen_among_others_that_are() {
+        let mut scene = Scene::new();
+        let _forgotten = scene.asks("a", "m0", Way::Write, 10);
+        scene.event("a", 3_000, Deed::Late { millis: 0 });
+        for begin in [0, 1_000, 2_000] {
+            scene.held("b", "m0", Way::Write, 1 + begin, [begin, begin + 1, begin + 100]);
+        }
+        assert_eq!(found(&scene, &terms()), 1);
+    }
+
+    #[test]
+    fn permits_are_there_for_who_asks_for_few_enough() {
+        let mut scene = Scene::new();
+        scene.held("a", "s0", Way::Permits(2), 1, [0, 1, 2_000]);
+        scene.held("b", "s0", Way::Permits(2), 1, [10, 2_010, 2_020]);
+        assert_eq!(found(&scene, &terms()), 0);
+        scene.held("c", "s1", Way::Permits(1), 1, [10, 700, 800]);
+        assert_eq!(found(&scene, &terms()), 1);
+        let mut scene = Scene::new();
+        scene.held("a", "s0", Way::Permits(2), 1, [0, 1, 2_000]);
+        scene.held("b", "s0", Way::Permits(1), 1, [10, 900, 2_020]);
+        assert_eq!(found(&scene, &terms()), 1);
+    }
+
+    #[test]
+    fn what_nobody_knows_of_may_be_in_the_way_for_a_while() {
+        let mut scene = Scene::new();
+        let given_up = scene.asks("a", "m0", Way::Write, 0);
+        scene.fails(given_up, 1_000, Refusal::GivenUp);
+        scene.held("b", "m0", Way::Write, 1, [900, 1_690, 1_700]);
+        assert_eq!(found(&scene, &terms()), 1);
+        let mut scene = Scene::new();
+        let given_up = scene.asks("a", "m0", Way::Write, 900);
+        scene.fails(given_up, 1_000, Refusal::GivenUp);
+        scene.held("b", "m0", Way::Write, 1, [950, 1_650, 1_700]);
+        assert_eq!(found(&scene, &terms()), 0);
+        // Whoever died may have had it, for as long as its lease lives.
+        let mut scene = Scene::new();
+        scene.had("a", "m0", Way::Write, 1, [0, 1], 900);
+        scene.held("b", "m0", Way::Write, 2, [5, 1_900, 1_910]);
+        assert_eq!(found(&scene, &terms()), 0);
+        scene.held("c", "m0", Way::Write, 3, [1_905, 3_500, 3_600]);
+        assert_eq!(found(&scene, &terms()), 1);
+    }
+
+    #[test]
+    fn nothing_is_demanded_while_a_server_is_away() {
+        let mut terms = terms();
+        let (fault, extent, servers) = (Fault::StopServer, Extent::Majority, vec![0]);
+        terms.troubles = vec![Trouble { fault, extent, servers, begin: at(2_000), end: at(4_000) }];
+        let scene = passes(Way::Write, Way::Write, 2_500);
+        assert_eq!(found(&scene, &terms), 0);
+        let mut late = passes(Way::Write, Way::Write, 2_500);
+        late.held("b", "m0", Way::Write, 9, [2_100, 12_000, 12_001]);
+        assert_eq!(found(&late, &terms), 1);
+    }
+}

@@ -1,0 +1,237 @@
+//! An event as a line of words, and back.
+
+use std::fmt;
+use std::str::{FromStr, SplitAsciiWhitespace};
+
+use lock_core::{FencingToken, Instant};
+
+use super::{Deed, Refusal, Way};
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read => f.write_str("read"),
+            Self::Upgradable => f.write_str("upgradable"),
+            Self::Write => f.write_str("write"),
+            Self::Permits(count) => write!(f, "permits:{count}"),
+            Self::Owner(number) => write!(f, "owner:{number}"),
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        Ok(match word.split_once(':') {
+            None if word == "read" => Self::Read,
+            None if word == "upgradable" => Self::Upgradable,
+            None if word == "write" => Self::Write,
+            Some(("permits", count)) => Self::Permits(count.parse().map_err(drop)?),
+            Some(("owner", number)) => Self::Owner(number.parse().map_err(drop)?),
+            _ => return Err(()),
+        })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("busy"),
+            Self::TimedOut => f.write_str("timed-out"),
+            Self::GivenUp => f.write_str("given-up"),
+            Self::Lost => f.write_str("lost"),
+            Self::Closed => f.write_str("closed"),
+            Self::Failed(kind) => write!(f, "failed:{kind}"),
+        }
+    }
+}
+
+impl FromStr for Refusal {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        Ok(match word.split_once(':') {
+            None if word == "busy" => Self::Busy,
+            None if word == "timed-out" => Self::TimedOut,
+            None if word == "given-up" => Self::GivenUp,
+            None if word == "lost" => Self::Lost,
+            None if word == "closed" => Self::Closed,
+            Some(("failed", kind)) => Self::Failed(kind.to_owned()),
+            _ => return Err(()),
+        })
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = Instant::as_nanos;
+        match self {
+            Self::Ask { op, task, key, way, tries } => {
+                let how = if *tries { "tries" } else { "waits" };
+                write!(f, "ask {op} {task} {key} {way} {how}")
+            }
+            Self::Got { op, token, valid_until } => {
+                write!(f, "got {op} {} {}", token.get(), nanos(*valid_until))
+            }
+            Self::Not { op, why } => write!(f, "not {op} {why}"),
+            Self::Turn { op, way, valid_until } => {
+                write!(f, "turn {op} {way} {}", nanos(*valid_until))
+            }
+            Self::Turned { op, token, valid_until } => {
+                write!(f, "turned {op} {} {}", token.get(), nanos(*valid_until))
+            }
+            Self::Kept { op } => write!(f, "kept {op}"),
+            Self::Still { op, valid_until } => write!(f, "still {op} {}", nanos(*valid_until)),
+            Self::Lost { op } => write!(f, "lost {op}"),
+            Self::Leave { op, valid_until } => write!(f, "leave {op} {}", nanos(*valid_until)),
+            Self::Left { op, confirmed } => write!(f, "left {op} {confirmed}"),
+            Self::Forgot { op } => write!(f, "forgot {op}"),
+            Self::Resize { key, limit } => write!(f, "resize {key} {limit}"),
+            Self::Resized { key, limit: Some(limit) } => write!(f, "resized {key} {limit}"),
+            Self::Resized { key, limit: None } => write!(f, "resized {key} unknown"),
+            Self::Wrote { op, token, accepted, valid_until } => {
+                write!(f, "wrote {op} {} {accepted} {}", token.get(), nanos(*valid_until))
+            }
+            Self::Arrive { op, key, of } => write!(f, "arrive {op} {key} {of}"),
+            Self::Pass { op, leads } => write!(f, "pass {op} {leads}"),
+            Self::Collapse => f.write_str("collapse"),
+            Self::Late { millis } => write!(f, "late {millis}"),
+            Self::Uses { files, threads, tasks, memory } => {
+                write!(f, "uses {files} {threads} {tasks} {memory}")
+            }
+            Self::Fault { step, what } => write!(f, "fault {step} {what}"),
+            Self::Healed { step } => write!(f, "healed {step}"),
+        }
+    }
+}
+
+impl FromStr for Deed {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = Words(text.split_ascii_whitespace());
+        let verb: String = words.next()?;
+        let deed = match verb.as_str() {
+            "ask" => Self::Ask {
+                op: words.next()?,
+                task: words.next()?,
+                key: words.next()?,
+                way: words.next()?,
+                tries: words.next::<String>()? == "tries",
+            },
+            "got" => {
+                Self::Got { op: words.next()?, token: words.token()?, valid_until: words.at()? }
+            }
+            "not" => Self::Not { op: words.next()?, why: words.next()? },
+            "turn" => {
+                Self::Turn { op: words.next()?, way: words.next()?, valid_until: words.at()? }
+            }
+            "turned" => {
+                Self::Turned { op: words.next()?, token: words.token()?, valid_until: words.at()? }
+            }
+            "kept" => Self::Kept { op: words.next()? },
+            "still" => Self::Still { op: words.next()?, valid_until: words.at()? },
+            "lost" => Self::Lost { op: words.next()? },
+            "leave" => Self::Leave { op: words.next()?, valid_until: words.at()? },
+            "left" => Self::Left { op: words.next()?, confirmed: words.next()? },
+            "forgot" => Self::Forgot { op: words.next()? },
+            "resize" => Self::Resize { key: words.next()?, limit: words.next()? },
+            "resized" => {
+                let (key, limit): (_, String) = (words.next()?, words.next()?);
+                let limit =
+                    if limit == "unknown" { None } else { Some(limit.parse().map_err(drop)?) };
+                Self::Resized { key, limit }
+            }
+            "wrote" => Self::Wrote {
+                op: words.next()?,
+                token: words.token()?,
+                accepted: words.next()?,
+                valid_until: words.at()?,
+            },
+            "arrive" => Self::Arrive { op: words.next()?, key: words.next()?, of: words.next()? },
+            "pass" => Self::Pass { op: words.next()?, leads: words.next()? },
+            "collapse" => Self::Collapse,
+            "late" => Self::Late { millis: words.next()? },
+            "uses" => Self::Uses {
+                files: words.next()?,
+                threads: words.next()?,
+                tasks: words.next()?,
+                memory: words.next()?,
+            },
+            "fault" => Self::Fault { step: words.next()?, what: words.next()? },
+            "healed" => Self::Healed { step: words.next()? },
+            _ => return Err(()),
+        };
+        if words.0.next().is_some() { Err(()) } else { Ok(deed) }
+    }
+}
+
+struct Words<'a>(SplitAsciiWhitespace<'a>);
+
+impl Words<'_> {
+    fn next<T: FromStr>(&mut self) -> Result<T, ()> {
+        self.0.next().ok_or(())?.parse().map_err(drop)
+    }
+
+    fn token(&mut self) -> Result<FencingToken, ()> {
+        self.next().map(FencingToken::new)
+    }
+
+    fn at(&mut self) -> Result<Instant, ()> {
+        self.next().map(Instant::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_deed_is_read_as_it_was_written() {
+        let (op, at, token) = (7, Instant::from_nanos(u64::MAX), FencingToken::new(u64::MAX));
+        let key = || "it".to_owned();
+        let ways = [Way::Read, Way::Upgradable, Way::Write, Way::Permits(3), Way::Owner(9)];
+        let asks = ways.map(|way| Deed::Ask { op, task: 2, key: key(), way, tries: false });
+        let refusals = [
+            Refusal::Busy,
+            Refusal::TimedOut,
+            Refusal::GivenUp,
+            Refusal::Lost,
+            Refusal::Closed,
+            Refusal::Failed("Timeout".to_owned()),
+        ];
+        let nots = refusals.map(|why| Deed::Not { op, why });
+        let rest = [
+            Deed::Ask { op, task: 0, key: key(), way: Way::Write, tries: true },
+            Deed::Got { op, token, valid_until: at },
+            Deed::Turn { op, way: Way::Permits(1), valid_until: at },
+            Deed::Turned { op, token, valid_until: at },
+            Deed::Kept { op },
+            Deed::Still { op, valid_until: at },
+            Deed::Lost { op },
+            Deed::Leave { op, valid_until: at },
+            Deed::Left { op, confirmed: true },
+            Deed::Forgot { op },
+            Deed::Resize { key: key(), limit: 4 },
+            Deed::Resized { key: key(), limit: Some(4) },
+            Deed::Resized { key: key(), limit: None },
+            Deed::Wrote { op, token, accepted: false, valid_until: at },
+            Deed::Arrive { op, key: key(), of: 3 },
+            Deed::Pass { op, leads: true },
+            Deed::Collapse,
+            Deed::Late { millis: 12 },
+            Deed::Uses { files: 1, threads: 2, tasks: 3, memory: 4 },
+            Deed::Fault { step: 1, what: "kill-server-0".to_owned() },
+            Deed::Healed { step: 1 },
+        ];
+        for deed in asks.into_iter().chain(nots).chain(rest) {
+            let line = deed.to_string();
+            assert_eq!(line.parse(), Ok(deed), "{line}");
+            assert_eq!(format!("{line} more").parse::<Deed>(), Err(()), "{line}");
+        }
+        for line in ["", "ask", "got 1 2", "hum 1"] {
+            assert_eq!(line.parse::<Deed>(), Err(()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! How a plan follows from a seed.
+
+use std::time::Duration;
+
+use super::{How, Mischief, Plan, Rights, Scope, Step};
+use crate::chaos::{Deployment, Extent, Fault, Victim};
+use crate::{Direction, Random};
+
+/// How long there is traffic and nothing else before the first fault.
+const BEFORE: Duration = Duration::from_secs(1);
+
+/// A fault lasts no longer than that.
+const LONGEST: Duration = Duration::from_millis(3_500);
+
+const HOUR: i64 = 3_600_000;
+
+pub(super) fn plan(seed: u64, scope: &Scope) -> Plan {
+    let mut random = Random::from_seed(seed);
+    let able = |deployment: &Deployment| !scope.faults_of(*deployment).is_empty();
+    let deployments: Vec<_> = scope.deployments.iter().copied().filter(able).collect();
+    assert!(!deployments.is_empty(), "no fault of {scope:?} can befall any deployment of it");
+    let deployment = *random.pick(&deployments);
+    let mut plan = quiet(seed, deployment, &mut random);
+    let faults = faults(scope, deployment, &mut random);
+    let weak = random.some(deployment.minority(), deployment.servers());
+    let mut draw = Draw { random, weak, plan: &plan };
+    let steps = draw.steps(&faults);
+    plan.steps = steps;
+    plan
+}
+
+/// A plan in which nothing fails.
+pub(super) fn quiet(seed: u64, deployment: Deployment, random: &mut Random) -> Plan {
+    // Short leases are lost in more ways within a run.
+    let ttl = Duration::from_millis(*random.pick(&[600, 800, 1_000, 1_000, 2_000, 4_000]));
+    Plan {
+        seed,
+        deployment,
+        ttl,
+        max_ttl: ttl,
+        node_timeout: ttl,
+        wait_limit: ttl,
+        fair: random.percent(50),
+        workers: 3 + random.below(2),
+        tasks: *random.pick(&[4, 6, 8]),
+        hold: Duration::from_millis(*random.pick(&[2, 10, 40])),
+        careless: 10,
+        steps: Vec::new(),
+    }
+    .with_ttl(ttl)
+}
+
+/// Which faults there are, in their order.
+fn faults(scope: &Scope, deployment: Deployment, random: &mut Random) -> Vec<Fault> {
+    let among = scope.faults_of(deployment);
+    if scope.each {
+        let order = random.some(among.len(), among.len());
+        return order.into_iter().map(|at| among[at]).collect();
+    }
+    (0..scope.steps).map(|_| *random.pick(&among)).collect()
+}
+
+struct Draw<'a> {
+    random: Random,
+    /// The servers that a fault of a minority befalls: always the same, for two minorities at once, or one
+    /// soon after the other, can be a majority.
+    weak: Vec<usize>,
+    plan: &'a Plan,
+}
+
+impl Draw<'_> {
+    fn steps(&mut self, faults: &[Fault]) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        let mut healed = BEFORE;
+        for &fault in faults {
+            let pause = self.random.between(millis(500), millis(1_000));
+            let at = match steps.last() {
+                None => BEFORE,
+                // Now and then it begins before the last one has been made good.
+                Some(last) if self.random.percent(25) && !last.lasts.is_zero() => {
+                    last.at + last.lasts / 2
+                }
+                Some(_) => healed + pause,
+            };
+            let step = self.step(fault, at);
+            healed = healed.max(step.ends());
+            steps.push(step);
+        }
+        steps
+    }
+
+    fn step(&mut self, fault: Fault, at: Duration) -> Step {
+        let how = self.how(fault);
+        let lasts = self.lasts(fault);
+        let step = Step::new(fault, at, lasts).how(how);
+        match fault.victim() {
+            Victim::Server => self.servers(step),
+            Victim::Link => {
+                let step = self.servers(step);
+                // Half of the time some workers see what others do not.
+                let all = self.random.percent(50);
+                self.workers(step, all)
+            }
+            Victim::Worker => self.workers(step, false),
+            Victim::Memory => step,
+        }
+    }
+
+    fn servers(&mut self, step: Step) -> Step {
+        let all = self.plan.deployment.servers();
+        let most = self.plan.deployment.minority();
+        let servers = if most == 0 || self.random.percent(25) {
+            let count = most + 1 + self.random.below(all - most);
+            self.random.some(count, all)
+        } else {
+            let count = 1 + self.random.below(most);
+            self.random.some(count, most).into_iter().map(|at| self.weak[at]).collect()
+        };
+        let step = step.servers(&sorted(servers), all);
+        debug_assert_eq!(step.extent == Extent::Minority, step.servers.len() <= most);
+        step
+    }
+
+    fn workers(&mut self, step: Step, all: bool) -> Step {
+        // Somebody is left who can be waited for.
+        let count =
+            if all { self.plan.workers } else { 1 + self.random.below(self.plan.workers - 1) };
+        let workers = self.random.some(count, self.plan.workers);
+        step.workers(&sorted(workers))
+    }
+
+    /// Shorter or longer than leases live.
+    fn lasts(&mut self, fault: Fault) -> Duration {
+        let ttl = self.plan.ttl;
+        match fault {
+            Fault::Flush | Fault::AbortTasks | Fault::Collapse | Fault::StoreForgets => {
+                Duration::ZERO
+            }
+            Fault::KillWorker => self.random.between(millis(100), millis(800)),
+            _ if self.random.percent(50) => self.random.between(ttl * 3 / 10, ttl * 8 / 10),
+            _ => self.random.between(ttl * 12 / 10, ttl * 2),
+        }
+        .min(LONGEST)
+    }
+
+    fn how(&mut self, fault: Fault) -> How {
+        let ttl = self.plan.ttl;
+        let half = (ttl / 2).as_millis() as i64;
+        let random = &mut self.random;
+        match fault {
+            Fault::KillStale => How::By(random.between(millis(50), millis(400))),
+            Fault::PauseClients => How::Everybody(random.percent(50)),
+            Fault::RevokeRights => How::Without(*random.pick(&Rights::ALL)),
+            Fault::ClockJump => How::Jump(*random.pick(&[half, -half, HOUR, -HOUR])),
+            // By less than the drift for which leases allow.
+            Fault::ClockRate => How::Rate(*random.pick(&[4_000, 8_000, -4_000, -8_000])),
+            Fault::Delay if random.percent(25) => How::By(ttl * 9 / 10),
+            Fault::Delay | Fault::Jitter => How::By(random.between(millis(5), millis(120))),
+            Fault::Dribble => How::By(millis(random.below(2) as u64)),
+            Fault::Silence => {
+                How::Towards(*random.pick(&[Direction::ToServer, Direction::ToClient]))
+            }
+            Fault::AbortTasks => How::Some(1 + random.below(self.plan.tasks as usize) as u32),
+            Fault::StoreFails => How::Store(*random.pick(&Mischief::ALL)),
+            _ => How::Plainly,
+        }
+    }
+}
+
+fn sorted(mut numbers: Vec<usize>) -> Vec<usize> {
+    numbers.sort_unstable();
+    numbers
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_follows_from_its_seed_and_another_from_another() {
+        let scope = Scope::default();
+        let printed: HashSet<String> =
+            (0..200).map(|seed| Plan::draw(seed, &scope).to_string()).collect();
+        assert_eq!(printed.len(), 200);
+        for seed in 0..200 {
+            assert!(printed.contains(&Plan::draw(seed, &scope).to_string()));
+        }
+    }
+
+    #[test]
+    fn every_plan_can_be_carried_out() {
+        let (mut overlaps, mut majorities, mut all) = (0, 0, 0);
+        for seed in 0..1_000 {
+            let plan = Plan::draw(seed, &Scope::turn(seed as usize, 4));
+            let (servers, most) = (plan.deployment.servers(), plan.deployment.minority());
+            assert_eq!(plan.steps.len(), 4);
+            assert!(plan.node_timeout < plan.ttl && plan.ttl <= plan.max_ttl);
+            let mut weak = HashSet::new();
+            for (step, next) in
+                plan.steps.iter().zip(plan.steps.iter().skip(1).map(Some).chain([None]))
+            {
+                assert!(step.at >= BEFORE && step.lasts <= LONGEST, "{step}");
+                assert!(step.fault.can_befall(plan.deployment), "{plan}");
+                assert!(next.is_none_or(|next| next.at >= step.at), "{plan}");
+                assert!(step.servers.iter().all(|server| *server < servers), "{step}");
+                assert!(step.workers.iter().all(|worker| *worker < plan.workers), "{step}");
+                let (hits, struck) = (!step.servers.is_empty(), !step.workers.is_empty());
+                let expected = match step.fault.victim() {
+                    Victim::Server => (true, false),
+                    Victim::Link => (true, true),
+                    Victim::Worker => (false, true),
+                    Victim::Memory => (false, false),
+                };
+                assert_eq!((hits, struck), expected, "{step}");
+                assert_eq!(step.extent == Extent::Majority, step.servers.len() > most, "{step}");
+                if step.extent == Extent::Minority {
+                    weak.extend(step.servers.iter().copied());
+                }
+                overlaps += usize::from(next.is_some_and(|next| next.at < step.ends()));
+                let quorum = matches!(plan.deployment, Deployment::Quorum(_));
+                majorities += usize::from(quorum && step.extent == Extent::Majority);
+                all += 1;
+            }
+            assert!(weak.len() <= most, "two minorities are a majority: {plan}");
+        }
+        assert!((all / 20..all / 3).contains(&overlaps), "{overlaps} of {all}");
+        assert!((all / 30..all / 5).contains(&majorities), "{majorities} of {all}");
+    }
+
+    #[test]
+    fn a_step_is_a_line_and_a_word() {
+        let step = Step::new(Fault::Silence, millis(1_250), millis(300))
+            .servers(&[0, 2], 3)
+            .workers(&[1])
+            .how(How::Towards(Direction::ToClient));
+        assert_eq!(
+            step.to_string(),
+            "  1.250s to   1.550s: silence to client majority servers 0,2 workers 1"
+        );
+        assert_eq!(step.what(), "silence-to-client-majority-servers-0-2-workers-1");
+        let step = Step::new(Fault::Collapse, millis(900), Duration::ZERO).workers(&[0]);
+        assert_eq!(step.what(), "collapse-workers-0");
+    }
+}

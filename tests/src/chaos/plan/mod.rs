@@ -1,0 +1,146 @@
+//! What is to happen in a run: drawn from a seed, or written by hand.
+
+mod draw;
+mod how;
+mod scope;
+mod step;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use how::{How, Mischief, Rights};
+pub use scope::Scope;
+pub use step::Step;
+
+use super::{Deployment, Fault};
+use crate::Random;
+
+/// What is to happen in a run.
+///
+/// It follows from a seed and a [`Scope`], and from nothing else, so that a run can be had again as far as the
+/// harness has it in its hands.
+///
+/// # Examples
+///
+/// ```
+/// use lock_tests::chaos::{Deployment, Fault, Plan, Scope};
+///
+/// let scope = Scope::default().over(&[Deployment::Quorum(3)]).of(&[Fault::KillEmpty]).steps(2);
+/// let plan = Plan::draw(7, &scope);
+/// assert_eq!(plan, Plan::draw(7, &scope));
+/// assert_eq!(plan.steps.len(), 2);
+/// println!("{plan}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a plan can be written by hand")]
+pub struct Plan {
+    /// What the workers do follows from it too.
+    pub seed: u64,
+    /// What the locks are kept in.
+    pub deployment: Deployment,
+    /// How long a lease lives without renewal.
+    pub ttl: Duration,
+    /// The longest lease that a node of a quorum grants: for so long it abstains when it may have forgotten.
+    pub max_ttl: Duration,
+    /// How long a node of a quorum may take to answer.
+    pub node_timeout: Duration,
+    /// The longest wait of any acquisition.
+    pub wait_limit: Duration,
+    /// Whether a lock goes back to the store after each holder as soon as somebody waits elsewhere.
+    pub fair: bool,
+    /// How many workers there are: processes, or clients of one process that has the memory.
+    pub workers: usize,
+    /// How many tasks each has.
+    pub tasks: u32,
+    /// How long most critical sections take at the longest.
+    pub hold: Duration,
+    /// How many of a hundred writers do not look at their guards before they write.
+    pub careless: usize,
+    /// The faults, in the order in which they begin.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// The plan that belongs to a seed.
+    ///
+    /// # Panics
+    ///
+    /// If nothing in the scope can befall any deployment in it.
+    pub fn draw(seed: u64, scope: &Scope) -> Self {
+        draw::plan(seed, scope)
+    }
+
+    /// A plan with these steps, and the rest as it is most of the time.
+    pub fn of(deployment: Deployment, mut steps: Vec<Step>) -> Self {
+        steps.sort_by_key(|step| step.at);
+        Self { steps, ..draw::quiet(1, deployment, &mut Random::from_seed(1)) }
+            .with_ttl(Duration::from_secs(1))
+    }
+
+    /// The same with leases that live so long, and the times that follow from that.
+    #[must_use]
+    pub fn with_ttl(self, ttl: Duration) -> Self {
+        let timeout = (ttl / 4).clamp(Duration::from_millis(200), Duration::from_millis(500));
+        Self {
+            ttl,
+            max_ttl: ttl * 3 / 2,
+            node_timeout: timeout,
+            wait_limit: ttl * 2 + Duration::from_secs(2),
+            ..self
+        }
+    }
+
+    /// When the last fault has been made good, from the beginning.
+    pub fn healed(&self) -> Duration {
+        self.steps.iter().map(|step| step.at + step.lasts).max().unwrap_or_default()
+    }
+
+    /// How long it may take after that until all is as before: what is held by nobody any more has expired,
+    /// whoever was cut off tries again, and whoever may have forgotten something votes again.
+    pub fn recovery(&self) -> Duration {
+        const RECONNECT: Duration = Duration::from_secs(2);
+        let forgets = matches!(self.deployment, Deployment::Quorum(_))
+            && self.steps.iter().any(|step| step.fault.may_forget());
+        // A hundredth more and something, for clocks that differ.
+        let quarantine = if forgets { self.max_ttl * 11 / 10 } else { Duration::ZERO };
+        self.ttl + quarantine + RECONNECT
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fair = if self.fair { "fair" } else { "as fast as can be" };
+        writeln!(
+            f,
+            "seed {}: {}, {} workers with {} tasks each, leases of {:?}, holds of {:?}, {fair}",
+            self.seed, self.deployment, self.workers, self.tasks, self.ttl, self.hold,
+        )?;
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{number:3}. {step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Fault {
+    /// Whether it can befall something in a deployment.
+    pub fn can_befall(self, deployment: Deployment) -> bool {
+        use super::Victim::*;
+
+        match (self.victim(), deployment) {
+            (Memory, _) => deployment == Deployment::Memory,
+            // With the process the store would be gone.
+            (Worker, Deployment::Memory) => self != Self::KillWorker,
+            (Worker, _) => true,
+            (Server | Link, _) => deployment != Deployment::Memory,
+        }
+    }
+
+    /// Whether a server may have forgotten leases afterwards, and knows.
+    pub fn may_forget(self) -> bool {
+        matches!(
+            self,
+            Self::KillKept | Self::KillEmpty | Self::KillStale | Self::Flush | Self::Evict
+        )
+    }
+}

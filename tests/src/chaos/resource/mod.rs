@@ -1,0 +1,16 @@
+//! What the locks protect: something that takes writes, checks their fencing tokens, and sees who is inside.
+//!
+//! It lives in the process of the harness and outlives every worker. A worker has a connection for each task,
+//! and asks one question at a time. What it sees is seen even if the history of a worker is lost:
+//!
+//! - two who are inside at once although the lock excludes that, and both said that their lease is valid;
+//! - a write whose token is lower than the highest that was written, which it refuses (Kleppmann, 2016).
+
+mod client;
+mod desk;
+mod server;
+mod words;
+
+pub use client::Client;
+pub use desk::{Meeting, Tally};
+pub use server::Resource;

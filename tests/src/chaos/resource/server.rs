@@ -1,0 +1,144 @@
+//! The resource as a thread that listens.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use lock_core::Clock;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+use super::desk::{Desk, Tally, Visitor};
+use super::words::Word;
+
+/// What the locks protect, on a thread of its own. It ends when this value is dropped.
+#[derive(Debug)]
+pub struct Resource {
+    path: PathBuf,
+    desk: Arc<Mutex<Desk>>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Resource {
+    /// Listens in this folder.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot.
+    pub fn start(folder: &Path) -> io::Result<Self> {
+        let path = folder.join("resource.sock");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            UnixListener::bind(&path)?
+        };
+        let desk = Arc::<Mutex<Desk>>::default();
+        let (end, ended) = oneshot::channel();
+        let shared = Arc::clone(&desk);
+        let thread = std::thread::Builder::new().name("resource".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = listen(listener, shared) => {}
+                    _ = ended => {}
+                }
+            });
+        })?;
+        Ok(Self { path, desk, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it has seen so far.
+    pub fn tally(&self) -> Tally {
+        lock(&self.desk).tally()
+    }
+}
+
+impl Drop for Resource {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+async fn listen(listener: UnixListener, desk: Arc<Mutex<Desk>>) {
+    for visitor in 0.. {
+        match listener.accept().await {
+            Ok((stream, _)) => _ = tokio::spawn(serve(stream, visitor, Arc::clone(&desk))),
+            // Out of files: whoever waits is served when one is closed.
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+async fn serve(mut stream: UnixStream, visitor: Visitor, desk: Arc<Mutex<Desk>>) {
+    let clock = Clock::boot();
+    let (from, mut to) = stream.split();
+    let mut lines = BufReader::new(from).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let answer = match Word::parse(&line) {
+            Some(Word::Enter { key, way, token, valid_until }) => {
+                let now = clock.now();
+                lock(&desk).enter(visitor, &key, (way, token), valid_until, now);
+                continue;
+            }
+            Some(Word::Write { key, token }) => lock(&desk).write(&key, token),
+            Some(Word::Leave { key }) => {
+                lock(&desk).leave(visitor, &key);
+                true
+            }
+            // Half a line, of a process that was killed.
+            None => break,
+        };
+        if to.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    lock(&desk).vanish(visitor, clock.now());
+}
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{FencingToken, Instant};
+
+    use super::super::Client;
+    use super::*;
+    use crate::chaos::history::Way;
+
+    #[tokio::test]
+    async fn tasks_come_in_write_and_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let resource = Resource::start(folder.path()).unwrap();
+        let (token, far) = (FencingToken::new, Instant::from_nanos(u64::MAX));
+        let mut first = Client::connect(resource.path()).await.unwrap();
+        let mut second = Client::connect(resource.path()).await.unwrap();
+
+        first.enter("it", Way::Write, token(5), far).await.unwrap();
+        assert!(first.write("it", token(5)).await.unwrap());
+        second.enter("it", Way::Write, token(6), far).await.unwrap();
+        assert!(second.write("it", token(6)).await.unwrap());
+        assert!(!first.write("it", token(5)).await.unwrap());
+        let tally = resource.tally();
+        assert_eq!((tally.entries, tally.accepted, tally.refused), (2, 2, 1));
+        assert_eq!(tally.meetings.len(), 1);
+
+        first.leave("it").await.unwrap();
+        assert!(!first.write("it", token(5)).await.unwrap());
+        drop(second);
+        crate::eventually("the second is gone", std::time::Duration::from_secs(10), || {
+            lock(&resource.desk).is_empty("it")
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! One run: a stage is set, a plan happens on it, and what was written down is checked.
+
+mod report;
+mod soak;
+mod suite;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub use report::Report;
+pub use soak::{Soaked, soak};
+pub use suite::{Suite, Summary};
+
+use super::check::{self, Findings, Left, Property, Terms, Trouble, Verdict, Violation};
+use super::history::{self, Event};
+use super::stage::{Cast, Remains, Stage};
+use super::{Carried, Nemesis, Plan};
+
+/// How many locks have to be had before the first fault, by each task that there is.
+const TRAFFIC: usize = 2;
+
+/// With more than so many threads for each core, servers are late too, and nobody says so.
+const MOST_LOAD: f64 = 6.0;
+
+/// How long they work before anybody looks at what they use.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// How long all may take to come to rest, beyond the longest wait that they were allowed.
+const REST: Duration = Duration::from_secs(30);
+
+/// How many connections a worker may have to a server: those of its tasks and of the driver, and for each what
+/// it listens to.
+const CONNECTIONS: usize = 4;
+
+/// Lets a plan happen, and says what became of it. Takes as long as the plan and what it takes to recover.
+///
+/// # Panics
+///
+/// If the stage cannot be set, or a fault cannot be made good.
+pub fn run(plan: &Plan, cast: &Cast) -> Report {
+    let folder = match TempDir::with_prefix("chaos-") {
+        Ok(folder) => folder,
+        Err(error) => panic!("no folder for the history: {error}"),
+    };
+    let begin = Instant::now();
+    let stage = Stage::set(plan, folder.path(), cast);
+    let terms = terms(plan);
+    let mut played = Played::on(&stage, folder.path(), &terms);
+    played.tally = stage.resource().tally();
+    drop(stage);
+    let (findings, events) = played.judge(plan, terms, folder.path());
+    let kept = (findings.verdict() == Verdict::Broken).then(|| folder.keep());
+    Report {
+        plan: plan.clone(),
+        findings,
+        events,
+        writes: (played.tally.accepted, played.tally.refused),
+        took: begin.elapsed(),
+        folder: kept,
+    }
+}
+
+/// What the plan says about what is promised.
+fn terms(plan: &Plan) -> Terms {
+    let mut terms = Terms::new(plan.deployment, plan.ttl);
+    terms.max_ttl = plan.max_ttl;
+    terms.wait_limit = plan.wait_limit;
+    terms.traffic = TRAFFIC * plan.workers * plan.tasks as usize;
+    terms.overtakes = plan.fair.then(|| Terms::fair_overtakes(plan.workers, plan.tasks as usize));
+    terms
+}
+
+/// What was seen while the plan happened, besides the events.
+struct Played {
+    carried: Vec<Carried>,
+    stood: Vec<(String, lock_core::Instant, lock_core::Instant)>,
+    /// What workers say that went wrong with them.
+    complaints: Vec<String>,
+    left: Left,
+    tally: super::resource::Tally,
+}
+
+impl Played {
+    fn on(stage: &Stage, folder: &Path, terms: &Terms) -> Self {
+        let plan = stage.plan();
+        let nemesis = match Nemesis::new(folder) {
+            Ok(nemesis) => nemesis,
+            Err(error) => panic!("no history in {}: {error}", folder.display()),
+        };
+        let mut complaints = Vec::new();
+        let limit = plan.wait_limit + REST;
+        // What they use at rest before anything has failed.
+        std::thread::sleep(WARM_UP);
+        complaints.extend(stage.rest(limit).err());
+        complaints.extend(stage.go(limit).err());
+        let carried = nemesis.run(stage, Instant::now());
+        std::thread::sleep(plan.recovery().max(terms.recovery) + terms.slack);
+        complaints.extend(stage.rest(limit).err());
+        complaints.extend(stage.shut_down(limit).err());
+        complaints.extend(stage.posts().iter().flat_map(|post| post.complaints()));
+        let left = left(stage, terms);
+        let stood = stage.stood().into_iter().map(|it| (it.client, it.from, it.until)).collect();
+        Self { carried, stood, complaints, left, tally: Default::default() }
+    }
+
+    fn judge(&self, plan: &Plan, mut terms: Terms, folder: &Path) -> (Findings, usize) {
+        let events = match history::read(folder) {
+            Ok(events) => events,
+            Err(error) => panic!("the history cannot be read: {error}"),
+        };
+        terms.troubles = Trouble::read(&events, |number| {
+            let number = number as usize;
+            let step = plan.steps.get(number)?;
+            let effective = self.carried.iter().any(|it| it.step == number && it.effective);
+            effective.then(|| (step.fault, step.extent, step.servers.clone()))
+        });
+        terms.stood_still.clone_from(&self.stood);
+        terms.overloaded = is_overloaded();
+        let mut findings = check::check(&events, &self.tally, &terms);
+        check::leaks(&events, &self.left).into_iter().for_each(|leak| findings.judge(leak, &terms));
+        // Nothing excuses these.
+        let complaints = self.complaints.iter().cloned();
+        findings.violations.extend(complaints.map(complaint(&events)));
+        (findings, events.len())
+    }
+}
+
+/// Whether so many threads want to run that nothing can be said about times.
+pub fn is_overloaded() -> bool {
+    load().is_some_and(|load| load > MOST_LOAD)
+}
+
+/// How many threads wanted to run at once, on each core, in about the last minute; `None` where nobody tells.
+fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split(' ').next()?.parse().ok()?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Some(load / cores as f64)
+}
+
+/// What a worker says that went wrong with it, at the end of these events.
+fn complaint(events: &[Event]) -> impl Fn(String) -> Violation {
+    let end = events.last().map_or(lock_core::Instant::from_nanos(0), |event| event.at);
+    move |text| Violation::new(Property::Errors, (end, end), "a worker", text)
+}
+
+/// What is left on the servers when no lease can be left.
+fn left(stage: &Stage, terms: &Terms) -> Left {
+    let allowed = CONNECTIONS * stage.plan().workers;
+    let deadline = Instant::now() + terms.ttl + terms.slack;
+    loop {
+        let remains = stage.remains();
+        let keys = remains.iter().flat_map(|it| it.keys.clone()).collect();
+        let more = |it: &Remains| it.connections.saturating_sub(allowed);
+        let left = Left { keys, connections: remains.iter().map(more).collect() };
+        if check::leaks(&[], &left).is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,75 @@
+//! What became of a run.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::Plan;
+use super::super::check::{Findings, Property, Verdict};
+
+/// What became of a run. Shown in one line, or with everything that was found by `{:#}`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was to happen.
+    pub plan: Plan,
+    /// What the history says.
+    pub findings: Findings,
+    /// How many events it has.
+    pub events: usize,
+    /// How many writes the resource took, and how many it refused.
+    pub writes: (u64, u64),
+    /// How long it took.
+    pub took: Duration,
+    /// Where the history is, if something was found.
+    pub folder: Option<PathBuf>,
+}
+
+impl Report {
+    /// What it comes to.
+    pub fn verdict(&self) -> Verdict {
+        self.findings.verdict()
+    }
+
+    /// Which properties were broken.
+    pub fn broken(&self) -> BTreeSet<Property> {
+        self.findings.violations.iter().map(|violation| violation.property).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, findings, events, writes: (accepted, refused), took, .. } = self;
+        let faults: Vec<_> = plan.steps.iter().map(|step| step.fault.to_string()).collect();
+        write!(
+            f,
+            "seed {} over {} in {:.1} s: {}; {} holds, {accepted} writes, {refused} refused, \
+             {events} events, {} excused: {:?}",
+            plan.seed,
+            plan.deployment,
+            took.as_secs_f64(),
+            faults.join(", "),
+            findings.holds,
+            findings.excused.len(),
+            findings.verdict(),
+        )?;
+        if !f.alternate() {
+            return Ok(());
+        }
+        write!(f, "\n{plan}")?;
+        for violation in &findings.violations {
+            write!(f, "\n  {violation}")?;
+        }
+        for doubt in &findings.doubts {
+            write!(f, "\n  doubt: {doubt}")?;
+        }
+        for (violation, why) in findings.excused.iter().take(20) {
+            write!(f, "\n  excused, {why}: {violation}")?;
+        }
+        match &self.folder {
+            Some(folder) => write!(f, "\n  the history is in {}", folder.display()),
+            None => Ok(()),
+        }
+    }
+}

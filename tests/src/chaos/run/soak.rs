@@ -1,0 +1,128 @@
+//! One set of workers for a long time, and what they leak.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::super::check::{self, Findings};
+use super::super::history::{self, Deed, Event};
+use super::super::stage::{Cast, Stage};
+use super::super::{Deployment, Plan};
+use super::{REST, left, terms};
+use crate::Random;
+
+/// How long they work between two looks at what they use.
+const ROUND: Duration = Duration::from_secs(20);
+
+/// What a soak has shown so far, after a round.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Soaked {
+    /// How many rounds there were.
+    pub rounds: usize,
+    /// How many locks and permits were had.
+    pub holds: usize,
+    /// What was found, of all rounds.
+    pub findings: Findings,
+    /// What each client used at rest after this round: its name, files, threads, tasks, kibibytes.
+    pub uses: Vec<(String, [u64; 4])>,
+}
+
+/// Lets workers take everything for so long, with some of their tasks ended where they stand and runtimes
+/// replaced, but nothing else failing. Every round is checked as a run is. What they use at rest after the first
+/// round is compared with the last.
+///
+/// # Errors
+///
+/// If workers do not come to rest.
+///
+/// # Panics
+///
+/// As [`run`](super::run).
+pub fn soak(
+    deployment: Deployment,
+    seed: u64,
+    time: Duration,
+    cast: &Cast,
+    mut tell: impl FnMut(&Soaked),
+) -> Result<Soaked, String> {
+    let folder = TempDir::with_prefix("soak-").map_err(|error| error.to_string())?;
+    let plan = Plan { seed, tasks: 8, workers: 3, ..Plan::of(deployment, Vec::new()) };
+    let mut random = Random::from_seed(seed);
+    let stage = Stage::set(&plan, folder.path(), cast);
+    let terms = terms(&plan);
+    let begin = Instant::now();
+    let mut uses: Vec<Event> = Vec::new();
+    let findings = Findings::default();
+    let mut soaked = Soaked { rounds: 0, holds: 0, findings, uses: Vec::new() };
+    loop {
+        work(&stage, &mut random);
+        stage.rest(plan.wait_limit + REST)?;
+        let events = history::read(folder.path()).map_err(|error| error.to_string())?;
+        let found = check::check(&events, &stage.resource().tally(), &terms);
+        soaked.rounds += 1;
+        soaked.holds += found.holds;
+        soaked.findings.violations.extend(found.violations);
+        soaked.findings.violations.truncate(100);
+        soaked.findings.doubts.extend(found.doubts);
+        let at_rest = last_uses(&events);
+        soaked.uses = at_rest.iter().map(shown).collect();
+        uses.extend(at_rest);
+        tell(&soaked);
+        if begin.elapsed() >= time {
+            break;
+        }
+        empty(folder.path()).map_err(|error| error.to_string())?;
+        stage.go(REST)?;
+    }
+    stage.shut_down(plan.wait_limit + REST)?;
+    let mut leaks = check::leaks(&uses, &left(&stage, &terms));
+    leaks.extend(
+        stage.posts().iter().flat_map(|post| post.complaints()).map(super::complaint(&uses)),
+    );
+    soaked.findings.violations.extend(leaks);
+    Ok(soaked)
+}
+
+/// A round, in which some tasks are ended, and once a runtime.
+fn work(stage: &Stage, random: &mut Random) {
+    let workers = stage.plan().workers;
+    for part in 0..4 {
+        std::thread::sleep(ROUND / 4);
+        let worker = random.below(workers);
+        stage.order(worker, if part == 2 { "collapse" } else { "abort 2" });
+    }
+}
+
+/// What each client wrote down last of what it uses.
+fn last_uses(events: &[Event]) -> Vec<Event> {
+    let mut seen = std::collections::BTreeMap::new();
+    for event in events {
+        if let Deed::Uses { .. } = event.deed {
+            seen.insert(event.client.clone(), event.clone());
+        }
+    }
+    seen.into_values().collect()
+}
+
+fn shown(event: &Event) -> (String, [u64; 4]) {
+    match event.deed {
+        Deed::Uses { files, threads, tasks, memory } => {
+            (event.client.clone(), [files, threads, tasks, memory])
+        }
+        _ => (event.client.clone(), [0; 4]),
+    }
+}
+
+/// Empties the files of the history, to which everybody goes on to append.
+fn empty(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "events") {
+            OpenOptions::new().write(true).truncate(true).open(path)?;
+        }
+    }
+    Ok(())
+}

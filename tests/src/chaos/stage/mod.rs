@@ -1,0 +1,236 @@
+//! Servers, links and workers: all that a fault can befall.
+
+mod link;
+mod node;
+mod post;
+mod remains;
+mod rights;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use link::Link;
+pub use node::Node;
+pub use post::{Post, Stood};
+pub use remains::Remains;
+
+pub(in crate::chaos) use node::Returns;
+
+use super::resource::Resource;
+use super::{Deployment, Plan};
+use crate::{Worker, WorkerBuilder};
+
+/// Who the workers are.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the harness says it all")]
+pub struct Cast {
+    /// The program `lock-chaos`.
+    pub program: PathBuf,
+    /// What they take, in words joined by commas. `None`: all that there is.
+    pub primitives: Option<String>,
+    /// The lock that is broken on purpose in this way, instead of that of the library.
+    pub flaw: Option<String>,
+}
+
+/// Servers, links and workers, and what the locks protect. All end when this value is dropped.
+#[derive(Debug)]
+pub struct Stage {
+    plan: Plan,
+    // Workers end before what they use.
+    posts: Vec<Post>,
+    nodes: Vec<Node>,
+    resource: Resource,
+}
+
+impl Stage {
+    /// Starts everything that a plan needs. The history goes to this folder.
+    ///
+    /// # Panics
+    ///
+    /// If something does not start.
+    pub fn set(plan: &Plan, folder: &Path, cast: &Cast) -> Self {
+        let resource = match Resource::start(folder) {
+            Ok(resource) => resource,
+            Err(error) => panic!("no resource in {}: {error}", folder.display()),
+        };
+        let servers = plan.deployment.servers();
+        let nodes = started(servers, || Node::start(plan.deployment, cast.flaw.is_some()));
+        if matches!(plan.deployment, Deployment::Quorum(_)) {
+            init(&nodes, plan);
+        }
+        let posts = match plan.deployment {
+            Deployment::Memory => vec![Post::fill(
+                "m".to_owned(),
+                Vec::new(),
+                Vec::new(),
+                options(plan, folder, cast).arg("--clients", plan.workers),
+                Some(plan.workers),
+            )],
+            deployment => (0..plan.workers)
+                .map(|number| {
+                    let links: Vec<_> = nodes.iter().map(|it| Link::before(it.server())).collect();
+                    let urls = links.iter().map(|link| url(deployment, link)).collect();
+                    let options = options(plan, folder, cast);
+                    Post::fill(format!("w{number}"), links, urls, options, None)
+                })
+                .collect(),
+        };
+        Self { plan: plan.clone(), posts, nodes, resource }
+    }
+
+    /// The plan for which it was set.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The servers.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The places of the workers. Those who share a memory have one.
+    pub fn posts(&self) -> &[Post] {
+        &self.posts
+    }
+
+    /// What the locks protect.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// The place of the worker of this number in the plan, and its number there.
+    pub(in crate::chaos) fn post(&self, worker: usize) -> (&Post, usize) {
+        match self.plan.deployment {
+            Deployment::Memory => (&self.posts[0], worker),
+            _ => (&self.posts[worker], 0),
+        }
+    }
+
+    /// Gives an order to a worker of the plan; `false` if it is not there.
+    pub fn order(&self, worker: usize, order: &str) -> bool {
+        let (post, number) = self.post(worker);
+        match self.plan.deployment {
+            Deployment::Memory => post.order(&format!("at {number} {order}")),
+            _ => post.order(order),
+        }
+    }
+
+    /// Lets all workers end what they are at and begin nothing new. `Err` says who does not.
+    ///
+    /// # Errors
+    ///
+    /// If some have not come to rest within `limit`, or have ended.
+    pub fn rest(&self, limit: Duration) -> Result<(), String> {
+        self.all("rest", "rested", limit)
+    }
+
+    /// Lets all workers begin anew after a rest.
+    ///
+    /// # Errors
+    ///
+    /// As [`rest`](Self::rest).
+    pub fn go(&self, limit: Duration) -> Result<(), String> {
+        self.all("go", "gone on", limit)
+    }
+
+    /// Lets all workers shut their locks down.
+    ///
+    /// # Errors
+    ///
+    /// As [`rest`](Self::rest).
+    pub fn shut_down(&self, limit: Duration) -> Result<(), String> {
+        self.all("shutdown", "shut", limit)
+    }
+
+    fn all(&self, order: &str, answer: &str, limit: Duration) -> Result<(), String> {
+        let deadline = std::time::Instant::now() + limit;
+        for post in &self.posts {
+            post.order(order);
+        }
+        for post in &self.posts {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            post.hear(answer, left).map_err(|why| format!("{:?}: {why}", post.clients()))?;
+        }
+        Ok(())
+    }
+
+    /// When clients could do nothing.
+    pub fn stood(&self) -> Vec<Stood> {
+        self.posts.iter().flat_map(Post::stood).collect()
+    }
+
+    /// What there is on the servers.
+    ///
+    /// # Panics
+    ///
+    /// If a server does not answer.
+    pub fn remains(&self) -> Vec<Remains> {
+        self.nodes.iter().map(|node| Remains::on(node.server())).collect()
+    }
+}
+
+fn options(plan: &Plan, folder: &Path, cast: &Cast) -> WorkerBuilder {
+    let mut options = Worker::builder(&cast.program)
+        .command("worker")
+        .arg("--folder", folder.display())
+        .arg("--seed", plan.seed)
+        .arg("--deployment", plan.deployment)
+        .ttl(plan.ttl)
+        .wait_limit(plan.wait_limit)
+        .fair(plan.fair)
+        .arg("--tasks", plan.tasks)
+        .arg("--hold", plan.hold.as_millis())
+        .arg("--careless", plan.careless)
+        .arg("--party", plan.workers);
+    if let Deployment::Quorum(_) = plan.deployment {
+        options = options.node_timeout(plan.node_timeout).max_ttl(plan.max_ttl);
+    }
+    if let Some(primitives) = &cast.primitives {
+        options = options.arg("--primitives", primitives);
+    }
+    if let Some(flaw) = &cast.flaw {
+        options = options.arg("--flaw", flaw);
+    }
+    options
+}
+
+fn url(deployment: Deployment, link: &Link) -> String {
+    let options = if deployment == Deployment::Plain { "?protocol=resp2" } else { "" };
+    rights::url(link.proxy().addr(), options)
+}
+
+/// Some of a kind, all started at once.
+fn started<T: Send>(count: usize, start: impl Fn() -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..count).map(|_| scope.spawn(&start)).collect();
+        let join = |start: std::thread::ScopedJoinHandle<'_, T>| match start.join() {
+            Ok(started) => started,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        starts.into_iter().map(join).collect()
+    })
+}
+
+/// How long a server may take to hear that it is new.
+const INIT: Duration = Duration::from_secs(15);
+
+/// Says of the nodes of a quorum that they are new.
+fn init(nodes: &[Node], plan: &Plan) {
+    let done = || -> Result<(), lock_core::Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
+        runtime.block_on(async {
+            let mut quorum = lock_redlock::Redlock::builder();
+            for node in nodes {
+                let backend = lock_redis::RedisBackend::open(node.server().url())?;
+                quorum = quorum.node(node.server().port().to_string(), backend);
+            }
+            let max_ttl = lock_core::Ttl::new(plan.max_ttl)?;
+            // However busy the machine is.
+            quorum.max_ttl(max_ttl).node_timeout(INIT).build().await?.init().await
+        })
+    };
+    if let Err(error) = done() {
+        panic!("the servers cannot be made a quorum: {error:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! A server, and what is the matter with it.
+//!
+//! Several faults can befall it at once: it stands still only once, however often it was stopped, and whatever
+//! was set while it could not be told is set when it can.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::rights::{rules, set_user};
+use crate::chaos::{Deployment, Rights};
+use crate::resp::Value;
+use crate::{DataCopy, RedisServer, RedisServerBuilder, ServerClock};
+
+/// One of the servers of a stage.
+#[derive(Debug)]
+pub struct Node {
+    server: RedisServer,
+    clock: ServerClock,
+    /// Whether the workers may do everything.
+    all_rights: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stops: u32,
+    kills: u32,
+    /// With what it comes back.
+    returns: Returns,
+    /// How many faults leave it without memory.
+    full: u32,
+    without: Vec<Rights>,
+    /// Until when it answers nobody.
+    deaf: Option<Instant>,
+}
+
+/// With what a server comes back that was killed.
+#[derive(Debug, Default)]
+pub(in crate::chaos) enum Returns {
+    /// All it had.
+    #[default]
+    Kept,
+    /// What it had before.
+    Copy(DataCopy),
+    /// Nothing.
+    Empty,
+}
+
+impl Node {
+    pub(super) fn start(deployment: Deployment, all_rights: bool) -> Self {
+        let clock = ServerClock::new();
+        let server = clock
+            .options(RedisServer::builder())
+            // It is there after a kill without a moment's loss, for the system has it.
+            .append_only()
+            .config("appendfsync", "no")
+            .config("auto-aof-rewrite-percentage", "0")
+            .config("slowlog-log-slower-than", SLOW.as_micros().to_string())
+            .user(super::rights::USER, rules(all_rights, &[]));
+        let server = notifying(deployment, server).start();
+        Self { server, clock, all_rights, state: Mutex::default() }
+    }
+
+    /// The server. Whoever stops it by that is not heard of here.
+    pub fn server(&self) -> &RedisServer {
+        &self.server
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &ServerClock {
+        &self.clock
+    }
+
+    pub(in crate::chaos) fn stop(&self) {
+        let mut state = self.state();
+        state.stops += 1;
+        if state.stops == 1 && state.kills == 0 {
+            self.server.stop();
+        }
+    }
+
+    pub(in crate::chaos) fn cont(&self) {
+        let mut state = self.state();
+        state.stops -= 1;
+        if state.stops == 0 && state.kills == 0 {
+            self.server.cont();
+            self.tell(&state);
+        }
+    }
+
+    pub(in crate::chaos) fn kill(&self) {
+        let mut state = self.state();
+        state.kills += 1;
+        if state.kills == 1 {
+            self.server.kill();
+        }
+    }
+
+    /// Lets it come back, once nobody keeps it down any more.
+    pub(in crate::chaos) fn rise(&self, with: Returns) {
+        let mut state = self.state();
+        // Who comes back with less decides.
+        match (&state.returns, &with) {
+            (Returns::Empty, _) | (Returns::Copy(_), Returns::Kept) => {}
+            _ => state.returns = with,
+        }
+        state.kills -= 1;
+        if state.kills > 0 {
+            return;
+        }
+        match std::mem::take(&mut state.returns) {
+            Returns::Kept => {}
+            Returns::Copy(copy) => self.server.restore(&copy),
+            Returns::Empty => self.server.erase(),
+        }
+        self.server.restart();
+        state.deaf = None;
+        self.tell(&state);
+        if state.stops > 0 {
+            self.server.stop();
+        }
+    }
+
+    /// A copy of what it has; `None` while it cannot be asked.
+    pub(in crate::chaos) fn copy(&self) -> Option<DataCopy> {
+        let state = self.state();
+        state.hears().then(|| self.server.copy_data())
+    }
+
+    /// Leaves it without memory for anything new, or not.
+    pub(in crate::chaos) fn fill(&self, full: bool) {
+        let mut state = self.state();
+        if full {
+            state.full += 1;
+        } else {
+            state.full -= 1;
+        }
+        self.tell(&state);
+    }
+
+    /// Takes rights from the workers.
+    pub(in crate::chaos) fn revoke(&self, rights: Rights) {
+        let mut state = self.state();
+        state.without.push(rights);
+        self.tell(&state);
+    }
+
+    /// Gives them back, unless they were taken away twice.
+    pub(in crate::chaos) fn grant(&self, rights: Rights) {
+        let mut state = self.state();
+        if let Some(at) = state.without.iter().position(|it| *it == rights) {
+            state.without.remove(at);
+        }
+        self.tell(&state);
+    }
+
+    /// Lets it evict some keys, if it has any. Whether it could be told to.
+    pub(in crate::chaos) fn evict(&self) -> bool {
+        let state = self.state();
+        if !state.hears() || state.full > 0 {
+            return false;
+        }
+        let before = self.number("stats", "evicted_keys");
+        self.config("maxmemory-policy", "allkeys-random");
+        // What it uses goes up and down by itself: the least that is too much is not known before.
+        for power in 9..22 {
+            let used = self.number("memory", "used_memory");
+            self.config("maxmemory", &used.saturating_sub(1 << power).max(1).to_string());
+            // It makes room when it is next asked for something.
+            self.server.cli(&["EXISTS", "x"]);
+            self.config("maxmemory", "0");
+            if self.number("stats", "evicted_keys") > before {
+                break;
+            }
+        }
+        self.config("maxmemory-policy", "noeviction");
+        true
+    }
+
+    /// Lets it answer nobody for so long, or nobody who writes. Whether it could be told.
+    pub(in crate::chaos) fn pause(&self, everybody: bool, time: Duration) -> bool {
+        let mut state = self.state();
+        if !state.hears() {
+            return false;
+        }
+        let who = if everybody { "ALL" } else { "WRITE" };
+        // It takes this itself for something to keep waiting, if it comes a moment later.
+        if everybody {
+            state.deaf = Some(Instant::now() + time + Duration::from_millis(20));
+        }
+        self.command(&["CLIENT", "PAUSE", &time.as_millis().to_string(), who]);
+        true
+    }
+
+    /// Ends a pause of those who write.
+    pub(in crate::chaos) fn unpause(&self) {
+        self.at_once(&["CLIENT", "UNPAUSE"]);
+    }
+
+    /// Closes the connections of all clients, if it can be told to.
+    pub(in crate::chaos) fn kill_clients(&self) -> bool {
+        let state = self.state();
+        state.hears() && self.server.client_kill_all() > 0
+    }
+
+    /// A command that is of use only now: whether it could be given.
+    pub(in crate::chaos) fn at_once(&self, command: &[&str]) -> bool {
+        let state = self.state();
+        let hears = state.hears();
+        if hears {
+            self.command(command);
+        }
+        hears
+    }
+
+    /// Sets the clock forward by so much, or back. Whether it could be.
+    pub(in crate::chaos) fn jump(&self, millis: i64) -> bool {
+        let state = self.state();
+        let can_be = self.clock.is_real() || state.hears();
+        if can_be {
+            self.clock.jump(&self.server, millis);
+        }
+        can_be
+    }
+
+    /// Says what has been set, if it can be told.
+    fn tell(&self, state: &State) {
+        if !state.hears() {
+            return;
+        }
+        self.config("maxmemory", if state.full > 0 { "1" } else { "0" });
+        self.command(&set_user(&rules(self.all_rights, &state.without)));
+    }
+
+    fn config(&self, name: &str, value: &str) {
+        self.command(&["CONFIG", "SET", name, value]);
+    }
+
+    fn command<A: AsRef<[u8]>>(&self, command: &[A]) {
+        if let Value::Error(error) = self.server.cli(command) {
+            panic!("the server on port {} refuses: {error}", self.server.port());
+        }
+    }
+
+    /// A number out of a section of what it says about itself.
+    fn number(&self, section: &str, name: &str) -> u64 {
+        let info = self.server.cli(&["INFO", section]).text();
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|number| number.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no number {name} in {info}"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether the server answers.
+    fn hears(&self) -> bool {
+        let deaf = self.deaf.is_some_and(|until| Instant::now() < until);
+        self.stops == 0 && self.kills == 0 && !deaf
+    }
+}
+
+/// What takes a server longer than that is slow.
+pub(super) const SLOW: Duration = Duration::from_millis(50);
+
+fn notifying(deployment: Deployment, server: RedisServerBuilder) -> RedisServerBuilder {
+    match deployment {
+        Deployment::Plain | Deployment::Memory => server,
+        Deployment::Redis | Deployment::Quorum(_) => {
+            server.config("notify-keyspace-events", "Kgxe")
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The place of a worker, who may be killed and followed by another.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::{Clock, Instant};
+
+use super::Link;
+use crate::chaos::Mischief;
+use crate::{Worker, WorkerBuilder};
+
+/// The place of a worker.
+#[derive(Debug)]
+pub struct Post {
+    name: String,
+    links: Vec<Link>,
+    urls: Vec<String>,
+    options: WorkerBuilder,
+    /// How many clients the process has, if they share a memory.
+    clients: Option<usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    worker: Worker,
+    /// How many were here before.
+    generation: u32,
+    stops: u32,
+    kills: u32,
+    /// Since when it stands still.
+    since: Option<Instant>,
+    stood: Vec<Stood>,
+    /// What its store does, with the numbers of the steps.
+    mischief: Vec<(usize, Mischief)>,
+}
+
+/// A time in which a client could do nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stood {
+    /// The client, as it is called in the history.
+    pub client: String,
+    /// From when on.
+    pub from: Instant,
+    /// Until when.
+    pub until: Instant,
+}
+
+impl Post {
+    pub(super) fn fill(
+        name: String,
+        links: Vec<Link>,
+        urls: Vec<String>,
+        options: WorkerBuilder,
+        clients: Option<usize>,
+    ) -> Self {
+        let worker = options.clone().arg("--client", &name).spawn_over(&urls);
+        let state = State {
+            worker,
+            generation: 1,
+            stops: 0,
+            kills: 0,
+            since: None,
+            stood: Vec::new(),
+            mischief: Vec::new(),
+        };
+        Self { name, links, urls, options, clients, state: Mutex::new(state) }
+    }
+
+    /// The ways to the servers.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// What the clients are called that are here now, in the history.
+    pub fn clients(&self) -> Vec<String> {
+        self.clients_of(&self.state())
+    }
+
+    /// When clients that are or were here could do nothing.
+    pub fn stood(&self) -> Vec<Stood> {
+        self.state().stood.clone()
+    }
+
+    /// Whether the worker is there, although it may stand still. One that was killed is not.
+    pub fn is_alive(&self) -> bool {
+        self.state().worker.is_alive()
+    }
+
+    /// Gives an order; `false` if the worker is not there.
+    pub fn order(&self, order: &str) -> bool {
+        self.state().worker.try_send(order)
+    }
+
+    /// Waits until the worker says this, and says how long ago it said so. An error tells what it said instead.
+    ///
+    /// # Errors
+    ///
+    /// If it does not say so within `limit`, or has ended.
+    pub fn hear(&self, words: &str, limit: Duration) -> Result<crate::Event, String> {
+        self.state().worker.try_wait_for(words, limit)
+    }
+
+    /// What the worker has said, if it has: about a panic, an order that makes no sense, an operation that
+    /// hangs.
+    pub fn complaints(&self) -> Vec<String> {
+        let state = self.state();
+        let complaint =
+            || ["panicked", "failed", "hangs"].iter().find_map(|it| state.worker.poll(it));
+        std::iter::from_fn(complaint)
+            .map(|event| format!("{}: {}", self.name, event.text))
+            .collect()
+    }
+
+    /// The process, which a kill ends.
+    pub fn pid(&self) -> u32 {
+        self.state().worker.pid()
+    }
+
+    pub(in crate::chaos) fn stop(&self) {
+        let mut state = self.state();
+        state.stops += 1;
+        if state.stops == 1 && state.kills == 0 {
+            state.since = Some(now());
+            state.worker.stop();
+        }
+    }
+
+    pub(in crate::chaos) fn cont(&self) {
+        let mut state = self.state();
+        state.stops -= 1;
+        if state.stops == 0 && state.kills == 0 {
+            state.worker.cont();
+            self.went_on(&mut state);
+        }
+    }
+
+    pub(in crate::chaos) fn kill(&self) {
+        let mut state = self.state();
+        state.kills += 1;
+        if state.kills == 1 {
+            state.worker.kill();
+            self.went_on(&mut state);
+        }
+    }
+
+    /// Somebody new comes, once nobody keeps the place empty any more.
+    pub(in crate::chaos) fn replace(&self) {
+        let mut state = self.state();
+        state.kills -= 1;
+        if state.kills > 0 {
+            return;
+        }
+        state.generation += 1;
+        let name = format!("{}-{}", self.name, state.generation);
+        state.worker = self.options.clone().arg("--client", &name).spawn_over(&self.urls);
+        if state.stops > 0 {
+            state.since = Some(now());
+            state.worker.stop();
+        }
+    }
+
+    /// Remembers that one of the clients, or the only one, can do nothing for so long from now on.
+    pub(in crate::chaos) fn stands(&self, which: usize, time: Duration) {
+        let mut state = self.state();
+        let mut clients = self.clients_of(&state);
+        let client = clients.swap_remove(which.min(clients.len() - 1));
+        let from = now();
+        state.stood.push(Stood { client, from, until: from + time });
+    }
+
+    /// Lets its store do that, or not any more.
+    pub(in crate::chaos) fn mischief(&self, step: usize, mischief: Option<Mischief>) {
+        let mut state = self.state();
+        state.mischief.retain(|(of, _)| *of != step);
+        match mischief {
+            Some(mischief) => state.mischief.push((step, mischief)),
+            None => _ = state.worker.try_send("store heal"),
+        }
+        for (_, mischief) in &state.mischief {
+            state.worker.try_send(&format!("store {mischief}"));
+        }
+    }
+
+    fn went_on(&self, state: &mut State) {
+        let Some(from) = state.since.take() else { return };
+        let until = now();
+        for client in self.clients_of(state) {
+            state.stood.push(Stood { client, from, until });
+        }
+    }
+
+    fn clients_of(&self, state: &State) -> Vec<String> {
+        match (self.clients, state.generation) {
+            (Some(clients), _) => (0..clients).map(|it| format!("{}.{it}", self.name)).collect(),
+            (None, 1) => vec![self.name.clone()],
+            (None, generation) => vec![format!("{}-{generation}", self.name)],
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> Instant {
+    Clock::boot().now()
+}

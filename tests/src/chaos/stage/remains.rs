@@ -1,0 +1,52 @@
+//! What there is on a server, so that a leak is seen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::rights::USER;
+use crate::RedisServer;
+use crate::resp::Value;
+
+/// What there is on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Remains {
+    /// The keys, and how long each will live; `None`: until somebody deletes it.
+    pub keys: BTreeMap<String, Option<Duration>>,
+    /// How many connections the workers have.
+    pub connections: usize,
+    /// How many channels somebody listens to.
+    pub channels: usize,
+    /// The commands that took longer than 50 ms, with their names, the latest first.
+    pub slow: Vec<(String, Duration)>,
+}
+
+impl Remains {
+    pub(super) fn on(server: &RedisServer) -> Self {
+        let clients = server.cli(&["CLIENT", "LIST"]).text();
+        let user = format!("user={USER}");
+        let is_worker = |line: &&str| line.split(' ').any(|field| field == user);
+        Self {
+            keys: server.keys("*").into_iter().map(|key| lives(server, key)).collect(),
+            connections: clients.lines().filter(is_worker).count(),
+            channels: server.cli(&["PUBSUB", "CHANNELS"]).array().len(),
+            slow: server.cli(&["SLOWLOG", "GET", "64"]).array().iter().map(slow).collect(),
+        }
+    }
+}
+
+fn lives(server: &RedisServer, key: String) -> (String, Option<Duration>) {
+    let left = server.cli(&["PTTL", &key]).int();
+    let left = match left {
+        -1 => None,
+        // It was there, and is not any more.
+        left => Some(Duration::from_millis(left.max(0).unsigned_abs())),
+    };
+    (key, left)
+}
+
+fn slow(entry: &Value) -> (String, Duration) {
+    let entry = entry.array();
+    let name = entry[3].array().first().map(Value::text).unwrap_or_default();
+    (name, Duration::from_micros(entry[2].int().unsigned_abs()))
+}
