@@ -34,9 +34,11 @@ struct Entry {
     /// How many requests for it are under way.
     wanted: u32,
     held: Option<Held>,
-    /// How many conversions of it are under way, and how many have begun in all.
+    /// How many conversions of it are under way.
     converting: u32,
+    /// How many have begun since somebody looks on. While somebody does, it is not forgotten.
     conversions: u64,
+    onlookers: u32,
     releases: Vec<Release>,
 }
 
@@ -116,17 +118,16 @@ impl Claims {
         Converting { claims: Arc::clone(self), claim: claim.clone() }
     }
 
-    /// How many conversions of the claim have begun; `None` while it is being converted, or a node has still
-    /// to take one back. A node that has it in another mode meanwhile says that it is lost.
-    pub(crate) fn conversions(&self, claim: &Claim) -> Option<u64> {
-        let state = self.lock();
-        let entry = |mode| state.entries.get(&claim.clone().in_mode(mode));
-        let others = [Mode::Exclusive, Mode::Upgradable, Mode::Shared].into_iter();
-        let mut others = others.filter(|mode| *mode != claim.mode);
-        let goes_back = others.any(|mode| entry(mode).is_some_and(|it| !it.releases.is_empty()));
-        let (converting, begun) =
-            entry(claim.mode).map_or((0, 0), |entry| (entry.converting, entry.conversions));
-        (!goes_back && converting == 0).then_some(begun)
+    /// Looks on, to tell later whether the claim was converted meanwhile. A node that had it in another mode then
+    /// said that it is lost.
+    pub(crate) fn look_on(self: &Arc<Self>, claim: &Claim) -> Onlooker {
+        let mut state = self.lock();
+        let is_converted = state.is_converted(claim);
+        let entry = state.entry(claim);
+        entry.onlookers += 1;
+        let before = (!is_converted).then_some(entry.conversions);
+        drop(state);
+        Onlooker { claims: Arc::clone(self), claim: claim.clone(), before }
     }
 
     /// Notes that a lease is over, and returns what it was.
@@ -201,6 +202,15 @@ impl State {
         self.entries.entry(claim.clone()).or_default()
     }
 
+    /// Whether nodes are asked to convert a claim, or one has still to take a conversion back.
+    fn is_converted(&self, claim: &Claim) -> bool {
+        let entry = |mode| self.entries.get(&claim.clone().in_mode(mode));
+        let others = [Mode::Exclusive, Mode::Upgradable, Mode::Shared].into_iter();
+        let mut others = others.filter(|mode| *mode != claim.mode);
+        others.any(|mode| entry(mode).is_some_and(|it| !it.releases.is_empty()))
+            || entry(claim.mode).is_some_and(|it| it.converting > 0)
+    }
+
     /// Forgets a claim of which nothing is to be remembered.
     fn tidy(&mut self, claim: &Claim) {
         let is_spent = |entry: &Entry| !entry.is_busy() && entry.held.is_none();
@@ -234,7 +244,8 @@ fn time() -> FencingToken {
 impl Entry {
     /// Whether something is under way.
     fn is_busy(&self) -> bool {
-        self.wanted > 0 || self.converting > 0 || !self.releases.is_empty()
+        let guards = [self.wanted, self.converting, self.onlookers];
+        guards.iter().any(|&count| count > 0) || !self.releases.is_empty()
     }
 
     fn begin_release(&mut self, node: usize) -> u64 {
@@ -273,6 +284,34 @@ impl Drop for Converting {
         let mut state = self.claims.lock();
         if let Some(entry) = state.entries.get_mut(&self.claim) {
             entry.converting = entry.converting.saturating_sub(1);
+        }
+        state.tidy(&self.claim);
+    }
+}
+
+/// Somebody looks whether a claim is converted.
+#[derive(Debug)]
+pub(crate) struct Onlooker {
+    claims: Arc<Claims>,
+    claim: Claim,
+    /// How many conversions had begun, if none was under way.
+    before: Option<u64>,
+}
+
+impl Onlooker {
+    /// Whether the claim was being converted at any time since.
+    pub(crate) fn saw_conversion(&self) -> bool {
+        let state = self.claims.lock();
+        let now = state.entries.get(&self.claim).map(|entry| entry.conversions);
+        self.before.is_none() || self.before != now
+    }
+}
+
+impl Drop for Onlooker {
+    fn drop(&mut self) {
+        let mut state = self.claims.lock();
+        if let Some(entry) = state.entries.get_mut(&self.claim) {
+            entry.onlookers = entry.onlookers.saturating_sub(1);
         }
         state.tidy(&self.claim);
     }
@@ -385,6 +424,21 @@ mod tests {
         assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
         drop(second);
         assert_eq!(claims.releasing(&claim, 1), None);
+    }
+
+    #[test]
+    fn a_conversion_is_seen_however_short_it_was() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let (before, other) = (claims.look_on(&claim), claims.look_on(&claim));
+        assert!(!before.saw_conversion());
+        // Nothing but the onlookers keeps the claim in mind once it is over.
+        let converting = claims.convert(&claim);
+        let meanwhile = claims.look_on(&claim);
+        drop((converting, other));
+        assert!(before.saw_conversion() && meanwhile.saw_conversion());
+        assert!(!claims.look_on(&claim).saw_conversion());
+        drop((before, meanwhile));
+        assert!(claims.lock().entries.is_empty());
     }
 
     #[test]

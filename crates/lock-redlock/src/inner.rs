@@ -148,13 +148,10 @@ impl<N: QuorumNode> Core<N> {
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
         self.settled(&request.claim, node).await?;
-        let conversions = self.claims.conversions(&request.claim);
+        let onlooker = self.claims.look_on(&request.claim);
         let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
-            Renewal::Lost
-                if conversions.is_none()
-                    || conversions != self.claims.conversions(&request.claim) =>
-            {
+            Renewal::Lost if onlooker.saw_conversion() => {
                 Err(Error::new(ErrorKind::NotReady, "the lease is being converted"))
             }
             renewal => Ok(renewal),
