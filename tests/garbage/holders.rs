@@ -61,6 +61,17 @@ async fn who_holds_nothing_is_found_out() {
     assert!(word.against("1", &claim.owner, later).is_some());
     // Of what is over, nothing is claimed.
     assert_eq!(word.against("0", &other.owner, now), None);
+    assert_eq!(word.against_the_end("0", &other.owner), None);
+    assert!(word.against_the_end("0", &claim.owner).is_some());
+    let watch = backend.watch(&other.key).await.unwrap();
+    let queued = backend.try_acquire(&Acquire::new(other.clone(), Ttl::DEFAULT).queued()).await;
+    assert!(matches!(queued, Ok(Attempt::Queued { .. })));
+    assert!(word.against_the_end("0", &other.owner).is_some());
+    for claim in [&other, &claim] {
+        backend.release(claim).await.unwrap();
+        assert_eq!(word.against_the_end("0", &claim.owner), None);
+    }
+    drop(watch);
 }
 
 /// Several clients want a few locks while what the server says is harmed, and afterwards.
@@ -82,6 +93,7 @@ async fn bear(setup: Setup, harms: &[Harm]) {
                 client: Arc::clone(client),
                 seen: Arc::clone(&seen),
                 random: random.fork(),
+                failures: AtomicUsize::new(0),
             };
             tasks.spawn(person.live(word));
         }
@@ -101,6 +113,7 @@ async fn bear(setup: Setup, harms: &[Harm]) {
     println!("{setup:?}: {seen:?} after {:?}", mangler.done());
     assert_eq!(*seen.wrong(), Vec::<String>::new());
     assert!(!seen.errors().is_empty(), "nothing was noticed");
+    assert!(seen.ends.load(Ordering::Relaxed) > 0, "nothing was compared");
 }
 
 /// A client, and a new one in its place when it is left without a connection, so that there is always
@@ -153,6 +166,8 @@ struct Seen {
     grants: AtomicUsize,
     pushed: AtomicUsize,
     renewals: AtomicUsize,
+    /// How many claims of which every answer came are known to be over.
+    ends: AtomicUsize,
     wrong: Mutex<Vec<String>>,
     errors: Mutex<BTreeMap<String, usize>>,
 }
@@ -173,6 +188,8 @@ struct Person {
     backend: RedisBackend,
     seen: Arc<Seen>,
     random: Random,
+    /// How many of its requests had no answer.
+    failures: AtomicUsize,
 }
 
 impl Person {
@@ -180,6 +197,7 @@ impl Person {
         while !self.seen.over.load(Ordering::Relaxed) {
             let name = self.random.below(NAMES).to_string();
             let claim = claim(&name);
+            let failures = self.failures.load(Ordering::Relaxed);
             let until = if self.random.percent(40) {
                 self.wait_for(&claim).await
             } else {
@@ -196,6 +214,11 @@ impl Person {
                 self.look(&claim.key).await;
             }
             let released = self.within(self.backend.release(&claim)).await;
+            // A request without an answer may come to the server after the release.
+            if released.is_ok() && failures == self.failures.load(Ordering::Relaxed) {
+                self.seen.ends.fetch_add(1, Ordering::Relaxed);
+                self.refute(word.against_the_end(&name, &claim.owner), "a release");
+            }
             if let Err(error) = released {
                 if error.kind() == ErrorKind::Unreachable {
                     self.client.replace();
@@ -258,7 +281,7 @@ impl Person {
                 self.compare(word, "a renewal", name, claim, valid_until);
             }
             Renewal::Unknown(error) => self.note(claim, Some(error)),
-            _ => {}
+            _ => self.refute(word.against_the_end(name, &claim.owner), "a renewal"),
         }
     }
 
@@ -267,12 +290,19 @@ impl Person {
         let claim = Claim::exclusive(key.clone(), OwnerToken::from_bytes([0; 16]));
         let inspected = self.within(self.backend.inspect(key)).await;
         self.note(&claim, inspected.err());
-        let loaded = self.within(self.backend.load(key)).await;
-        self.note(&claim, loaded.err());
+        match self.within(self.backend.load(key)).await {
+            // Nobody writes one.
+            Ok(cell) => self.refute(cell.map(|it| format!("there is a {it:?}")), "a look"),
+            Err(error) => self.note(&claim, Some(error)),
+        }
     }
 
     fn compare(&self, word: &mut Word, what: &str, name: &str, claim: &Claim, until: Instant) {
-        if let Some(wrong) = word.against(name, &claim.owner, until) {
+        self.refute(word.against(name, &claim.owner, until), what);
+    }
+
+    fn refute(&self, wrong: Option<String>, what: &str) {
+        if let Some(wrong) = wrong {
             self.seen.wrong().push(format!("after {what}, {wrong}"));
         }
     }
@@ -285,6 +315,7 @@ impl Person {
     /// Counts an error by its kind. None shows the token of the claim.
     fn note(&self, claim: &Claim, error: Option<Error>) {
         let Some(error) = error else { return };
+        self.failures.fetch_add(1, Ordering::Relaxed);
         let mut shown = format!("{error} {error:?}");
         let mut source = error.source();
         while let Some(inner) = source {

@@ -11,7 +11,6 @@ use lock_core::{
 use crate::hub::{Hub, Listening};
 use crate::keys::Layout;
 use crate::link::Link;
-use crate::scripts::{ACQUIRE_TOGETHER, RELEASE, RENEW};
 use crate::verbs::Acquired;
 use crate::{Builder, together, verbs};
 
@@ -103,10 +102,8 @@ impl Backend for RedisBackend {
         let names = layout.names(&request.claim.key);
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
-        let command = verbs::acquire(&names, request, waiting)?;
-        let answer = link.run(verbs::acquiring(request.claim.mode), &command).await?;
-        let acquired = verbs::acquired(request, waiting, &answer);
-        let Acquired { attempt, sample } = acquired.map_err(|error| link.mistrust(error))?;
+        let answer = link.run(verbs::acquire(&names, request, waiting)?).await?;
+        let Acquired { attempt, sample } = verbs::acquired(request, waiting, &answer)?;
         if let Some(sample) = sample {
             hub.compare(&names, request.claim.owner, sample);
         } else if request.queue {
@@ -120,10 +117,7 @@ impl Backend for RedisBackend {
         let names = layout.names(&request.claim.key);
         let inbox = hub.inbox_for(&names);
         match verbs::renew(&names, request, inbox.as_ref()) {
-            Ok(command) => match verbs::renewed(request, link.run(&RENEW, &command).await) {
-                Renewal::Unknown(error) => Renewal::Unknown(link.mistrust(error)),
-                renewal => renewal,
-            },
+            Ok(call) => verbs::renewed(request, link.run(call).await),
             Err(error) => Renewal::Unknown(error),
         }
     }
@@ -132,9 +126,8 @@ impl Backend for RedisBackend {
         let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&claim.key);
         hub.forget(&names, claim);
-        let command = verbs::release(&names, claim, hub.listening().release_messages)?;
-        let answer = link.run(&RELEASE, &command).await;
-        verbs::released(answer, hub.hears_releases(&names)).map_err(|error| link.mistrust(error))
+        let call = verbs::release(&names, claim, hub.listening().release_messages)?;
+        verbs::released(link.run(call).await, hub.hears_releases(&names))
     }
 
     async fn exchange(
@@ -149,10 +142,8 @@ impl Backend for RedisBackend {
             hub.inbox_of(&names, next).filter(|_| next.queue && next.claim.key == claim.key);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let tell = hub.listening().release_messages;
-        let command = verbs::exchange(&names, claim, tell, next, waiting)?;
-        let answer = link.run(&RELEASE, &command).await;
-        let exchanged = verbs::exchanged(answer, hub.hears_releases(&names), next);
-        let (released, acquired) = exchanged.map_err(|error| link.mistrust(error))?;
+        let answer = link.run(verbs::exchange(&names, claim, tell, next, waiting)?).await;
+        let (released, acquired) = verbs::exchanged(answer, hub.hears_releases(&names), next)?;
         let attempt = acquired.map(|Acquired { attempt, sample }| {
             if let Some(sample) = sample {
                 hub.compare(&names, next.claim.owner, sample);
@@ -173,11 +164,8 @@ impl Backend for RedisBackend {
             return Ok(None);
         }
         let inboxes = names.iter().map(|names| hub.inbox_for(names)).collect::<Vec<_>>();
-        let command = together::acquire(&names, requests, &inboxes);
-        match link.run(&ACQUIRE_TOGETHER, &command).await {
-            Ok(answer) => together::acquired(requests, &inboxes, &answer)
-                .map(Some)
-                .map_err(|error| link.mistrust(error)),
+        match link.run(together::acquire(&names, requests, &inboxes)).await {
+            Ok(answer) => together::acquired(requests, &inboxes, &answer).map(Some),
             // A cluster takes no command for keys in several places.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(error),

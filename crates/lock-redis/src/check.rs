@@ -180,7 +180,7 @@ impl fmt::Display for Report {
 /// The first of these fields that a section of INFO has.
 async fn info(live: &Live, section: &str, fields: &[&str]) -> Result<Option<String>, Error> {
     let answer = live.call(&Command::words(&["INFO", section])).await;
-    let reply = optional(answer.map(|answer| answer.reply).map_err(Failure::into_error))?;
+    let reply = optional(answer.map_err(Failure::into_error))?;
     let Some(Reply::Text(text)) = reply else { return Ok(None) };
     Ok(first_of(fields, &text))
 }

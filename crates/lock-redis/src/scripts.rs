@@ -1,7 +1,8 @@
 //! The scripts that run in the server.
 //!
 //! Each is put together from parts, in the order in which they are needed: a script that finds a lock
-//! free does not pay for what it would need otherwise.
+//! free does not pay for what it would need otherwise. What is around them all has every answer name the
+//! request that it is for.
 
 use std::sync::LazyLock;
 
@@ -9,7 +10,13 @@ use crate::wire;
 
 macro_rules! script {
     ($($part:literal),+) => {
-        LazyLock::new(|| Script::new(concat!($(include_str!(concat!("scripts/", $part))),+)))
+        LazyLock::new(|| {
+            Script::new(concat!(
+                include_str!("scripts/begin.lua"),
+                $(include_str!(concat!("scripts/", $part)),)+
+                include_str!("scripts/end.lua")
+            ))
+        })
     };
 }
 
@@ -111,6 +118,7 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = script!(
 );
 pub(crate) static STORE: LazyLock<Script> = script!("cell_store.lua");
 pub(crate) static LOAD: LazyLock<Script> = script!("cell_load.lua");
+pub(crate) static LOOK: LazyLock<Script> = script!("look.lua");
 
 /// For leases that are votes, in every mode but permits.
 pub(crate) static VOTE: LazyLock<Script> = script!(
@@ -144,7 +152,7 @@ pub(crate) fn usual() -> [&'static Script; 3] {
 
 /// Every script.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 12] = [
+    let others: [&Script; 13] = [
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,
@@ -153,6 +161,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
         &FORCE_RELEASE,
         &STORE,
         &LOAD,
+        &LOOK,
         &VOTE,
         &CONFIRM,
         &STANDING,
@@ -170,7 +179,7 @@ pub(crate) struct Script {
 
 impl Script {
     fn new(source: &str) -> Self {
-        let body = without_comments(source);
+        let body = shortened(source);
         Self { digest: wire::script_digest(&body), body }
     }
 
@@ -184,13 +193,20 @@ impl Script {
     }
 }
 
-/// What a server needs of a source: half of it. One that wants a password closes the connection on
-/// whoever sends more than 16 KiB in one piece before giving it, and could not say what is missing.
-fn without_comments(source: &str) -> String {
+/// What a server needs of a source: less than half of it. One that wants a password closes the connection
+/// on whoever sends more than 16 KiB in one piece before giving it, and could not say what is missing.
+fn shortened(source: &str) -> String {
     let lines = source.lines().map(str::trim);
     let mut body = String::with_capacity(source.len());
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with("--")) {
-        body.push_str(line);
+        // Texts are between quotes, and have none in them.
+        for (index, piece) in line.split('\'').enumerate() {
+            if index % 2 == 0 {
+                body.push_str(&piece.replace(", ", ",").replace(" = ", "="));
+            } else {
+                body.extend(["'", piece, "'"]);
+            }
+        }
         body.push('\n');
     }
     body
@@ -208,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn comments_stay_here() {
-        let source = "-- Why.\nif a then\n  -- Why not.\n\n  return 'a -- b'\nend\n";
-        assert_eq!(without_comments(source), "if a then\nreturn 'a -- b'\nend\n");
+    fn comments_and_spaces_stay_here_and_texts_do_not() {
+        let source = "-- Why.\nif a then\n  -- Why not.\n\n  b = f(1, ', ') .. ' = '\n  return 'a -- b'\nend\n";
+        assert_eq!(shortened(source), "if a then\nb=f(1,', ') .. ' = '\nreturn 'a -- b'\nend\n");
     }
 }

@@ -9,7 +9,7 @@ use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::ACQUIRE_TOGETHER;
 use crate::verbs::{granted, remaining, unintelligible};
-use crate::wire::{Command, Reply};
+use crate::wire::{Call, Reply};
 
 /// How many locks one script takes at the most.
 const MOST: usize = 64;
@@ -34,28 +34,27 @@ pub(crate) fn check(names: &[Names<'_>]) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidConfig, message))
 }
 
-/// The requests as one command, each with the channel on which its client hears.
+/// The requests as one call, each with the channel on which its client hears.
 pub(crate) fn acquire(
     names: &[Names<'_>],
     requests: &[Acquire],
     inboxes: &[Option<Channel>],
-) -> Command {
+) -> Call {
     const KEYS_OF_EACH: usize = 4;
     const ROOM_OF_EACH: usize = 512;
     let keys = (KEYS_OF_EACH * names.len()) as u16;
-    let mut command = Command::script(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len());
+    let mut call = Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len());
     for names in names {
         let [fence, queue, slots, ..] = names.satellites();
-        command.bytes(names.lock()).pieces(fence).pieces(queue).pieces(slots);
+        call.bytes(names.lock()).pieces(fence).pieces(queue).pieces(slots);
     }
     for (Acquire { claim, ttl, tokens, .. }, inbox) in requests.iter().zip(inboxes) {
-        command
-            .bytes(claim.owner.expose())
+        call.bytes(claim.owner.expose())
             .number(ttl.as_millis())
             .number(tokens.get().into())
             .bytes(inbox.as_deref().unwrap_or_default());
     }
-    command
+    call
 }
 
 /// What the reply to [`acquire`] means.
@@ -69,7 +68,7 @@ pub(crate) fn acquired(
     let attempts = each.map(|((request, inbox), reply)| match reply {
         Reply::Int(left) => Some(Attempt::Busy { retry_after: remaining(*left) }),
         Reply::Text(text) => {
-            granted(text, request, inbox.is_some(), answer.sent).map(Attempt::Granted)
+            granted(text, request.ttl, inbox.is_some(), answer.sent).map(Attempt::Granted)
         }
         _ => None,
     });
@@ -99,8 +98,7 @@ mod tests {
 
     /// Lists of which many have the right length, and are nearly of grants alone or refusals alone.
     fn answers() -> impl Strategy<Value = Reply> {
-        let grants =
-            prop_oneof![9 => Just(Reply::Text(b"07070707 7 9".to_vec())), 1 => garbage::replies()];
+        let grants = prop_oneof![9 => Just(Reply::Text(b"7 9".to_vec())), 1 => garbage::replies()];
         let refusals = prop_oneof![9 => Just(Reply::Int(20)), 1 => garbage::replies()];
         prop_oneof![
             prop::collection::vec(grants, 0..5).prop_map(Reply::List),
@@ -130,7 +128,7 @@ mod tests {
                 }
                 Err(error) => {
                     prop_assert_eq!(error.kind(), ErrorKind::Protocol);
-                    let good = |item: &Reply| *item == Reply::Text(b"07070707 7 9".to_vec());
+                    let good = |item: &Reply| *item == Reply::Text(b"7 9".to_vec());
                     prop_assert!(!is(good) && !is(|item| matches!(item, Reply::Int(_))), "{:?}", reply);
                 }
             }

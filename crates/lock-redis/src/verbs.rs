@@ -12,7 +12,7 @@ use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
 use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, RELEASE, RENEW, Script};
-use crate::wire::{Command, Reply};
+use crate::wire::{Call, Reply};
 
 /// The digits, separators and short words among the arguments.
 const NUMBERS: usize = 96;
@@ -44,27 +44,27 @@ pub(crate) fn acquire(
     names: &Names<'_>,
     request: &Acquire,
     waiting: Waiting<'_>,
-) -> Result<Command, Error> {
+) -> Result<Call, Error> {
     let Acquire { claim, ttl, .. } = request;
     let mode = Code::of(claim.mode)?;
     let inbox = waiting.inbox.map_or(&b""[..], |inbox| inbox);
-    let mut command = command(acquiring(claim.mode), names, claim, inbox.len());
-    command.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
+    let mut call = about(acquiring(claim.mode), names, claim, inbox.len());
+    call.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
     let is_queued = request.queue && waiting.inbox.is_some();
     if mode.is_understood() && !is_queued && request.from.is_none() {
-        return Ok(command);
+        return Ok(call);
     }
-    command.text(mode);
+    call.text(mode);
     if is_queued {
         let (place, claim) = (ttl.place().as_millis(), ttl.claim().as_millis());
-        command.text(format_args!("{} {place} {claim}", waiting.limit));
+        call.text(format_args!("{} {place} {claim}", waiting.limit));
     } else {
-        command.bytes(b"");
+        call.bytes(b"");
     }
     if let Some(from) = request.from {
-        command.text(Code::of(from)?);
+        call.text(Code::of(from)?);
     }
-    Ok(command)
+    Ok(call)
 }
 
 /// What the reply to [`acquire`] means.
@@ -80,7 +80,7 @@ pub(crate) fn acquired(
         }),
         Reply::Text(text) => match text.strip_prefix(b"q ") {
             Some(text) => queued(text, request.ttl, answer.sent),
-            None => granted(text, request, waiting.inbox.is_some(), answer.sent)
+            None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
                 .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
         },
         _ => None,
@@ -92,22 +92,22 @@ pub(crate) fn renew(
     names: &Names<'_>,
     request: &Renew,
     inbox: Option<&Channel>,
-) -> Result<Command, Error> {
+) -> Result<Call, Error> {
     let mode = Code::of(request.claim.mode)?;
     let inbox = inbox.map_or(&b""[..], |inbox| inbox);
-    let mut command = command(&RENEW, names, &request.claim, inbox.len());
-    command.number(request.ttl.as_millis()).number(request.tokens.into()).bytes(inbox);
+    let mut call = about(&RENEW, names, &request.claim, inbox.len());
+    call.number(request.ttl.as_millis()).number(request.tokens.into()).bytes(inbox);
     if !mode.is_understood() {
-        command.text(mode);
+        call.text(mode);
     }
-    Ok(command)
+    Ok(call)
 }
 
 /// What the reply to [`renew`] means.
 pub(crate) fn renewed(request: &Renew, answer: Result<Answer, Error>) -> Renewal {
     match answer {
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
-        Ok(Answer { sent, reply: Reply::Text(text) }) => extended(&text, request, sent)
+        Ok(Answer { sent, reply: Reply::Text(text) }) => extended(&text, request.ttl, sent)
             .unwrap_or_else(|| Renewal::Unknown(unintelligible("renew"))),
         Ok(_) => Renewal::Unknown(unintelligible("renew")),
         // Whatever is at the key, it is not our lease any more.
@@ -116,23 +116,23 @@ pub(crate) fn renewed(request: &Renew, answer: Result<Answer, Error>) -> Renewal
     }
 }
 
-pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Command, Error> {
+pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Call, Error> {
     let mode = Code::of(claim.mode)?;
     let channel = names.released();
     let room = channel.map(<[u8]>::len).iter().sum();
-    let mut command = command(&RELEASE, names, claim, room);
+    let mut call = about(&RELEASE, names, claim, room);
     if tell {
-        command.pieces(channel);
+        call.pieces(channel);
     } else {
-        command.bytes(b"");
+        call.bytes(b"");
     }
     if !mode.is_understood() {
-        command.text(mode);
+        call.text(mode);
     }
     if claim.mode == Mode::Shared && !tell {
-        command.pieces(channel);
+        call.pieces(channel);
     }
-    Ok(command)
+    Ok(call)
 }
 
 /// What the reply to [`release`] means to a client that hears of its own releases, or does not.
@@ -158,22 +158,21 @@ pub(crate) fn exchange(
     tell: bool,
     next: &Acquire,
     waiting: Waiting<'_>,
-) -> Result<Command, Error> {
-    let mut command = release(names, claim, tell)?;
+) -> Result<Call, Error> {
+    let mut call = release(names, claim, tell)?;
     if let Some(inbox) = waiting.inbox
         && [claim.mode, next.claim.mode] == [Mode::Exclusive; 2]
         && next.from.is_none()
     {
         let Acquire { ttl, tokens, .. } = next;
         let (place, lease) = (ttl.place().as_millis(), ttl.claim().as_millis());
-        command
-            .text(Code::of(claim.mode)?)
+        call.text(Code::of(claim.mode)?)
             .bytes(next.claim.owner.expose())
             .text(format_args!("{} {place} {lease}", waiting.limit))
             .number(tokens.get().into())
             .bytes(inbox);
     }
-    Ok(command)
+    Ok(call)
 }
 
 /// What the reply to [`exchange`] means.
@@ -191,39 +190,38 @@ pub(crate) fn exchanged(
 }
 
 /// The beginning that all have in common: the keys, and the owner's token.
-fn command(script: &Script, names: &Names<'_>, claim: &Claim, room: usize) -> Command {
+fn about(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize) -> Call {
     let limit = matches!(claim.mode, Mode::Permits { .. }).then(|| names.limit());
     let owner = claim.owner.expose();
-    let mut command = on_keys(script, names, limit, owner.len() + room);
-    command.bytes(owner);
-    command
+    let mut call = on_keys(script, names, limit, owner.len() + room);
+    call.bytes(owner);
+    call
 }
 
 /// A call of a script on the keys of a lock, and on one more if it takes a seventh.
 pub(crate) fn on_keys(
-    script: &Script,
+    script: &'static Script,
     names: &Names<'_>,
     seventh: Option<[&[u8]; 2]>,
     room: usize,
-) -> Command {
+) -> Call {
     let satellites = names.satellites().into_iter().chain(seventh);
     let (keys, bytes) =
         satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
             (keys + 1, bytes + pieces[0].len() + pieces[1].len())
         });
-    let mut command = Command::script(script, keys, bytes + NUMBERS + room);
-    command.bytes(names.lock());
+    let mut call = Call::new(script, keys, bytes + NUMBERS + room);
+    call.bytes(names.lock());
     for satellite in satellites {
-        command.pieces(satellite);
+        call.pieces(satellite);
     }
-    command
+    call
 }
 
-/// Reads `tag first last`, or `tag first last left demand`, to a client that hears of others who join the
+/// Reads `first last`, or `first last left demand`, to a client that hears of others who join the
 /// queue, or does not.
-pub(crate) fn granted(text: &[u8], request: &Acquire, hears: bool, sent: Instant) -> Option<Grant> {
-    let ttl = request.ttl;
-    let mut words = meant_for(&request.claim, text)?.split(|byte| *byte == b' ');
+pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
+    let mut words = text.split(|byte| *byte == b' ');
     let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
     let (mut lease, mut wanted) = (ttl.duration(), false);
     if let Some(left) = words.next() {
@@ -252,9 +250,9 @@ fn queued(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Acquired> {
     Some(Acquired { attempt, sample: Some(sample) })
 }
 
-/// Reads `tag demand`, or `tag demand first last`.
-fn extended(text: &[u8], request: &Renew, sent: Instant) -> Option<Renewal> {
-    let mut words = meant_for(&request.claim, text)?.split(|byte| *byte == b' ');
+/// Reads `demand`, or `demand first last`.
+fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
+    let mut words = text.split(|byte| *byte == b' ');
     let demand = match words.next()? {
         b"w" => Demand::Wanted,
         b"q" => Demand::Quiet,
@@ -265,19 +263,9 @@ fn extended(text: &[u8], request: &Renew, sent: Instant) -> Option<Renewal> {
         Some(first) => Some(tokens(number(first)?, number(words.next()?)?)?),
         None => None,
     };
-    let valid_until = request.ttl.valid_until(sent);
+    let valid_until = ttl.valid_until(sent);
     let renewed = Renewal::Renewed { valid_until, tokens, demand };
     words.next().is_none().then_some(renewed)
-}
-
-/// What follows the tag in an answer, if the tag is that of the claim.
-///
-/// A connection pairs requests with replies by their order alone. Should it ever be out of step, because a
-/// reply was taken for two or two for one, the grant of another lock is not taken for this one's.
-fn meant_for<'a>(claim: &Claim, text: &'a [u8]) -> Option<&'a [u8]> {
-    const TAG: usize = 8;
-    let tag = claim.owner.expose().get(..TAG)?;
-    text.strip_prefix(tag)?.strip_prefix(b" ")
 }
 
 /// When a lease ends for its holder to which the server gives so much.
@@ -320,19 +308,19 @@ mod tests {
     #[test]
     fn a_fresh_grant_is_dated_by_what_was_asked_for() {
         let sent = Instant::from_nanos(5);
-        let text = b"07070707 1795000000000000 1795000000000063";
-        let grant = granted(text, &request(), false, sent).unwrap();
+        let text = b"1795000000000000 1795000000000063";
+        let grant = granted(text, ttl(30_000), false, sent).unwrap();
         assert_eq!(grant.tokens.first().get(), 1_795_000_000_000_000);
         assert_eq!(grant.tokens.count().get(), 64);
         assert_eq!(grant.valid_until, ttl(30_000).valid_until(sent));
         assert_eq!(grant.demand, Demand::Unknown);
-        assert_eq!(granted(text, &request(), true, sent).unwrap().demand, Demand::Quiet);
+        assert_eq!(granted(text, ttl(30_000), true, sent).unwrap().demand, Demand::Quiet);
     }
 
     #[test]
     fn another_grant_is_dated_by_what_the_server_gives() {
         let sent = Instant::from_nanos(5);
-        let grant = |text: &[u8]| granted(&tagged(text), &request(), true, sent).unwrap();
+        let grant = |text: &[u8]| granted(text, ttl(30_000), true, sent).unwrap();
         assert_eq!(grant(b"7 7 1000 q").valid_until, ttl(1_000).valid_until(sent));
         assert_eq!(grant(b"7 7 90000 q").valid_until, ttl(90_000).valid_until(sent));
         assert_eq!(grant(b"7 7 0 q").valid_until, sent);
@@ -359,8 +347,7 @@ mod tests {
     #[test]
     fn a_renewal_may_bring_tokens() {
         let sent = Instant::from_nanos(5);
-        let request = Renew::new(request().claim, ttl(1_000));
-        let renewed = |text: &[u8]| match extended(&tagged(text), &request, sent).unwrap() {
+        let renewed = |text: &[u8]| match extended(text, ttl(1_000), sent).unwrap() {
             Renewal::Renewed { valid_until, tokens, demand } => {
                 assert_eq!(valid_until, ttl(1_000).valid_until(sent));
                 (tokens.map(|range| range.count().get()), demand)
@@ -387,27 +374,13 @@ mod tests {
             "1 2 3 x",
             "1 2 3 q 4",
         ] {
-            assert_eq!(granted(&tagged(text.as_bytes()), &request(), true, sent), None, "{text}");
+            assert_eq!(granted(text.as_bytes(), ttl(30_000), true, sent), None, "{text}");
         }
         for text in ["", "x", "w 1", "w 2 1", "w 1 2 3", "w  "] {
-            let text = tagged(text.as_bytes());
-            assert!(extended(&text, &renewal(), sent).is_none(), "{}", text.escape_ascii());
+            assert!(extended(text.as_bytes(), ttl(30_000), sent).is_none(), "{text}");
         }
         for text in ["", "1", "x 1", "1 x", "1 -1", "1 2 3"] {
             assert!(queued(text.as_bytes(), ttl(1_000), sent).is_none(), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_answer_to_another_is_no_answer() {
-        let sent = Instant::from_nanos(0);
-        let (grant, renewal_of) = (b"07070707 7 9", b"07070707 q");
-        assert!(granted(grant, &request(), true, sent).is_some());
-        assert!(extended(renewal_of, &renewal(), sent).is_some());
-        for tag in ["07070708", "0707070", "070707070", "7070707 "] {
-            let (grant, renewal_of) = (format!("{tag} 7 9"), format!("{tag} q"));
-            assert_eq!(granted(grant.as_bytes(), &request(), true, sent), None, "{tag}");
-            assert!(extended(renewal_of.as_bytes(), &renewal(), sent).is_none(), "{tag}");
         }
     }
 
@@ -417,10 +390,6 @@ mod tests {
         for over in [0, -2] {
             assert_eq!(remaining(over), Some(Duration::from_millis(1)));
         }
-    }
-
-    fn tagged(text: &[u8]) -> Vec<u8> {
-        [b"07070707 ", text].concat()
     }
 
     fn words(text: &[u8]) -> Option<Vec<&str>> {
@@ -437,8 +406,8 @@ mod tests {
 
     fn is_granted(text: &[u8]) -> bool {
         match words(text).as_deref() {
-            Some(["07070707", first, last]) => is_range(first, last),
-            Some(["07070707", first, last, left, "q" | "w"]) => {
+            Some([first, last]) => is_range(first, last),
+            Some([first, last, left, "q" | "w"]) => {
                 is_range(first, last) && is_number(left, u64::MAX)
             }
             _ => false,
@@ -451,8 +420,8 @@ mod tests {
 
     fn is_extended(text: &[u8]) -> bool {
         match words(text).as_deref() {
-            Some(["07070707", "q" | "w" | "u"]) => true,
-            Some(["07070707", "q" | "w" | "u", first, last]) => is_range(first, last),
+            Some(["q" | "w" | "u"]) => true,
+            Some(["q" | "w" | "u", first, last]) => is_range(first, last),
             _ => false,
         }
     }
@@ -472,8 +441,8 @@ mod tests {
 
     fn answers() -> impl Strategy<Value = Reply> {
         let queued = garbage::texts().prop_map(|text| Reply::Text([b"q ", &text[..]].concat()));
-        let ours = garbage::texts().prop_map(|text| Reply::Text(tagged(&text)));
-        prop_oneof![2 => garbage::replies(), 1 => queued, 2 => ours]
+        let texts = garbage::texts().prop_map(Reply::Text);
+        prop_oneof![2 => garbage::replies(), 1 => queued, 2 => texts]
     }
 
     const SENT: Instant = Instant::from_nanos(1 << 40);
@@ -491,7 +460,7 @@ mod tests {
                     prop_assert!(is_granted(text), "{:?}", reply);
                     prop_assert!(grant.tokens.first() <= grant.tokens.last());
                     prop_assert!(grant.valid_until < SENT + Ttl::MAX.duration());
-                    let is_fresh = words(text).unwrap().len() == 3;
+                    let is_fresh = words(text).unwrap().len() == 2;
                     prop_assert!(!is_fresh || grant.valid_until == ttl(30_000).valid_until(SENT));
                 }
                 Ok(Acquired { attempt: Attempt::Queued { retry_after }, sample: Some(_) }) => {
@@ -553,11 +522,11 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_grant_is_nonsense_or_another(at in 0usize..49, byte: u8, cut: bool) {
-            let good = b"07070707 1795000000000000 1795000000000063 900 w";
+        fn a_damaged_grant_is_nonsense_or_another(at in 0usize..40, byte: u8, cut: bool) {
+            let good = b"1795000000000000 1795000000000063 900 w";
             let mut text = good.to_vec();
             if cut { text.truncate(at) } else if let Some(place) = text.get_mut(at) { *place = byte }
-            prop_assert_eq!(granted(&text, &request(), true, SENT).is_some(), is_granted(&text));
+            prop_assert_eq!(granted(&text, ttl(30_000), true, SENT).is_some(), is_granted(&text));
         }
     }
 }

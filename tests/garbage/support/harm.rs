@@ -166,9 +166,9 @@ fn push(random: &mut Random) -> Vec<u8> {
     push
 }
 
-/// Something that a server may say, but not here. No request is granted by it, and no lease renewed.
+/// Something that a server may say, but not here. It answers no request.
 fn other(random: &mut Random) -> &'static [u8] {
-    const SAID: [&[u8]; 28] = [
+    const SAID: [&[u8]; 31] = [
         b"_\r\n",
         b"$-1\r\n",
         b"*-1\r\n",
@@ -195,6 +195,9 @@ fn other(random: &mut Random) -> &'static [u8] {
         b"-MOVED 1 127.0.0.1:1\r\n",
         b"-LOADING odd\r\n",
         b"-\xff\r\n",
+        b"-LOCKCLOSED odd\r\n",
+        b"-WRONGTYPE odd\r\n",
+        b"*2\r\n:0\r\n:-1\r\n",
         b">0\r\n",
         b"|0\r\n:0\r\n",
     ];

@@ -23,15 +23,36 @@ impl Word {
         owner: &OwnerToken,
         until: Instant,
     ) -> Option<String> {
-        let held = self.0.command(&["GET", &format!("lock:{{{name}}}")]).unwrap();
+        let held = self.held(name);
         // Looked at afterwards: only if it is not over yet did it count when the server answered.
         let is_over = Clock::boot().now() >= until;
-        let is_held = matches!(&held, Value::Text(text) if text == owner.expose());
-        (!is_held && !is_over).then(|| {
+        (!is_owner(&held, owner) && !is_over).then(|| {
             let whose = owner_of(owner);
             format!("{whose} believes to hold {name}, where the server has {held:?}")
         })
     }
+
+    /// What is said against somebody who believes not to hold this name any more, nor to wait for it.
+    pub(crate) fn against_the_end(&mut self, name: &str, owner: &OwnerToken) -> Option<String> {
+        let waits = format!("x:{}", owner_of(owner));
+        let place =
+            self.0.command(&["HEXISTS", &format!("lock:{{{name}}}:slots"), &waits]).unwrap();
+        let held = self.held(name);
+        (is_owner(&held, owner) || place != Value::Int(0)).then(|| {
+            format!(
+                "{} is done with {name}, where the server has {held:?} and {place:?}",
+                owner_of(owner)
+            )
+        })
+    }
+
+    fn held(&mut self, name: &str) -> Value {
+        self.0.command(&["GET", &format!("lock:{{{name}}}")]).unwrap()
+    }
+}
+
+fn is_owner(held: &Value, owner: &OwnerToken) -> bool {
+    matches!(held, Value::Text(text) if text == owner.expose())
 }
 
 /// A token as it is stored. It is of a test, and no secret.

@@ -66,7 +66,7 @@ impl Ordeal {
 
     /// By how much the memory grows.
     async fn growth(&self) -> u64 {
-        let after = if self.tracking { "GET" } else { "SUBSCRIBE" };
+        let after = if self.tracking { "EVALSHA" } else { "SUBSCRIBE" };
         let flooder = Flooder::start(self.junk, after, if self.endures { FLOOD } else { FAR });
         let backend = RedisBackend::builder(format!("redis://{}", flooder.addr))
             .protocol(self.protocol)

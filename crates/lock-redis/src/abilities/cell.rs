@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use lock_core::{Cell, CellBackend, Claim, Error, FencingToken, Key, Stored};
 
-use crate::RedisBackend;
 use crate::hub::number;
 use crate::keys::Names;
 use crate::scripts::{LOAD, STORE, Script};
-use crate::wire::{Command, Reply};
+use crate::wire::{Call, Reply};
+use crate::{RedisBackend, verbs};
 
 /// The value is kept in a key of its own, `lock:{name}:cell`, which has no end: erase what is not wanted
 /// any more.
@@ -17,9 +17,9 @@ use crate::wire::{Command, Reply};
 #[async_trait]
 impl CellBackend for RedisBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
-        let command = on_cell(&LOAD, &self.layout().names(key), 0);
-        let reply = self.link().run(&LOAD, &command).await?.reply;
-        loaded(reply).ok_or_else(|| self.link().nonsense("load"))
+        let call = on_cell(&LOAD, &self.layout().names(key), 0);
+        let reply = self.link().run(call).await?.reply;
+        loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
     }
 
     async fn store(
@@ -34,29 +34,29 @@ impl CellBackend for RedisBackend {
         let room = owner.len()
             + channel.map(<[u8]>::len).iter().sum::<usize>()
             + value.map_or(0, <[u8]>::len);
-        let mut command = on_cell(&STORE, &names, room);
-        command.bytes(owner).number(token.get()).pieces(channel);
+        let mut call = on_cell(&STORE, &names, room);
+        call.bytes(owner).number(token.get()).pieces(channel);
         if let Some(value) = value {
-            command.bytes(value);
+            call.bytes(value);
         }
-        match self.link().run(&STORE, &command).await {
+        match self.link().run(call).await {
             Ok(answer) => match answer.reply {
                 Reply::Int(1) => Ok(Stored::Written),
                 Reply::Int(0) => Ok(Stored::NotHeld),
-                _ => Err(self.link().nonsense("store")),
+                _ => Err(verbs::unintelligible("store")),
             },
             Err(error) => Err(error),
         }
     }
 }
 
-fn on_cell(script: &Script, names: &Names<'_>, room: usize) -> Command {
+fn on_cell(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
     const NUMBERS: usize = 64;
     let (lock, cell) = (names.lock(), names.cell());
     let keys = lock.len() + cell.map(<[u8]>::len).iter().sum::<usize>();
-    let mut command = Command::script(script, 2, keys + NUMBERS + room);
-    command.bytes(lock).pieces(cell);
-    command
+    let mut call = Call::new(script, 2, keys + NUMBERS + room);
+    call.bytes(lock).pieces(cell);
+    call
 }
 
 /// Reads nothing, or the token, whether the lease is held, and the value.

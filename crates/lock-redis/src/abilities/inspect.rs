@@ -16,9 +16,9 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let command = verbs::on_keys(&INSPECT, &self.layout().names(key), None, 0);
-        let reply = self.link().run(&INSPECT, &command).await?.reply;
-        inspected(&reply).ok_or_else(|| self.link().nonsense("inspect"))
+        let call = verbs::on_keys(&INSPECT, &self.layout().names(key), None, 0);
+        let reply = self.link().run(call).await?.reply;
+        inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
     }
 
     /// Deletes the key of the lock, if it holds a text.
@@ -26,13 +26,13 @@ impl InspectBackend for RedisBackend {
         let names = self.layout().names(key);
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut command = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);
-        command.pieces(channel);
-        match self.link().run(&FORCE_RELEASE, &command).await?.reply {
+        let mut call = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);
+        call.pieces(channel);
+        match self.link().run(call).await?.reply {
             Reply::Int(ended) => {
-                u64::try_from(ended).map_err(|_| self.link().nonsense("release by force"))
+                u64::try_from(ended).map_err(|_| verbs::unintelligible("release by force"))
             }
-            _ => Err(self.link().nonsense("release by force")),
+            _ => Err(verbs::unintelligible("release by force")),
         }
     }
 }

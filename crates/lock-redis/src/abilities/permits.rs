@@ -38,11 +38,11 @@ impl PermitBackend for RedisBackend {
         let (names, hub) = (self.layout().names(&claim.key), self.hub());
         hub.forget(&names, claim);
         let owner = claim.owner.expose();
-        let mut command = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
-        command.bytes(owner).text(Code::of(claim.mode)?);
+        let mut call = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
+        call.bytes(owner).text(Code::of(claim.mode)?);
         // Nobody is told that there is room, because there is none.
-        let answer = self.link().run(&FORGET, &command).await;
-        verbs::released(answer, false).map_err(|error| self.link().mistrust(error))
+        let answer = self.link().run(call).await;
+        verbs::released(answer, false)
     }
 
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
@@ -56,11 +56,11 @@ impl RedisBackend {
         let names = self.layout().names(key);
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut command = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
-        command.number(of.into()).text(what).number(count.into()).pieces(channel);
-        match self.link().run(&PERMITS, &command).await?.reply {
-            Reply::Text(text) => counted(&text).ok_or_else(|| self.link().nonsense("count")),
-            _ => Err(self.link().nonsense("count")),
+        let mut call = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
+        call.number(of.into()).text(what).number(count.into()).pieces(channel);
+        match self.link().run(call).await?.reply {
+            Reply::Text(text) => counted(&text).ok_or_else(|| verbs::unintelligible("count")),
+            _ => Err(verbs::unintelligible("count")),
         }
     }
 }

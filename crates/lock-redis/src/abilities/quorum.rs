@@ -13,7 +13,7 @@ use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
 use crate::scripts::{CONFIRM, STANDING, Script, VOTE, VOUCH};
-use crate::wire::{Command, Reply};
+use crate::wire::{Call, Reply};
 use crate::{RedisBackend, verbs};
 
 /// How long an owner's token is, and that of a group.
@@ -31,9 +31,9 @@ impl QuorumNode for RedisBackend {
         let names = self.layout().names(&ballot.request.claim.key);
         let inbox = self.hub().inbox_for(&names);
         let node = ballot.guarded.then(|| self.layout().node());
-        let command = vote(&names, node, ballot, inbox.as_ref())?;
-        let answer = self.link().run(&VOTE, &command).await?;
-        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| self.link().nonsense("vote"))
+        let call = vote(&names, node, ballot, inbox.as_ref())?;
+        let answer = self.link().run(call).await?;
+        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| verbs::unintelligible("vote"))
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool, Error> {
@@ -45,25 +45,25 @@ impl QuorumNode for RedisBackend {
         }
         let names = self.layout().names(&claim.key);
         let mode = Code::of(claim.mode)?;
-        let mut command = verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET);
-        command.bytes(claim.owner.expose()).number(token.get()).text(mode);
-        let reply = self.link().run(&CONFIRM, &command).await?.reply;
-        yes_or_no(&reply).ok_or_else(|| self.link().nonsense("confirm"))
+        let mut call = verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET);
+        call.bytes(claim.owner.expose()).number(token.get()).text(mode);
+        let reply = self.link().run(call).await?.reply;
+        yes_or_no(&reply).ok_or_else(|| verbs::unintelligible("confirm"))
     }
 
     async fn standing(&self) -> Result<Standing, Error> {
         let seed = OwnerToken::generate()?;
-        let mut command = on_node(&STANDING, self.layout().node());
-        command.bytes(seed.expose());
-        let reply = self.link().run(&STANDING, &command).await?.reply;
-        stands(&reply).ok_or_else(|| self.link().nonsense("tell the standing"))
+        let mut call = on_node(&STANDING, self.layout().node());
+        call.bytes(seed.expose());
+        let reply = self.link().run(call).await?.reply;
+        stands(&reply).ok_or_else(|| verbs::unintelligible("tell the standing"))
     }
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool, Error> {
-        let mut command = on_node(&VOUCH, self.layout().node());
-        command.bytes(quarantine.as_str().as_bytes()).number(max_ttl.as_millis());
-        let reply = self.link().run(&VOUCH, &command).await?.reply;
-        yes_or_no(&reply).ok_or_else(|| self.link().nonsense("vouch"))
+        let mut call = on_node(&VOUCH, self.layout().node());
+        call.bytes(quarantine.as_str().as_bytes()).number(max_ttl.as_millis());
+        let reply = self.link().run(call).await?.reply;
+        yes_or_no(&reply).ok_or_else(|| verbs::unintelligible("vouch"))
     }
 }
 
@@ -84,22 +84,21 @@ fn vote(
     node: Option<&[u8]>,
     ballot: &Ballot,
     inbox: Option<&Channel>,
-) -> Result<Command, Error> {
+) -> Result<Call, Error> {
     let Ballot { request, floor, .. } = ballot;
     let (mode, inbox) = (Code::of(request.claim.mode)?, inbox.map_or(&b""[..], |inbox| inbox));
     let node = node.map(|node| [node, b""]);
-    let mut command = verbs::on_keys(&VOTE, names, node, 3 * SECRET + inbox.len());
-    command
-        .bytes(request.claim.owner.expose())
+    let mut call = verbs::on_keys(&VOTE, names, node, 3 * SECRET + inbox.len());
+    call.bytes(request.claim.owner.expose())
         .number(request.ttl.as_millis())
         .text(format_args!("{} {floor}", request.tokens))
         .bytes(inbox)
         .text(mode)
         .bytes(b"");
     if let Some(from) = request.from {
-        command.text(Code::of(from)?);
+        call.text(Code::of(from)?);
     }
-    Ok(command)
+    Ok(call)
 }
 
 /// What the reply to [`vote`] means to a client that hears of others who join the queue, or does not.
@@ -109,7 +108,7 @@ fn voted(ballot: &Ballot, hears: bool, answer: &Answer) -> Option<Vote> {
         return Some(Vote::Abstains(Quarantine::new(std::str::from_utf8(quarantine).ok()?)));
     }
     let Some(refusal) = text.strip_prefix(b"b ") else {
-        return verbs::granted(text, &ballot.request, hears, answer.sent).map(Vote::Granted);
+        return verbs::granted(text, ballot.request.ttl, hears, answer.sent).map(Vote::Granted);
     };
     let refusal = std::str::from_utf8(refusal).ok()?;
     let (left, holder) = match refusal.split_once(' ') {
@@ -125,11 +124,11 @@ fn tag(digits: &str) -> Option<OwnerTag> {
     is_tag.then(|| u32::from_str_radix(digits, 16).ok().map(OwnerTag::new)).flatten()
 }
 
-fn on_node(script: &Script, node: &[u8]) -> Command {
+fn on_node(script: &'static Script, node: &[u8]) -> Call {
     const NUMBERS: usize = 64;
-    let mut command = Command::script(script, 1, node.len() + SECRET + NUMBERS);
-    command.bytes(node);
-    command
+    let mut call = Call::new(script, 1, node.len() + SECRET + NUMBERS);
+    call.bytes(node);
+    call
 }
 
 /// Reads `run quarantine most`.
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_answer_to_a_ballot_is_read() {
-        let Some(Vote::Granted(grant)) = read("07070707 7 9") else { panic!() };
+        let Some(Vote::Granted(grant)) = read("7 9") else { panic!() };
         assert_eq!((grant.tokens.first().get(), grant.tokens.last().get()), (7, 9));
         assert_eq!(grant.valid_until, TTL.valid_until(Instant::from_nanos(5)));
         let busy = |holder: Option<u32>, left: Option<u64>| {
@@ -201,20 +200,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_answer() {
-        for text in [
-            "",
-            "b",
-            "b ",
-            "b x",
-            "b -2",
-            "b 1 x",
-            "b 1 2 3",
-            "b 1 +001feff",
-            "7 9",
-            "07070707 7",
-            "07070707 7 6",
-            "c 7",
-        ] {
+        for text in
+            ["", "b", "b ", "b x", "b -2", "b 1 x", "b 1 2 3", "b 1 +001feff", "7", "7 6", "c 7"]
+        {
             assert_eq!(read(text), None, "{text}");
         }
         for text in ["", "a", "a b", "a b c", "a b 0", "a b 30000 c", "+a b -", "a b -1"] {
@@ -233,7 +221,7 @@ mod tests {
             |stem: &'static [u8]| garbage::texts().prop_map(move |text| [stem, &text].concat());
         let tagged = ("[ab] -?[0-9]{1,20}", "( [+-]?[0-9a-fg]{6,9})?")
             .prop_map(|(stem, tag)| (stem + &tag).into_bytes());
-        prop_oneof![said(b"07070707 "), said(b""), said(b"b "), said(b"a "), tagged]
+        prop_oneof![said(b""), said(b"b "), said(b"a "), tagged]
     }
 
     proptest! {
@@ -246,7 +234,7 @@ mod tests {
             let words = std::str::from_utf8(&text).map(|text| text.split(' ').collect::<Vec<_>>());
             match voted(&ballot, false, &answer) {
                 Some(Vote::Granted(grant)) => {
-                    prop_assert_eq!(Some(grant), verbs::granted(&text, &ballot.request, false, sent));
+                    prop_assert_eq!(Some(grant), verbs::granted(&text, ballot.request.ttl, false, sent));
                 }
                 Some(Vote::Busy { .. }) => {
                     let is_refusal = match words.as_deref() {

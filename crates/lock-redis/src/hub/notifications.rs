@@ -90,8 +90,7 @@ fn useful(flags: &str) -> bool {
 }
 
 async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
-    let answer = live.call(&Command::words(words)).await;
-    answer.map(|answer| answer.reply).map_err(Failure::into_error)
+    live.call(&Command::words(words)).await.map_err(Failure::into_error)
 }
 
 #[cfg(test)]

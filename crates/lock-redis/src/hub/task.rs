@@ -293,7 +293,9 @@ impl Task {
         for join in self.joining.drain(..) {
             let _ = join.done.send(Err(error.clone()));
         }
-        if !error.is_retryable() && !self.members.is_empty() {
+        // What made no sense on one connection may do so on the next.
+        let is_lasting = !error.is_retryable() && error.kind() != ErrorKind::Protocol;
+        if is_lasting && !self.members.is_empty() {
             tracing::warn!(%error, "watches have ended");
             self.dismiss();
         }

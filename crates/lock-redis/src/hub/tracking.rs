@@ -15,7 +15,8 @@ use tokio::time::{self, Instant};
 
 use super::registry::{Channel, Registry};
 use crate::link::Live;
-use crate::wire::{Command, Failure, Reply};
+use crate::scripts::LOOK;
+use crate::wire::{Call, Command, Failure, Reply};
 
 /// A key that changes all the time is not read more often than that.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -61,7 +62,10 @@ impl Drop for Tracking {
 /// Has the server track what this connection opts for.
 pub(crate) async fn switch_on(live: &Live) -> Result<(), Error> {
     let command = Command::words(&["CLIENT", "TRACKING", "ON", "OPTIN"]);
-    live.call(&command).await.map(drop).map_err(Failure::into_error)
+    match live.call(&command).await.map_err(Failure::into_error)? {
+        Reply::Text(said) if said == b"OK" => Ok(()),
+        _ => Err(Error::new(ErrorKind::Protocol, "CLIENT TRACKING was answered with nonsense")),
+    }
 }
 
 /// Reads a key, and begins to hear of it anew.
@@ -71,12 +75,10 @@ pub(super) async fn look(
     lock: &Channel,
     happened: bool,
 ) -> Result<(), Error> {
-    let reading = async {
-        let read = live.connection().read_tracked(lock).await;
-        read.map_err(Failure::into_error)
-    };
-    match live.within(reading).await {
-        Ok(reply) => registry.see(lock, seen(&reply), happened),
+    let mut call = Call::new(&LOOK, 1, lock.len());
+    call.bytes(lock);
+    match live.run(call.tracked()).await.map_err(Failure::into_error) {
+        Ok(answer) => registry.see(lock, seen(&answer.reply), happened),
         // There is something that is no lock of ours.
         Err(error) if error.kind() == ErrorKind::ForeignKey => {
             registry.see(lock, Some(0), happened);
@@ -145,7 +147,7 @@ impl Pending {
     }
 }
 
-/// Values of others may be large, and a hint need not be right.
+/// A hint need not be right.
 fn seen(reply: &Reply) -> Seen {
     match reply {
         Reply::Nil => None,

@@ -21,7 +21,7 @@ pub(super) async fn connect(
 ) -> Result<Arc<Live>, Error> {
     limited(settings, async {
         let (connection, driver) = greet(settings, registry).await?;
-        let live = Live::start(connection, driver, &settings.endpoint, settings.command_timeout);
+        let live = Live::start(connection, driver, &settings.endpoint, settings.command_timeout)?;
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
         }

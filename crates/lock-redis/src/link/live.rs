@@ -13,13 +13,14 @@ use super::STRIKES;
 use super::mover::Mover;
 use super::pulse::{Elapsed, Pulse};
 use crate::scripts::Script;
-use crate::wire::{Command, Connection, Driver, Endpoint, Failure, Reply};
+use crate::wire::{Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
 pub(super) const CLOCK: Clock = Clock::boot();
 
 /// A connection that works, or did until a moment ago.
 pub(crate) struct Live {
     connection: Connection,
+    numbers: Numbers,
     endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
@@ -46,7 +47,8 @@ impl Live {
         driver: Driver,
         endpoint: &Arc<Endpoint>,
         limit: Duration,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        let numbers = Numbers::new()?;
         let pulse = Arc::new(Pulse::new(limit));
         let mover = Mover::new(driver);
         let (end, driver) = spawn(Arc::clone(&mover).run());
@@ -61,7 +63,19 @@ impl Live {
         });
         let endpoint = Arc::clone(endpoint);
         let (strikes, struck, born) = (Mutex::default(), AtomicBool::new(false), CLOCK.now());
-        Self { connection, endpoint, limit, pulse, mover, end, strikes, struck, born, driver }
+        Ok(Self {
+            connection,
+            numbers,
+            endpoint,
+            limit,
+            pulse,
+            mover,
+            end,
+            strikes,
+            struck,
+            born,
+            driver,
+        })
     }
 
     /// Sends a command and waits for its reply, up to the time limit.
@@ -69,30 +83,69 @@ impl Live {
     /// # Cancel safety
     ///
     /// Leaves open whether the command ran.
-    pub(crate) async fn call(&self, command: &Command) -> Result<Answer, Failure> {
+    pub(crate) async fn call(&self, command: &Command) -> Result<Reply, Failure> {
+        Ok(self.ask(self.connection.call(command)).await?.reply)
+    }
+
+    /// Calls a script and waits for the reply, up to the time limit. If the server does not know it, loads it
+    /// and tries once more.
+    ///
+    /// # Errors
+    ///
+    /// After a retryable error the script may have run. If the reply is to another request, the connection
+    /// is given up: whose the next would be is unknown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Leaves open whether the script ran.
+    pub(crate) async fn run(&self, mut call: Call) -> Result<Answer, Failure> {
+        match self.ask(self.connection.run(&mut call, self.numbers.next())).await {
+            Err(Failure::NoScript(_)) => Box::pin(self.run_anew(call)).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn run_anew(&self, mut call: Call) -> Result<Answer, Failure> {
+        self.load(call.script()).await?;
+        self.ask(self.connection.run(&mut call, self.numbers.next())).await
+    }
+
+    /// Has the server load a script, up to the time limit.
+    pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
+        let loading = async { self.connection.load(script).await.map(|()| Reply::Nil) };
+        self.ask(loading).await.map(drop)
+    }
+
+    async fn ask(
+        &self,
+        request: impl Future<Output = Result<Reply, Failure>>,
+    ) -> Result<Answer, Failure> {
         let sent = CLOCK.now();
-        match self.pulse.within(CLOCK, sent, self.mover.carry(self.connection.call(command))).await
-        {
+        match self.pulse.within(CLOCK, sent, self.mover.carry(request)).await {
             Ok(Ok(reply)) => {
                 self.answered();
                 Ok(Answer { sent, reply })
             }
             Ok(Err(failure)) => {
                 self.answered();
-                if matches!(failure, Failure::Demoted(_)) {
-                    self.leave();
-                }
+                self.suffer(&failure);
                 Err(failure)
             }
             Err(Elapsed) => Err(self.unanswered().into()),
         }
     }
 
-    /// Has the server load a script, up to the time limit.
-    pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
-        let loading = self.connection.load(script);
-        let outcome = self.pulse.within(CLOCK, CLOCK.now(), loading).await;
-        outcome.unwrap_or_else(|Elapsed| Err(self.unanswered().into()))
+    /// Gives up a connection to a server that takes no writes, or on which replies go astray. Behind a name
+    /// or a virtual address the next one may lead to a server that does.
+    fn suffer(&self, failure: &Failure) {
+        match failure {
+            Failure::Demoted(_) => self.leave(),
+            Failure::Astray(error) => {
+                tracing::warn!(server = %self.endpoint, %error, "gave up a connection");
+                self.leave();
+            }
+            _ => {}
+        }
     }
 
     /// Runs something on the connection that is not a plain command, up to the time limit.
@@ -130,9 +183,7 @@ impl Live {
         self.end.refused.load(Ordering::Relaxed) && age < SOON
     }
 
-    /// Gives up a connection to a server that takes no writes, or that makes no sense. Behind a name or a
-    /// virtual address the next one may lead to a server that does.
-    pub(super) fn leave(&self) {
+    fn leave(&self) {
         self.end.refused.store(true, Ordering::Relaxed);
         self.driver.abort();
     }

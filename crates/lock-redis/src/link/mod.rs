@@ -30,9 +30,7 @@ pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::tls::Tls;
 use crate::Protocol;
 use crate::hub::Registry;
-use crate::scripts::Script;
-use crate::verbs;
-use crate::wire::{Command, Endpoint, Failure};
+use crate::wire::{Call, Endpoint, Failure};
 
 /// After so many unanswered requests in a row a connection is replaced.
 const STRIKES: u32 = 3;
@@ -88,35 +86,14 @@ impl Link {
         &self.0.settings
     }
 
-    /// Runs a script. If the server does not know it, loads it and tries once more.
+    /// Calls a script, which is loaded first if the server does not know it.
     ///
     /// # Errors
     ///
     /// After a retryable error the script may have run.
-    pub(crate) async fn run(&self, script: &Script, command: &Command) -> Result<Answer, Error> {
+    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Error> {
         let live = self.connected().await?;
-        match live.call(command).await {
-            Ok(answer) => Ok(answer),
-            Err(Failure::NoScript(_)) => Box::pin(run_anew(&live, script, command)).await,
-            Err(failure) => Err(failure.into_error()),
-        }
-    }
-
-    /// Gives up the connection if an answer on it made no sense. It may have been that of another request,
-    /// and so may those be that follow.
-    pub(crate) fn mistrust(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Protocol
-            && let Some(live) = self.live()
-        {
-            tracing::warn!(server = %self.settings().endpoint, %error, "gave up a connection");
-            live.leave();
-        }
-        error
-    }
-
-    /// The same, for an answer to this.
-    pub(crate) fn nonsense(&self, verb: &str) -> Error {
-        self.mistrust(verbs::unintelligible(verb))
+        live.run(call).await.map_err(Failure::into_error)
     }
 
     /// The connection, which is opened if there is none.
@@ -245,9 +222,4 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({})", self.settings().endpoint)
     }
-}
-
-async fn run_anew(live: &Live, script: &Script, command: &Command) -> Result<Answer, Error> {
-    live.load(script).await.map_err(Failure::into_error)?;
-    live.call(command).await.map_err(Failure::into_error)
 }

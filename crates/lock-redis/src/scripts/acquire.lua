@@ -9,9 +9,8 @@
 --          the place is kept and how long a lease lives that is handed over; or empty
 -- ARGV[7]  the mode in which the owner holds the lock already, if that lease is to be converted
 --
--- Replies, if granted, "tag first last": the first eight digits of the owner's token, so that nobody takes
--- it for an answer to somebody else, and the tokens; or "tag first last left demand", with what is left of
--- the lease in ms, and `w` if somebody waits in the queue, `q` if not. If queued, "q left micros", with the
+-- Replies, if granted, "first last", the tokens; or "first last left demand", with what is left of the
+-- lease in ms, and `w` if somebody waits in the queue, `q` if not. If queued, "q left micros", with the
 -- server's clock. If refused, the integer left. `left` is the time in ms until there may be room, or
 -- -1 if that has no end.
 

@@ -14,6 +14,6 @@ if not value and (ARGV[5] or 'x') == 'x' and not ARGV[7] and call('EXISTS', KEYS
     call('DEL', KEYS[1])
     return expires
   end
-  return ARGV[1]:sub(1, 8) .. ' ' .. range
+  return range
 end
 

@@ -9,7 +9,7 @@ local function granted(range, left)
   if KEYS[7] then
     use_permits(lease)
   end
-  return table.concat({ owner:sub(1, 8), range, left, call('EXISTS', KEYS[3]) == 1 and 'w' or 'q' }, ' ')
+  return table.concat({ range, left, call('EXISTS', KEYS[3]) == 1 and 'w' or 'q' }, ' ')
 end
 
 local function failed(problem)

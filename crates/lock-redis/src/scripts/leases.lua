@@ -68,7 +68,7 @@ local function put(text, lease)
   local expires = redis.pcall('PEXPIRE', KEYS[1], lease)
   if expires ~= 1 then
     call('DEL', KEYS[1])
-    error(expires.err)
+    error(expires)
   end
   value, stale = text, false
 end

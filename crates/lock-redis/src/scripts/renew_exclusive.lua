@@ -6,18 +6,16 @@
 -- ARGV[4]  the channel on which the client hears, if it watches the lock; or empty
 -- ARGV[5]  the mode; exclusive if it is left out
 --
--- Replies 0 if the owner does not hold the lock in this mode, or else "tag demand" or "tag demand first
--- last": the first eight digits of the owner's token, so that nobody takes it for an answer to somebody
--- else; `w` if somebody waits in the queue, `q` if nobody does and the client will be told when that
--- changes, `u` otherwise; and the tokens, if there are any.
+-- Replies 0 if the owner does not hold the lock in this mode, or else "demand" or "demand first last": `w`
+-- if somebody waits in the queue, `q` if nobody does and the client will be told when that changes, `u`
+-- otherwise; and the tokens, if there are any.
 
 local value = call('GET', KEYS[1])
 local lease, inbox = tonumber(ARGV[2]), ARGV[4]
 
 local function renewed(range, hears)
   local demand = call('EXISTS', KEYS[3]) == 1 and 'w' or hears and 'q' or 'u'
-  local said = ARGV[1]:sub(1, 8) .. ' ' .. demand
-  return range and said .. ' ' .. range or said
+  return range and demand .. ' ' .. range or demand
 end
 
 -- Tokens that a lease can do without.

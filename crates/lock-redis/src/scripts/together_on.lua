@@ -92,6 +92,5 @@ for index, lock in ipairs(locks) do
     local demand = call('EXISTS', KEYS[3]) == 1 and 'w' or 'q'
     granted[index] = table.concat({ granted[index], math.max(left, lease), demand }, ' ')
   end
-  granted[index] = owner:sub(1, 8) .. ' ' .. granted[index]
 end
 return granted

@@ -2,45 +2,74 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::{Cmd, RedisWrite as _};
+use lock_core::{Error, ErrorKind};
+use redis::{Arg, Cmd, RedisWrite as _};
 
 use crate::scripts::Script;
 
-/// A command, written argument by argument into one buffer.
+/// A command of a few words, for what happens once per connection.
 pub(crate) struct Command(pub(super) Cmd);
 
 impl Command {
-    /// A command of a few words, for what happens once per connection.
     pub(crate) fn words(words: &[&str]) -> Self {
-        let mut command = Self(Cmd::new());
+        let mut command = Cmd::new();
         for word in words {
-            command.bytes(word.as_bytes());
+            command.write_arg(word.as_bytes());
         }
-        command
-    }
-
-    /// A call of a script with so many keys, in a buffer with room for arguments of `room` bytes.
-    pub(crate) fn script(script: &Script, keys: u16, room: usize) -> Self {
-        const WORDS: usize = 8;
-        let mut command = Self(Cmd::with_capacity(WORDS, script.digest().len() + 16 + room));
-        command.bytes(b"EVALSHA").bytes(script.digest().as_bytes()).number(keys.into());
-        command
+        Self(command)
     }
 
     pub(super) fn load(script: &Script) -> Self {
         Self::words(&["SCRIPT", "LOAD", script.body()])
     }
+}
+
+/// A call of a script, written argument by argument into one buffer.
+pub(crate) struct Call {
+    script: &'static Script,
+    pub(super) command: Cmd,
+    /// Its last argument, once it has one.
+    number: Option<Number>,
+    tracked: bool,
+}
+
+impl Call {
+    /// A call with so many keys, in a buffer with room for arguments of `room` bytes.
+    pub(crate) fn new(script: &'static Script, keys: u16, room: usize) -> Self {
+        const WORDS: usize = 20;
+        const NUMBERS: usize = 40;
+        let command = Cmd::with_capacity(WORDS, script.digest().len() + NUMBERS + room);
+        let mut call = Self { script, command, number: None, tracked: false };
+        call.bytes(b"EVALSHA").bytes(script.digest().as_bytes()).number(keys.into());
+        call
+    }
+
+    /// The same, after which the server says once when a key that the script reads may have another value.
+    /// RESP3 only, and only once the connection tracks what it opts for.
+    pub(crate) fn tracked(mut self) -> Self {
+        self.tracked = true;
+        self
+    }
+
+    pub(crate) fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    pub(super) fn is_tracked(&self) -> bool {
+        self.tracked
+    }
 
     /// Adds an argument.
     pub(crate) fn bytes(&mut self, argument: &[u8]) -> &mut Self {
-        self.0.write_arg(argument);
+        self.command.write_arg(argument);
         self
     }
 
     /// Adds one argument that comes in two pieces.
     pub(crate) fn pieces(&mut self, [first, second]: [&[u8]; 2]) -> &mut Self {
-        let mut argument = self.0.writer_for_next_arg();
+        let mut argument = self.command.writer_for_next_arg();
         // Writing to memory does not fail.
         let _ = argument.write_all(first);
         let _ = argument.write_all(second);
@@ -55,24 +84,124 @@ impl Command {
 
     /// Adds an argument as it is shown.
     pub(crate) fn text(&mut self, argument: impl fmt::Display) -> &mut Self {
-        self.0.write_arg_fmt(argument);
+        self.command.write_arg_fmt(argument);
         self
+    }
+
+    /// Adds the number that the answer is going to name, in place of one that it had when it was sent before.
+    pub(super) fn name(&mut self, number: Number) {
+        if self.number.replace(number).is_some() {
+            let before = std::mem::take(&mut self.command);
+            for argument in before.args_iter().take(before.args_iter().len() - 1) {
+                if let Arg::Simple(argument) = argument {
+                    self.bytes(argument);
+                }
+            }
+        }
+        self.number(number.0);
+    }
+}
+
+/// What an answer names, so that nobody takes it for that to another request.
+///
+/// A connection pairs requests with replies by their order alone. It is out of step for good once a reply was
+/// taken for two, or two for one, or a proxy gave it another client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(u64);
+
+impl Number {
+    /// Scripts have doubles for numbers, which hold so many bits exactly.
+    const MOST: u64 = (1 << 53) - 1;
+
+    pub(super) fn is(self, named: i64) -> bool {
+        u64::try_from(named) == Ok(self.0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn to_value(self) -> redis::Value {
+        redis::Value::Int(self.0 as i64)
+    }
+}
+
+/// The numbers of a connection's requests.
+#[derive(Debug)]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    /// They begin anywhere, so that two connections do not have the same.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let first = getrandom::u64().map_err(|error| {
+            Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
+        })?;
+        Ok(Self(AtomicU64::new(first)))
+    }
+
+    pub(crate) fn next(&self) -> Number {
+        Number(self.0.fetch_add(1, Ordering::Relaxed) & Number::MOST)
+    }
+}
+
+/// Arguments hold secrets, so that only the first word is shown.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Command").field(&first_word(&self.0)).finish()
     }
 }
 
 /// Arguments hold owner tokens, so that only the first word is shown.
-impl fmt::Debug for Command {
+impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.0.args_iter().next();
-        let name = match first {
-            Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name),
-            _ => "".into(),
-        };
-        f.debug_tuple("Command").field(&name).finish()
+        f.debug_tuple("Call").field(&first_word(&self.command)).finish()
+    }
+}
+
+fn first_word(command: &Cmd) -> String {
+    match command.args_iter().next() {
+        Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
     }
 }
 
 /// The SHA-1 of a script, by which a server knows it.
 pub(crate) fn script_digest(body: &str) -> String {
     redis::Script::new(body).get_hash().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripts::RENEW;
+
+    fn words(call: &Call) -> Vec<Vec<u8>> {
+        let words = call.command.args_iter().map(|word| match word {
+            Arg::Simple(word) => word.to_vec(),
+            _ => panic!("no word"),
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn a_call_that_is_sent_again_has_another_number_and_nothing_else() {
+        let mut call = Call::new(&RENEW, 1, 0);
+        call.bytes(b"key").pieces([b"a", b"b"]).number(7);
+        let before = words(&call);
+        for number in [5, 1 << 52] {
+            call.name(Number(number));
+            let (last, others) =
+                words(&call).split_last().map(|(a, b)| (a.clone(), b.to_vec())).unwrap();
+            assert_eq!((last, others), (number.to_string().into_bytes(), before.clone()));
+        }
+    }
+
+    #[test]
+    fn numbers_follow_one_another_and_fit_into_a_double() {
+        for first in [0, Number::MOST - 1, u64::MAX - 1] {
+            let numbers = Numbers(AtomicU64::new(first));
+            let drawn: Vec<_> = std::iter::repeat_with(|| numbers.next().0).take(4).collect();
+            assert!(drawn.iter().all(|number| *number <= Number::MOST));
+            assert!(drawn.windows(2).all(|pair| pair[1] == (pair[0] + 1) & Number::MOST));
+        }
+        assert!(Number(7).is(7) && !Number(7).is(8) && !Number(0).is(i64::MIN));
+        assert_ne!(Numbers::new().unwrap().next(), Numbers::new().unwrap().next());
+    }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use lock_core::Error;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::capped::Capped;
-use super::failure::{broken, no_greeting, refused};
+use super::command::Number;
+use super::failure::{astray, broken, gone_wrong, no_greeting, refused};
 use super::sent::Sent;
-use super::{Command, Endpoint, Failure, Reply};
+use super::{Call, Command, Endpoint, Failure, Reply};
 use crate::scripts::Script;
 
 /// How many requests may stand before the socket. Beyond that a request waits for room.
@@ -33,7 +34,7 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) enum Push<'a> {
     /// A message on a channel.
     Message { channel: &'a [u8], payload: &'a [u8] },
-    /// A key that was read with [`Connection::read_tracked`] may have another value.
+    /// A key that was read by a [tracked](Call::tracked) call may have another value.
     Invalid { key: &'a [u8] },
     /// All keys may, and none is tracked any more.
     AllInvalid,
@@ -99,36 +100,64 @@ impl Connection {
     ///
     /// A command that was not written yet is not sent. One that was written runs.
     pub(crate) async fn call(&self, command: &Command) -> Result<Reply, Failure> {
-        let mut inner = self.inner.clone();
-        match inner.send_packed_command(&command.0).await {
-            Ok(Value::ServerError(error)) => {
-                Err(refused(&Sent::command(&self.endpoint, command), &error))
+        let value = self.send(&command.0).await;
+        match value.map_err(|error| broken(&Sent::command(&self.endpoint, &command.0), error))? {
+            Value::ServerError(error) => {
+                Err(refused(&Sent::command(&self.endpoint, &command.0), &error))
             }
-            Ok(value) => Ok(Reply::from_value(value)),
-            Err(error) => Err(broken(&Sent::command(&self.endpoint, command), error)),
+            value => Ok(Reply::from_value(value)),
         }
     }
 
-    /// Reads a key, and has the server say once when it may have another value. RESP3 only, and only
-    /// once the connection tracks what it opts for.
-    pub(crate) async fn read_tracked(&self, key: &[u8]) -> Result<Reply, Failure> {
-        // Together, since it is the next command of this connection that is opted for.
+    /// Calls a script by this number, and waits for the reply that names it, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Astray`] if the reply is to something else.
+    ///
+    /// # Cancel safety
+    ///
+    /// A call that was not written yet is not sent. One that was written runs.
+    pub(crate) async fn run(&self, call: &mut Call, number: Number) -> Result<Reply, Failure> {
+        call.name(number);
+        let value = if call.is_tracked() {
+            self.send_tracked(&call.command).await
+        } else {
+            self.send(&call.command).await
+        };
+        let sent = || Sent::command(&self.endpoint, &call.command);
+        answer(number, value.map_err(|error| broken(&sent(), error))?, sent)
+    }
+
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        self.inner.clone().send_packed_command(command).await
+    }
+
+    /// Together, since it is the next command of this connection that is opted for.
+    async fn send_tracked(&self, command: &Cmd) -> RedisResult<Value> {
         let mut pair = redis::pipe();
-        pair.cmd("CLIENT").arg("CACHING").arg("YES").ignore().cmd("GET").arg(key);
-        let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await;
-        let mut replies = replies.map_err(|error| broken(&Sent::login(&self.endpoint), error))?;
-        match (replies.pop(), replies.pop()) {
-            (_, Some(Value::ServerError(error))) | (Some(Value::ServerError(error)), _) => {
-                Err(refused(&Sent::login(&self.endpoint), &error))
-            }
-            (Some(value), _) => Ok(Reply::from_value(value)),
-            (None, _) => Ok(Reply::Other),
-        }
+        pair.cmd("CLIENT").arg("CACHING").arg("YES").add_command(command.clone());
+        let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await?;
+        Ok(match <[Value; 2]>::try_from(replies) {
+            Ok([Value::Okay, answer]) => answer,
+            Ok([refusal @ Value::ServerError(_), _]) => refusal,
+            // That is no answer to anything.
+            _ => Value::Nil,
+        })
     }
 
     /// Has the server load a script. A script that was loaded stays, one that was only run may not.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Astray`] if the reply is to something else.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
-        self.call(&Command::load(script)).await.map(drop)
+        match self.call(&Command::load(script)).await? {
+            Reply::Text(digest) if digest.eq_ignore_ascii_case(script.digest().as_bytes()) => {
+                Ok(())
+            }
+            _ => Err(astray(&self.endpoint.address)),
+        }
     }
 
     /// Has the server load a script, but does not wait for it.
@@ -158,6 +187,22 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// What was said to the call of this number.
+fn answer<'a>(number: Number, value: Value, sent: impl Fn() -> Sent<'a>) -> Result<Reply, Failure> {
+    let parts = match value {
+        Value::Array(parts) => <[Value; 2]>::try_from(parts).ok(),
+        Value::ServerError(error) => return Err(refused(&sent(), &error)),
+        _ => None,
+    };
+    match parts {
+        Some([Value::Int(named), Value::ServerError(error)]) if number.is(named) => {
+            Err(gone_wrong(&sent(), &error))
+        }
+        Some([Value::Int(named), result]) if number.is(named) => Ok(Reply::from_value(result)),
+        _ => Err(astray(sent().address)),
+    }
+}
+
 pub(super) fn names(channels: &[Arc<[u8]>]) -> Vec<&[u8]> {
     channels.iter().map(|channel| &**channel).collect()
 }
@@ -183,12 +228,60 @@ fn deliver(push: &PushInfo, on_push: &impl Fn(Push<'_>)) {
 mod tests {
     use std::cell::RefCell;
 
+    use lock_core::ErrorKind;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::garbage;
+    use crate::wire::{Numbers, garbage};
+
+    fn told(number: Number, value: Value) -> Result<Reply, Failure> {
+        let address = crate::wire::Address::Tcp { host: "redis.example".into(), port: 6379 };
+        answer(number, value, || Sent::to(&address))
+    }
+
+    fn is_astray(outcome: &Result<Reply, Failure>) -> bool {
+        matches!(outcome, Err(Failure::Astray(error)) if error.kind() == ErrorKind::Protocol)
+    }
+
+    #[test]
+    fn an_error_of_a_script_names_the_request_and_one_of_the_server_does_not() {
+        let number = Numbers::new().unwrap().next();
+        let within = |line| Value::Array(vec![number.to_value(), garbage::refusal(line)]);
+        for line in ["LOCKQUEUE 7 wait", "WRONGTYPE no"] {
+            assert!(is_astray(&told(number, garbage::refusal(line))), "{line}");
+            assert!(matches!(told(number, within(line)), Err(Failure::Error(_))), "{line}");
+        }
+        // It did not run, and is run again.
+        let line = "NOSCRIPT no";
+        assert!(matches!(told(number, garbage::refusal(line)), Err(Failure::NoScript(_))));
+        assert!(matches!(told(number, within(line)), Err(Failure::Error(_))));
+        let line = "READONLY no";
+        for value in [garbage::refusal(line), within(line)] {
+            assert!(matches!(told(number, value), Err(Failure::Demoted(_))));
+        }
+    }
 
     proptest! {
+        /// Whatever does not name the request is no answer to it.
+        #[test]
+        fn an_answer_names_its_request(value in garbage::values(), wrong in any::<i64>()) {
+            let number = Numbers::new().unwrap().next();
+            let own = |name: Value, more: usize| {
+                let mut parts = vec![name];
+                parts.extend(std::iter::repeat_n(value.clone(), more));
+                told(number, Value::Array(parts))
+            };
+            if !number.is(wrong) {
+                prop_assert!(is_astray(&own(Value::Int(wrong), 1)));
+            }
+            prop_assert!(is_astray(&own(number.to_value(), 0)) && is_astray(&own(number.to_value(), 2)));
+            match own(number.to_value(), 1) {
+                Ok(reply) => prop_assert_eq!(reply, Reply::from_value(value.clone())),
+                Err(failure) => prop_assert!(matches!((&value, failure), (Value::ServerError(_), Failure::Error(_)))),
+            }
+            prop_assert!(told(number, value).is_err());
+        }
+
         /// Whatever is pushed, what is handed on are messages of two strings, and keys.
         #[test]
         fn of_pushes_only_messages_and_invalid_keys_are_heard(push in garbage::pushes()) {

@@ -6,7 +6,7 @@ use lock_core::{Error, ErrorKind};
 use redis::{RedisError, ServerError};
 
 use super::Address;
-use super::sent::Sent;
+use super::sent::{OURS, Sent};
 
 /// Why a request has no reply.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     NoAuth(Error),
     /// The server, or what stands before it, did not take the greeting of RESP3.
     NoResp3(Error),
+    /// The reply is to something else, and so may those be that follow on the connection.
+    Astray(Error),
     /// Everything else.
     Error(Error),
 }
@@ -31,6 +33,7 @@ impl Failure {
             | Self::Demoted(error)
             | Self::NoAuth(error)
             | Self::NoResp3(error)
+            | Self::Astray(error)
             | Self::Error(error) => error,
         }
     }
@@ -42,10 +45,31 @@ impl From<Error> for Failure {
     }
 }
 
-/// A server said no.
+/// A server said no. What only a script of ours says, and then by the number of its call, is not its answer.
 pub(super) fn refused(sent: &Sent<'_>, error: &ServerError) -> Failure {
+    if error.code() == "WRONGTYPE" || error.code().starts_with(OURS) {
+        return astray(sent.address);
+    }
+    refusal(sent, error)
+}
+
+/// A script said no. So it ran, and is known.
+pub(super) fn gone_wrong(sent: &Sent<'_>, error: &ServerError) -> Failure {
+    match refusal(sent, error) {
+        Failure::NoScript(error) => Failure::Error(error),
+        failure => failure,
+    }
+}
+
+fn refusal(sent: &Sent<'_>, error: &ServerError) -> Failure {
     let (code, text) = sent.hide_in(error.code(), error.details());
     Refusal::new(&code, &text).failure(sent.address)
+}
+
+/// What came back is no answer to what was asked.
+pub(super) fn astray(address: &Address) -> Failure {
+    let message = format!("{address} answered something else than what it was asked");
+    Failure::Astray(Error::new(ErrorKind::Protocol, message))
 }
 
 /// The way to a server is broken, or its bytes make no sense.
@@ -113,12 +137,19 @@ struct Refusal<'a> {
 impl<'a> Refusal<'a> {
     /// Servers before Redis 7 wrap what goes wrong inside a script:
     /// `ERR Error running script (call to f_…): @user_script:4: @user_script: 4: -OOM command not…`.
-    /// What is inside says what is wrong.
+    /// What is inside says what is wrong. Where our scripts catch it, only the place is before it:
+    /// `@user_script: 4: -OOM command not…`.
     fn new(code: &'a str, text: &'a str) -> Self {
-        const PLACE: &str = "@user_script: ";
-        let wrapped = text.starts_with("Error running script");
-        let inner = text.rfind(PLACE).filter(|_| wrapped).and_then(|at| {
-            let (_line, said) = text[at + PLACE.len()..].split_once(": ")?;
+        const PLACE: &str = "@user_script:";
+        let wrapped = if code == PLACE {
+            Some(text)
+        } else if text.starts_with("Error running script") {
+            text.rfind(PLACE).and_then(|at| text[at + PLACE.len()..].strip_prefix(' '))
+        } else {
+            None
+        };
+        let inner = wrapped.and_then(|wrapped| {
+            let (_line, said) = wrapped.split_once(": ")?;
             said.trim_start_matches('-').split_once(' ')
         });
         match inner {
@@ -303,11 +334,14 @@ mod tests {
             let text = format!(
                 "Error running script (call to f_0123abcd): @user_script:4: @user_script: 4: {inner}"
             );
-            let failure = Refusal::new("ERR", &text).failure(&address);
-            assert_eq!(matches!(failure, Failure::Demoted(_)), demoted, "{failure:?}");
-            let error = failure.into_error();
-            assert_eq!(error.kind(), kind, "{error}");
-            assert!(!error.to_string().contains("f_0123abcd"), "{error}");
+            let caught = format!("4: {inner}");
+            for (code, text) in [("ERR", &text), ("@user_script:", &caught)] {
+                let failure = Refusal::new(code, text).failure(&address);
+                assert_eq!(matches!(failure, Failure::Demoted(_)), demoted, "{failure:?}");
+                let error = failure.into_error();
+                assert_eq!(error.kind(), kind, "{error}");
+                assert!(!error.to_string().contains("f_0123abcd"), "{error}");
+            }
         }
         for other in ["Error running script (call to f_0)", "no @user_script: 4: -READONLY at all"]
         {

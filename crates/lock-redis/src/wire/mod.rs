@@ -11,7 +11,7 @@ mod reply;
 mod sent;
 mod url;
 
-pub(crate) use command::{Command, script_digest};
+pub(crate) use command::{Call, Command, Numbers, script_digest};
 pub(crate) use connection::{Connection, Driver, Push, Version};
 pub(crate) use failure::Failure;
 pub(crate) use pubsub::PubSub;

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use redis::Arg;
+use redis::{Arg, Cmd};
 
-use super::{Address, Command, Endpoint};
+use super::{Address, Endpoint};
 
 /// An argument shorter than that is a word of a command or a number, and no secret.
 const SHORT: usize = 8;
 
 /// How the codes of our scripts' errors begin.
-const OURS: &str = "LOCK";
+pub(super) const OURS: &str = "LOCK";
 
 /// What stands for what is not repeated.
 const HIDDEN: &str = "…";
@@ -31,9 +31,9 @@ impl<'a> Sent<'a> {
     }
 
     /// These, and the arguments of a command.
-    pub(super) fn command(endpoint: &'a Endpoint, command: &'a Command) -> Self {
+    pub(super) fn command(endpoint: &'a Endpoint, command: &'a Cmd) -> Self {
         let mut sent = Self::login(endpoint);
-        let arguments = command.0.args_iter().skip(1).filter_map(|argument| match argument {
+        let arguments = command.args_iter().skip(1).filter_map(|argument| match argument {
             Arg::Simple(bytes) if bytes.len() >= SHORT => std::str::from_utf8(bytes).ok(),
             _ => None,
         });
@@ -89,6 +89,7 @@ fn without(text: &str, secret: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Command;
 
     fn endpoint(user: &str, password: &str) -> Endpoint {
         Endpoint::parse(&format!("redis://{user}:{password}@redis.example")).unwrap()
@@ -97,8 +98,8 @@ mod tests {
     #[test]
     fn what_was_sent_is_hidden() {
         let endpoint = endpoint("locks", "hunter2");
-        let mut command = Command::words(&["EVALSHA", "0", "30000"]);
-        command.bytes(b"0123456789abcdef").bytes(b"the 0123456789abcdef of it").bytes(b"\xff\xff");
+        let Command(mut command) = Command::words(&["EVALSHA", "0", "30000"]);
+        command.arg("0123456789abcdef").arg("the 0123456789abcdef of it").arg(b"\xff\xff");
         let sent = Sent::command(&endpoint, &command);
         let hidden = |text| sent.hide(text, true).into_owned();
         assert_eq!(hidden("User locks has no permissions"), "User … has no permissions");
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn words_that_look_like_a_short_secret_stay() {
-        let (endpoint, command) = (endpoint("a", "lock"), Command::words(&["PING"]));
+        let (endpoint, command) = (endpoint("a", "lock"), Command::words(&["PING"]).0);
         let sent = Sent::command(&endpoint, &command);
         let hidden = |text| sent.hide(text, true).into_owned();
         assert_eq!(hidden("locks are a clockwork, lock: it"), "locks are … clockwork, …: it");
@@ -122,8 +123,7 @@ mod tests {
     #[test]
     fn our_own_errors_say_numbers() {
         let endpoint = Endpoint::parse("redis://redis.example").unwrap();
-        let mut command = Command::words(&["EVALSHA"]);
-        command.bytes(b"4294967295").bytes(b"0123456789abcdef");
+        let Command(command) = Command::words(&["EVALSHA", "4294967295", "0123456789abcdef"]);
         let text = Some("4294967295 of 0123456789abcdef");
         let hidden = |code| Sent::command(&endpoint, &command).hide_in(code, text).1.into_owned();
         assert_eq!(hidden("LOCKTAKE"), "4294967295 of …");
