@@ -159,6 +159,12 @@ impl Stage {
         self.posts.iter().flat_map(Post::stood).collect()
     }
 
+    /// The processes of servers and workers that are there.
+    pub(in crate::chaos) fn processes(&self) -> Vec<u32> {
+        let servers = self.nodes.iter().filter_map(Node::process);
+        servers.chain(self.posts.iter().filter_map(Post::process)).collect()
+    }
+
     /// What there is on the servers.
     ///
     /// # Panics

@@ -31,6 +31,8 @@ struct State {
     /// Since when it stands still.
     since: Option<Instant>,
     stood: Vec<Stood>,
+    /// What workers have complained of.
+    complaints: Vec<String>,
     /// What its store does, with the numbers of the steps.
     mischief: Vec<(usize, Mischief)>,
 }
@@ -63,6 +65,7 @@ impl Post {
             kills: 0,
             since: None,
             stood: Vec::new(),
+            complaints: Vec::new(),
             mischief: Vec::new(),
         };
         Self { name, links, urls, options, clients, state: Mutex::new(state) }
@@ -102,20 +105,23 @@ impl Post {
         self.state().worker.try_wait_for(words, limit)
     }
 
-    /// What the worker has said, if it has: about a panic, an order that makes no sense, an operation that
-    /// hangs.
+    /// What this worker and those before it have said, if they have: about a panic, an order that makes no
+    /// sense, an operation that hangs.
     pub fn complaints(&self) -> Vec<String> {
-        let state = self.state();
-        let complaint =
-            || ["panicked", "failed", "hangs"].iter().find_map(|it| state.worker.poll(it));
-        std::iter::from_fn(complaint)
-            .map(|event| format!("{}: {}", self.name, event.text))
-            .collect()
+        let mut state = self.state();
+        self.collect(&mut state);
+        std::mem::take(&mut state.complaints)
     }
 
     /// The process, which a kill ends.
     pub fn pid(&self) -> u32 {
         self.state().worker.pid()
+    }
+
+    /// The same, if it is there and nothing is being done to it at this moment.
+    pub(super) fn process(&self) -> Option<u32> {
+        let state = self.state.try_lock().ok()?;
+        (state.kills == 0).then(|| state.worker.pid())
     }
 
     pub(in crate::chaos) fn stop(&self) {
@@ -152,6 +158,7 @@ impl Post {
         if state.kills > 0 {
             return;
         }
+        self.collect(&mut state);
         state.generation += 1;
         let name = format!("{}-{}", self.name, state.generation);
         state.worker = self.options.clone().arg("--client", &name).spawn_over(&self.urls);
@@ -181,6 +188,13 @@ impl Post {
         for (_, mischief) in &state.mischief {
             state.worker.try_send(&format!("store {mischief}"));
         }
+    }
+
+    fn collect(&self, state: &mut State) {
+        let State { worker, complaints, .. } = state;
+        let complaint = || ["panicked", "failed", "hangs"].iter().find_map(|it| worker.poll(it));
+        let said = std::iter::from_fn(complaint);
+        complaints.extend(said.map(|event| format!("{}: {}", self.name, event.text)));
     }
 
     fn went_on(&self, state: &mut State) {

@@ -145,10 +145,7 @@ impl Thread {
                         seats = self.seats();
                     }
                 }
-                What::Shutdown => {
-                    self.crew.shelf.locks.shutdown().await;
-                    self.record_uses();
-                }
+                What::Shutdown => self.crew.shelf.locks.shutdown().await,
             }
             drop(done);
         }
