@@ -19,13 +19,12 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
             && !operation.tries
             && !together.contains_key(&(operation.client, operation.task, operation.asked))
     };
-    let late = terms.unrest(Property::Order);
     let unrest = terms.unrest(Property::Overtaking);
     let mut violations = Vec::new();
     for (key, mut list) in operations.by_key() {
         list.retain(alone);
         let served: Vec<_> = list.iter().copied().filter(|it| it.got().is_some()).collect();
-        let within = within_clients(operations, terms, &served, &late);
+        let within = within_clients(operations, terms, &served, &terms.disorder(key));
         let between =
             terms.overtakes.map(|most| between_clients(operations, terms, &list, (most, &unrest)));
         let found = within.into_iter().chain(between.into_iter().flatten());
@@ -54,7 +53,7 @@ fn within_clients<'a>(
     operations: &Operations,
     terms: &Terms,
     list: &[&'a Operation],
-    late: &Unrest,
+    disorder: &Unrest,
 ) -> Vec<Found<'a>> {
     let mut clients = HashMap::<usize, Vec<&Operation>>::new();
     list.iter().for_each(|operation| clients.entry(operation.client).or_default().push(operation));
@@ -69,7 +68,7 @@ fn within_clients<'a>(
             }
             let overtaken = last.filter(|last| operation.got() < last.got());
             if let Some(last) = overtaken
-                && !late.touches(last.asked, last.got().unwrap_or(last.ended))
+                && !disorder.touches(last.asked, last.got().unwrap_or(last.ended))
             {
                 let (first, second) = (operations.name(last), operations.name(operation));
                 found.push((Property::Order, last, format!("{second} was served before {first}")));
@@ -149,10 +148,11 @@ impl Counts {
 mod tests {
     use std::time::Duration;
 
-    use super::super::scene::Scene;
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::Deployment;
     use crate::chaos::history::Deed;
+    use crate::chaos::{Deployment, Extent, Fault};
 
     fn found(scene: &Scene, overtakes: Option<usize>) -> Vec<Property> {
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
@@ -202,12 +202,27 @@ mod tests {
         let got = |op, token| Deed::Got {
             op,
             token: lock_core::FencingToken::new(token),
-            valid_until: super::super::scene::at(900),
+            valid_until: at(900),
         };
         for (when, op) in [(50, 2), (60, 0), (60, 1)] {
             scene.event("z", when, got(op, when));
         }
         assert_eq!(found(&scene, None), []);
+    }
+
+    #[test]
+    fn a_campaign_whose_value_could_not_be_stored_begins_again() {
+        let found = |key: &str, when| {
+            let mut scene = Scene::new();
+            scene.held("a", key, Way::Write, 1, [when, when + 100, when + 110]);
+            scene.held("a", key, Way::Write, 3, [when + 40, when + 50, when + 60]);
+            let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+            let (fault, extent, servers) = (Fault::KillEmpty, Extent::Majority, vec![0]);
+            let (workers, begin, end) = (vec![], at(20), at(90));
+            terms.troubles = vec![Trouble { fault, extent, servers, workers, begin, end }];
+            check(&Operations::of(scene.events()).0, &terms).len()
+        };
+        assert_eq!([found("m0", 0), found("e0", 0), found("e0", 30_000)], [1, 0, 1]);
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct Terms {
     pub limits: BTreeMap<String, u32>,
     /// Locks whose tokens are in no order: what is several locks under one name.
     pub unordered: BTreeSet<String>,
+    /// Elections: see [`BEGINS_AGAIN`](crate::chaos::table::BEGINS_AGAIN).
+    pub elections: BTreeSet<String>,
     /// What failed.
     pub troubles: Vec<Trouble>,
     /// When clients stood still, and so could not end what they had begun: name, begin, end.
@@ -130,6 +132,7 @@ impl Terms {
             overtakes: None,
             limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),
             unordered: BTreeSet::from(["l0".to_owned()]),
+            elections: BTreeSet::from(["e0".to_owned()]),
             troubles: Vec::new(),
             stood_still: Vec::new(),
             traffic: 0,
@@ -143,6 +146,15 @@ impl Terms {
     /// other client between two of them.
     pub fn fair_overtakes(clients: usize, tasks: usize) -> usize {
         2 * clients.max(1) * (tasks + 1)
+    }
+
+    /// When tasks of a client may be served in another order than that in which they asked for this.
+    pub(super) fn disorder(&self, key: &str) -> Unrest {
+        let mut windows = self.windows(Property::Order);
+        if self.elections.contains(key) {
+            windows.extend(self.windows(Property::Errors));
+        }
+        Unrest::of(windows.iter().map(|window| (window.begin, window.end)).collect())
     }
 
     /// The same, and with what the machine itself said about its lateness.
@@ -182,7 +194,8 @@ impl Terms {
         late.times().iter().map(|(from, until)| until.saturating_duration_since(*from)).sum()
     }
 
-    /// When anything at all was wrong, or the machine late by more than there is to spare.
+    /// When anything at all was wrong that may keep somebody waiting, or the machine late by more than there
+    /// is to spare.
     pub(super) fn disquiet(&self) -> Unrest {
         let quorum = matches!(self.deployment, Deployment::Quorum(_));
         let lasts = if quorum { Lasts::Quarantine } else { Lasts::Lease };
@@ -190,7 +203,9 @@ impl Terms {
         let wrong = wrong.map(|trouble| (trouble.begin, trouble.end + self.after(lasts)));
         let late = self.late.iter().filter(|(.., late)| *late >= self.slack / 4);
         let late = late.map(|&(begin, end, _)| (begin, end));
-        Unrest::of(wrong.chain(late).collect())
+        let windows = self.windows(Property::Wakeups);
+        let windows = windows.iter().map(|window| (window.begin, window.end));
+        Unrest::of(wrong.chain(late).chain(windows).collect())
     }
 
     /// Why this violation of something may be, if it may.
