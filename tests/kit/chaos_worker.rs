@@ -432,6 +432,22 @@ fn a_memory_fails_and_heals() {
     assert_sound(&stage);
 }
 
+#[test]
+fn the_store_is_healed_at_once_while_its_clients_stand_still() {
+    let stage = Stage::new().with(1, "memory", &[], 3);
+    let worker = &stage.workers[0];
+    stage.goes_on();
+    worker.send("store hang");
+    worker.wait_for("stored", LIMIT);
+    worker.send("block 3000");
+    worker.send("store heal");
+    worker.wait_for("stored", LIMIT);
+    assert!(worker.poll("blocked").is_none(), "it was healed afterwards");
+    worker.wait_for("blocked", LIMIT);
+    stage.goes_on();
+    assert_sound(&stage);
+}
+
 /// Whoever forgets everything breaks the promise, and is seen to.
 #[test]
 fn a_memory_that_forgets_lets_two_in_at_once() {

@@ -20,13 +20,14 @@ use crate::moves::Move;
 /// How long to wait before a node is listened to again that could not be reached.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// How much is heard from one node at a time. Then others are listened to, and other tasks run, before it goes on.
+const AT_ONCE: usize = 32;
+
 /// Listens to a key on all nodes. Returns when a quorum of them listens; the others are joined as the watch is
 /// polled.
 pub(crate) async fn watch<N: QuorumNode>(core: &Arc<Core<N>>, key: &Key) -> Result<Watch, Error> {
     let mut watching = Watching::new(core, key);
     poll_fn(|context| watching.poll_joined(context)).await?;
-    // What it may have missed until now it was not asked to hear.
-    watching.ready.clear();
     Ok(Watch::new(watching))
 }
 
@@ -84,6 +85,8 @@ impl<N: QuorumNode> Watching<N> {
         let core = Arc::clone(&self.core);
         let _entered = core.background.enter();
         self.poll_ears(context);
+        // What it may have missed until now it was not asked to hear.
+        self.ready.clear();
         if self.merger.is_sure() {
             return Poll::Ready(Ok(()));
         }
@@ -107,14 +110,21 @@ impl<N: QuorumNode> Watching<N> {
         self.core.failure("listen", listening, &said.collect::<Vec<_>>())
     }
 
-    fn poll_ears(&mut self, context: &mut Context<'_>) {
+    /// Listens to all nodes. Returns whether all was heard that there was; otherwise the task is woken.
+    fn poll_ears(&mut self, context: &mut Context<'_>) -> bool {
         let moved = self.moves.count();
         if std::mem::replace(&mut self.moved, moved) != moved {
             self.merger.moved();
         }
+        let mut is_all = true;
         for node in 0..self.ears.len() {
-            while self.poll_ear(node, context) {}
+            let may_say_more = (0..AT_ONCE).all(|_| self.poll_ear(node, context));
+            is_all &= !may_say_more;
         }
+        if !is_all {
+            context.waker().wake_by_ref();
+        }
+        is_all
     }
 
     /// Listens to one node; whether something happened.
@@ -218,7 +228,7 @@ impl<N: QuorumNode> Stream for Watching<N> {
         let core = Arc::clone(&this.core);
         let _entered = core.background.enter();
         loop {
-            this.poll_ears(context);
+            let is_all = this.poll_ears(context);
             let now = core.clock.now();
             this.ready.extend(this.merger.fire(now));
             if let Some(hint) = this.ready.pop_front() {
@@ -227,7 +237,7 @@ impl<N: QuorumNode> Stream for Watching<N> {
             if this.ears.iter().all(|ear| matches!(ear.state, State::Deaf)) {
                 return Poll::Ready(None);
             }
-            if this.poll_timer(this.next_event(), context).is_pending() {
+            if !is_all || this.poll_timer(this.next_event(), context).is_pending() {
                 return Poll::Pending;
             }
         }

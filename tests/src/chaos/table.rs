@@ -343,7 +343,7 @@ fn befalls(fault: Fault, reach: Reach) -> bool {
         Victim::Server | Victim::Link => reach != Reach::Memory,
         Victim::Memory => reach == Reach::Memory,
         // There, it would be the end of everything that is to be watched.
-        Victim::Worker => reach != Reach::Memory || !matches!(fault, KillWorker | StopWorker),
+        Victim::Worker => reach != Reach::Memory || fault != KillWorker,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Listening to nodes that do not speak for long.
+//! Listening to nodes that do not speak for long, or without end.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Quarantine, QuorumNode,
+    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Hint, Quarantine, QuorumNode,
     Released, Renew, Renewal, Result, Standing, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
@@ -15,8 +15,17 @@ use tokio::time::timeout;
 
 use crate::support::claim;
 
-/// A node whose watches end as soon as they have begun, if it is fickle.
-struct Node(MemoryBackend, bool);
+/// A node, and how its watches are.
+struct Node(MemoryBackend, Manner);
+
+#[derive(Clone, Copy)]
+enum Manner {
+    Usual,
+    /// They end as soon as they have begun.
+    Fickle,
+    /// They have always another hint to give.
+    Endless,
+}
 
 #[async_trait]
 impl Backend for Node {
@@ -34,7 +43,11 @@ impl Backend for Node {
 
     async fn watch(&self, key: &lock_core::Key) -> Result<Watch> {
         let watch = self.0.watch(key).await?;
-        Ok(if self.1 { Watch::new(stream::empty()) } else { watch })
+        Ok(match self.1 {
+            Manner::Usual => watch,
+            Manner::Fickle => Watch::new(stream::empty()),
+            Manner::Endless => Watch::new(stream::repeat(Hint::Changed)),
+        })
     }
 
     fn clock(&self) -> Clock {
@@ -61,17 +74,36 @@ impl QuorumNode for Node {
     }
 }
 
+/// The second of three is different.
+async fn quorum(stores: &[MemoryBackend; 3], second: Manner) -> Redlock<Node> {
+    let manners = [Manner::Usual, second, Manner::Usual];
+    let nodes = stores.iter().cloned().zip(manners).map(|(store, manner)| Node(store, manner));
+    Redlock::builder().nodes(nodes).on_runtime(Handle::current()).build().await.unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_ends_every_watch_is_asked_ever_less_often() {
     let stores = [(); 3].map(|()| MemoryBackend::new());
-    let nodes = [(0, false), (1, true), (2, false)];
-    let nodes = nodes.map(|(index, is_fickle)| Node(stores[index].clone(), is_fickle));
-    let quorum = Redlock::builder().nodes(nodes).on_runtime(Handle::current()).build().await;
-    let quorum = quorum.unwrap();
+    let quorum = quorum(&stores, Manner::Fickle).await;
     let mut watch = quorum.watch(&claim("a").key).await.unwrap();
     let listening = async { while watch.next().await.is_some() {} };
     let ended = timeout(Duration::from_secs(60), listening).await;
     assert!(ended.is_err(), "the watch goes on");
     let watches = stores.map(|store| store.stats().watches);
     assert!(watches[0] == 1 && watches[2] == 1 && (5..40).contains(&watches[1]), "{watches:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_says_something_without_end_keeps_nobody_busy() {
+    let stores = [(); 3].map(|()| MemoryBackend::new());
+    let quorum = quorum(&stores, Manner::Endless).await;
+    quorum.init().await.unwrap();
+    let held = claim("a");
+    let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
+    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    let mut watch = quorum.watch(&held.key).await.unwrap();
+    // Time stands still while somebody listens, so all that is heard is what the nodes say together.
+    let (hint, released) = tokio::join!(watch.next(), quorum.release(&held));
+    assert_eq!(hint, Some(Hint::Released));
+    assert!(matches!(released, Ok(Released::Freed { .. })), "{released:?}");
 }

@@ -23,7 +23,7 @@ pub(super) fn check(operations: &Operations) -> Vec<Violation> {
 }
 
 fn wrong<'a>(before: &Span, turning: &Span, after: &'a Span) -> Option<(&'a Span, &'static str)> {
-    let what = match (before.way, turning.becomes?, after.way) {
+    let what = match (before.way, turning.becomes?.0, after.way) {
         (_, to, after) if to != after => return None,
         (Way::Permits(_), ..) => return None,
         (Way::Read | Way::Upgradable, Way::Write, _) => {
@@ -64,12 +64,7 @@ mod tests {
     fn one_that_came_to_nothing_is_no_conversion() {
         let mut scene = Scene::new();
         let it = scene.had("a", "it", Way::Upgradable, 5, [0, 1], 900);
-        let valid_until = super::super::scene::at(900);
-        scene.says(it, 10, |op| crate::chaos::history::Deed::Turn {
-            op,
-            way: Way::Write,
-            valid_until,
-        });
+        scene.turn(it, Way::Write, 10, 900);
         scene.says(it, 20, |op| crate::chaos::history::Deed::Kept { op });
         scene.leaves(it, 30, 900);
         assert_eq!(check(&Operations::of(scene.events()).0), []);

@@ -8,7 +8,14 @@ use lock_core::Instant;
 use super::operations::{End, Operation, Operations};
 use super::terms::{SINCE, Terms, Unrest, is_of_process, lateness};
 use super::{Property, Violation};
-use crate::chaos::history::{Deed, Event, Refusal};
+use crate::chaos::history::{Deed, Event, Patience, Refusal};
+
+/// How many requests a try may make, one after another: for a release that was under way when it came, for each
+/// of two slots, or for the lock and then for the value of a leader.
+const REQUESTS: u32 = 2;
+
+/// By how much two clocks of one machine may differ over a wait.
+const GRAIN: Duration = Duration::from_millis(1);
 
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let names = operations.client_names().iter();
@@ -28,19 +35,22 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             {
                 Some(format!("there is no reason for {why}"))
             }
+            End::Refused(Refusal::TimedOut) if is_early(operation) => {
+                Some(format!("it was over after {:?}", end.saturating_duration_since(begin)))
+            }
             _ => None,
         };
         found.extend(what.map(|what| (operation, end, what)));
-        let most = terms.wait_limit + terms.slack;
-        let too_long = phases(operations, operation).into_iter().find(|&(_, begin, end)| {
-            let time = end.saturating_duration_since(begin);
+        let too_long = phases(operations, operation, terms, unrest).into_iter().find(|phase| {
+            let &Phase { begin, end, most, .. } = phase;
+            let (time, most) = (end.saturating_duration_since(begin), most + terms.slack);
             let excused =
                 || still(&stood[operation.client], begin, end) + late_within(&late, begin, end);
             time > most && time.saturating_sub(excused()) > most
         });
-        found.extend(too_long.map(|(what, begin, end)| {
+        found.extend(too_long.map(|Phase { what, begin, end, most }| {
             let time = end.saturating_duration_since(begin);
-            (operation, end, format!("{what} took {time:?} and more"))
+            (operation, end, format!("{what} took {time:?} and more, instead of {most:?}"))
         }));
     }
     let tell = |(operation, at, what): (&Operation, Instant, String)| {
@@ -71,16 +81,58 @@ impl OfClient {
     }
 }
 
+/// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
+fn is_early(operation: &Operation) -> bool {
+    match operation.patience {
+        Patience::None => true,
+        Patience::Within(limit) => {
+            operation.ended.saturating_duration_since(operation.asked) + GRAIN < limit
+        }
+    }
+}
+
 /// What a client does and waits for, from when to when.
-fn phases(operations: &Operations, operation: &Operation) -> Vec<(&'static str, Instant, Instant)> {
+#[derive(Debug)]
+struct Phase {
+    what: &'static str,
+    begin: Instant,
+    end: Instant,
+    /// How long it may take.
+    most: Duration,
+}
+
+fn phases(
+    operations: &Operations,
+    operation: &Operation,
+    terms: &Terms,
+    unrest: &Unrest,
+) -> Vec<Phase> {
     let last = operations.last_of(operation.client);
     let over = if operation.end == End::Gone { last } else { operation.ended };
-    let mut phases = vec![("asking", operation.asked, operations.without_until(operation))];
-    for (number, span) in operation.spans.iter().enumerate().filter(|(_, s)| s.becomes.is_some()) {
+    // Also when nothing is excused a quorum may have to wait for the answers of a few.
+    let is_whole = |begin, end| terms.deployment.minority() == 0 && !unrest.touches(begin, end);
+    let phase = |what, begin, end, patience| {
+        let most = match patience {
+            Patience::None if is_whole(begin, end) => Duration::ZERO,
+            Patience::None => REQUESTS * terms.request,
+            Patience::Within(limit) => limit,
+        };
+        Phase { what, begin, end, most }
+    };
+    let without = operations.without_until(operation);
+    let mut phases = vec![phase("asking", operation.asked, without, operation.patience)];
+    for (number, span) in operation.spans.iter().enumerate() {
+        let Some((_, patience)) = span.becomes else { continue };
         let next = operation.spans.get(number + 1).map(|span| span.from);
-        phases.push(("converting", span.from, next.or(operation.leaves).unwrap_or(over)));
+        let end = next.or(operation.leaves).unwrap_or(over);
+        phases.push(phase("converting", span.from, end, patience));
     }
-    phases.extend(operation.leaves.map(|leaves| ("letting go", leaves, over)));
+    phases.extend(operation.leaves.map(|begin| Phase {
+        what: "letting go",
+        begin,
+        end: over,
+        most: terms.wait_limit.max(terms.request),
+    }));
     phases
 }
 
@@ -146,6 +198,7 @@ mod tests {
     fn terms() -> Terms {
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
         terms.wait_limit = Duration::from_secs(2);
+        terms.request = Duration::from_secs(1);
         terms
     }
 
@@ -164,10 +217,19 @@ mod tests {
     }
 
     fn fails(why: Refusal, when: u64) -> Scene {
+        ends(within(10), [when, when + 10], why)
+    }
+
+    /// One that asks and ends without a lock at these times.
+    fn ends(patience: Patience, [asks, ends]: [u64; 2], why: Refusal) -> Scene {
         let mut scene = Scene::new();
-        let it = scene.asks("a", "m0", Way::Write, when);
-        scene.fails(it, when + 10, why);
+        let it = scene.waits("a", "m0", Way::Write, patience, asks);
+        scene.fails(it, ends, why);
         scene
+    }
+
+    fn within(millis: u64) -> Patience {
+        Patience::Within(Duration::from_millis(millis))
     }
 
     #[test]
@@ -175,6 +237,25 @@ mod tests {
         for why in [Refusal::Busy, Refusal::TimedOut, Refusal::GivenUp] {
             assert_eq!(found(&fails(why, 0), &terms()), 0);
         }
+    }
+
+    #[test]
+    fn a_limit_is_not_reached_before_it_is_over_and_a_try_has_none() {
+        let over = |patience, ended| ends(patience, [0, ended], Refusal::TimedOut);
+        assert_eq!(found(&over(within(30), 29), &terms()), 0);
+        assert_eq!(found(&over(within(30), 28), &terms()), 1);
+        assert_eq!(found(&over(Patience::None, 100), &terms()), 1);
+    }
+
+    #[test]
+    fn a_try_takes_no_longer_than_its_requests() {
+        let tries = |millis: u64| ends(Patience::None, [100, 100 + millis], Refusal::Busy);
+        assert_eq!([500, 501].map(|millis| found(&tries(millis), &terms())), [0, 1]);
+        let troubled = revoked(150, 200);
+        assert_eq!([2_500, 2_501].map(|millis| found(&tries(millis), &troubled)), [0, 1]);
+        let mut quorum = terms();
+        quorum.deployment = Deployment::Quorum(3);
+        assert_eq!([2_500, 2_501].map(|millis| found(&tries(millis), &quorum)), [0, 1]);
     }
 
     #[test]
@@ -202,18 +283,17 @@ mod tests {
     #[test]
     fn nothing_takes_longer_than_its_limit() {
         assert_eq!(found(&fails(Refusal::TimedOut, 0), &terms()), 0);
-        let mut hangs = Scene::new();
-        let it = hangs.asks("a", "m0", Way::Write, 0);
-        hangs.fails(it, 3_000, Refusal::TimedOut);
+        let hangs = ends(within(2_000), [0, 3_000], Refusal::TimedOut);
         assert_eq!(found(&hangs, &terms()), 1);
+        assert_eq!(found(&ends(within(2_500), [0, 3_000], Refusal::TimedOut), &terms()), 0);
         let mut for_ever = Scene::new();
-        for_ever.asks("a", "m0", Way::Write, 0);
+        for_ever.waits("a", "m0", Way::Write, within(2_000), 0);
         for_ever.event("a", 2_400, Deed::Late { millis: 0 });
         assert_eq!(found(&for_ever, &terms()), 0);
         for_ever.event("a", 2_600, Deed::Late { millis: 0 });
         assert_eq!(found(&for_ever, &terms()), 1);
         let mut late = Scene::new();
-        let it = late.asks("a", "m0", Way::Write, 0);
+        let it = late.waits("a", "m0", Way::Write, within(2_000), 0);
         late.event("b", 2_000, Deed::Late { millis: 700 });
         late.fails(it, 3_000, Refusal::TimedOut);
         assert_eq!(found(&late, &terms()), 0);
@@ -228,15 +308,15 @@ mod tests {
     fn neither_does_letting_go_nor_becoming_another() {
         let mut scene = Scene::new();
         let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 90_000);
-        scene.turns(it, Way::Write, [10, 3_000], 2, 90_000);
-        scene.says(it, 3_010, |op| Deed::Leave { op, valid_until: at(90_000) });
+        scene.turns(it, Way::Write, [10, 11_000], 2, 90_000);
+        scene.says(it, 11_010, |op| Deed::Leave { op, valid_until: at(90_000) });
         assert_eq!(found(&scene, &terms()), 1);
-        scene.says(it, 6_000, |op| Deed::Left { op, confirmed: false });
+        scene.says(it, 14_000, |op| Deed::Left { op, confirmed: false });
         let (operations, _) = Operations::of(scene.events());
-        let whole = |(what, begin, end): (_, Instant, Instant)| {
-            (what, (end - Duration::from_nanos(begin.as_nanos())).as_nanos() / 1_000_000)
-        };
-        let seen: Vec<_> = phases(&operations, &operations.all[0]).into_iter().map(whole).collect();
-        assert_eq!(seen, [("asking", 1), ("converting", 2_990), ("letting go", 2_990)]);
+        let (terms, operation) = (terms(), &operations.all[0]);
+        let phases = phases(&operations, operation, &terms, &terms.unrest(Property::Errors));
+        let whole = |it: Phase| (it.what, it.end.saturating_duration_since(it.begin).as_millis());
+        let seen: Vec<_> = phases.into_iter().map(whole).collect();
+        assert_eq!(seen, [("asking", 1), ("converting", 10_990), ("letting go", 2_990)]);
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use lock_core::{FencingToken, Instant};
 
+use super::scene::PATIENCE;
 use super::{Findings, Property, Terms, check};
 use crate::Random;
 use crate::chaos::Deployment;
-use crate::chaos::history::{Deed, Event, Op, Refusal, Way};
+use crate::chaos::history::{Deed, Event, Op, Patience, Refusal, Way};
 use crate::chaos::resource::Tally;
 
 const TTL: u64 = 1_000_000;
@@ -145,7 +146,13 @@ impl World {
         let visit = self.visits.len();
         self.visits.push(Visit { client, task, op, way, token: 0, over: false, served: false });
         let key = self.key.to_owned();
-        self.say(time, client, Deed::Ask { op, task, key, way, tries });
+        let limit = (!tries && self.random.percent(20)).then(|| self.some(20_000));
+        let patience = match limit {
+            _ if tries => Patience::None,
+            Some(limit) => Patience::Within(Duration::from_micros(limit)),
+            None => PATIENCE,
+        };
+        self.say(time, client, Deed::Ask { op, task, key, way, patience });
         self.queue.push_back(visit);
         self.serve(time + 1);
         if self.visits[visit].served {
@@ -155,9 +162,8 @@ impl World {
             self.queue.retain(|it| *it != visit);
             self.say(time + 2, client, Deed::Not { op, why: Refusal::Busy });
             self.again(time, visit);
-        } else if self.random.percent(20) {
-            let patience = self.some(20_000);
-            self.later(time + patience, Action::GiveUp(visit));
+        } else if let Some(limit) = limit {
+            self.later(time + limit, Action::GiveUp(visit));
         }
     }
 
@@ -218,7 +224,11 @@ impl World {
         if self.random.percent(50) {
             return self.leave(time, visit);
         }
-        self.say(time, client, Deed::Turn { op, way: to, valid_until: at(time + TTL) });
+        self.say(
+            time,
+            client,
+            Deed::Turn { op, way: to, patience: Patience::None, valid_until: at(time + TTL) },
+        );
         self.visits[visit].way = to;
         if to == Way::Write {
             self.token += 1;
@@ -433,7 +443,8 @@ fn a_waiter_that_is_forgotten_is_seen() {
         breaks(kind, Property::Wakeups, |events, random| {
             let got = places(events, random, |deed| matches!(deed, Deed::Got { .. }));
             let waits = |it: &Event, place: usize| {
-                is_of(it, &events[place]) && matches!(it.deed, Deed::Ask { tries: false, .. })
+                is_of(it, &events[place])
+                    && matches!(it.deed, Deed::Ask { patience, .. } if !patience.tries())
             };
             let place = got.into_iter().find(|&place| {
                 events[place].client != "c3" && events.iter().any(|it| waits(it, place))
@@ -464,7 +475,7 @@ fn a_try_that_lies_is_seen() {
             let end = events.iter().rev().find(|it| matches!(it.deed, Deed::Left { .. }))?.at;
             let end = end + Duration::from_secs(5);
             let (key, way) = (kind.0.to_owned(), kind.1[0]);
-            let asks = Deed::Ask { op, task: 9, key, way, tries: true };
+            let asks = Deed::Ask { op, task: 9, key, way, patience: Patience::None };
             events.push(Event { at: end, client: client.clone(), deed: asks });
             let deed = Deed::Not { op, why: Refusal::Busy };
             events.push(Event { at: end + Duration::from_millis(1), client, deed });
@@ -479,7 +490,7 @@ fn who_is_served_out_of_turn_is_seen() {
         // Two of a client that waited at once are exchanged, from their grants on.
         let waits = |place: usize| {
             let asks = &events[place];
-            let tries = matches!(asks.deed, Deed::Ask { tries: true, .. });
+            let tries = matches!(asks.deed, Deed::Ask { patience: Patience::None, .. });
             let got = events[place..]
                 .iter()
                 .find(|it| is_of(it, asks) && matches!(it.deed, Deed::Got { .. }))?;

@@ -16,7 +16,7 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     let together = together(operations);
     let alone = |operation: &&Operation| {
         operation.way == Way::Write
-            && !operation.tries
+            && !operation.tries()
             && !together.contains_key(&(operation.client, operation.task, operation.asked))
     };
     let unrest = terms.unrest(Property::Overtaking);
@@ -194,7 +194,7 @@ mod tests {
             task: 7,
             key: key.to_owned(),
             way: Way::Write,
-            tries: false,
+            patience: super::super::scene::PATIENCE,
         };
         scene.event("z", 0, event(0, "m0"));
         scene.event("z", 0, event(1, "m1"));

@@ -14,7 +14,7 @@ use super::{Property, Violation};
 pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     let times = calm(operations, terms);
     let mut clients = BTreeMap::new();
-    for operation in operations.all.iter().filter(|operation| !operation.tries) {
+    for operation in operations.all.iter().filter(|operation| !operation.tries()) {
         let (asked, got) = (operation.asked, operation.got());
         let waits_until = operations.without_until(operation);
         let first = times.partition_point(|(_, end)| *end < asked);

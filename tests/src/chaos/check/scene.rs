@@ -1,10 +1,14 @@
 //! Histories written by hand, for the tests of the checkers. Times are in milliseconds.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use lock_core::{FencingToken, Instant};
 
-use crate::chaos::history::{Deed, Event, Op, Refusal, Way};
+use crate::chaos::history::{Deed, Event, Op, Patience, Refusal, Way};
+
+/// How long those wait of whom nothing else is said.
+pub(super) const PATIENCE: Patience = Patience::Within(Duration::from_secs(10));
 
 /// So many milliseconds after the beginning.
 pub(super) fn at(millis: u64) -> Instant {
@@ -42,11 +46,28 @@ impl Scene {
     }
 
     pub(super) fn asks(&mut self, client: &'static str, key: &str, way: Way, when: u64) -> Id {
-        self.ask(client, key, (way, false), when)
+        self.waits(client, key, way, PATIENCE, when)
     }
 
     pub(super) fn tries(&mut self, client: &'static str, key: &str, way: Way, when: u64) -> Id {
-        self.ask(client, key, (way, true), when)
+        self.waits(client, key, way, Patience::None, when)
+    }
+
+    /// It asks, and may wait for so long.
+    pub(super) fn waits(
+        &mut self,
+        client: &'static str,
+        key: &str,
+        way: Way,
+        patience: Patience,
+        when: u64,
+    ) -> Id {
+        let next = self.next.entry(client).or_default();
+        let id = Id(client, *next);
+        *next += 1;
+        let (task, key) = (id.1 as u32, key.to_owned());
+        self.says(id, when, |op| Deed::Ask { op, task, key, way, patience });
+        id
     }
 
     /// It gets what it asked for.
@@ -104,18 +125,14 @@ impl Scene {
         token: u64,
         valid: u64,
     ) {
-        let valid_until = at(valid);
-        let token = FencingToken::new(token);
-        self.says(id, asks, |op| Deed::Turn { op, way, valid_until });
+        let (token, valid_until) = (FencingToken::new(token), at(valid));
+        self.turn(id, way, asks, valid);
         self.says(id, has, |op| Deed::Turned { op, token, valid_until });
     }
 
-    fn ask(&mut self, client: &'static str, key: &str, (way, tries): (Way, bool), when: u64) -> Id {
-        let next = self.next.entry(client).or_default();
-        let id = Id(client, *next);
-        *next += 1;
-        let (task, key) = (id.1 as u32, key.to_owned());
-        self.says(id, when, |op| Deed::Ask { op, task, key, way, tries });
-        id
+    /// What it holds is to become another.
+    pub(super) fn turn(&mut self, id: Id, way: Way, asks: u64, valid: u64) {
+        let (patience, valid_until) = (PATIENCE, at(valid));
+        self.says(id, asks, |op| Deed::Turn { op, way, patience, valid_until });
     }
 }

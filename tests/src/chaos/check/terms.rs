@@ -63,6 +63,9 @@ pub struct Terms {
     pub max_ttl: Duration,
     /// After how long an operation gives up by itself.
     pub wait_limit: Duration,
+    /// How long a request to the store may take until it is answered or given up: what bounds a try, which waits
+    /// for nothing else. Over a memory, which has no limits of its own, as long as its longest fault lasts.
+    pub request: Duration,
     /// How much longer than it should anything may take on this machine.
     pub slack: Duration,
     /// How long it takes, with nothing in the way, until what was given up is undone in the store.
@@ -122,6 +125,7 @@ impl Terms {
             ttl,
             max_ttl: ttl,
             wait_limit: Duration::from_secs(10),
+            request: Duration::ZERO,
             slack,
             undo: Duration::from_millis(200),
             linger: Duration::from_millis(20),

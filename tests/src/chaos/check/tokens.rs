@@ -287,8 +287,7 @@ mod tests {
 
         let mut scene = Scene::new();
         let it = scene.had("a", "w0", Way::Write, 1, [0, 1], 900);
-        let valid_until = super::super::scene::at(900);
-        scene.says(it, 10, |op| Deed::Turn { op, way: Way::Read, valid_until });
+        scene.turn(it, Way::Read, 10, 900);
         scene.says(it, 20, |op| Deed::Kept { op });
         scene.turns(it, Way::Read, [30, 40], 1, 900);
         scene.leaves(it, 50, 900);

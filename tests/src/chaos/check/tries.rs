@@ -23,7 +23,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         let there = There::of(operations, &list, terms, &unrest);
         let refused = list.into_iter().filter(|operation| {
             let begin = operation.asked - terms.lingers();
-            operation.tries && is_busy(operation) && !unrest.touches(begin, operation.ended)
+            operation.tries() && is_busy(operation) && !unrest.touches(begin, operation.ended)
         });
         alone.extend(refused.filter(|operation| !there.in_the_way_of(operation, permits)));
     }
@@ -34,7 +34,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         list.for_each(|it| *counts.entry(asked_with(it)).or_insert(0_usize) += 1);
         counts
     };
-    let all = count(&mut operations.all.iter().filter(|it| it.tries && is_busy(it)));
+    let all = count(&mut operations.all.iter().filter(|it| it.tries() && is_busy(it)));
     let of_those = count(&mut alone.iter().copied());
     alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
     let found = alone.into_iter().map(|operation| {

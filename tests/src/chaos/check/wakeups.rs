@@ -91,7 +91,7 @@ fn steps(
         let pieces = operations.possible(operation, terms, unrest);
         pieces.into_iter().for_each(|(way, from, until)| holds(way, from, until));
         let without = operations.without_until(operation);
-        if operation.tries {
+        if operation.tries() {
             holds(operation.way, operation.asked, without);
         }
         if operation.spans.is_empty() {
@@ -99,7 +99,7 @@ fn steps(
             holds(operation.way, without, until);
         }
     }
-    for (number, operation) in list.iter().enumerate().filter(|(_, operation)| !operation.tries) {
+    for (number, operation) in list.iter().enumerate().filter(|(_, operation)| !operation.tries()) {
         steps.push((operation.asked, Step::Waits(number)));
         let dies = operation.end == End::Gone && operation.spans.is_empty();
         let until = operations.without_until(operation);

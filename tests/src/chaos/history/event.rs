@@ -1,5 +1,7 @@
 //! One thing that happened.
 
+use std::time::Duration;
+
 use lock_core::{FencingToken, Instant};
 
 /// Which of the operations of a client: they are numbered from zero, in the order in which they began.
@@ -38,6 +40,23 @@ impl Way {
     }
 }
 
+/// How long a call may wait for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a call has a limit or is a try")]
+pub enum Patience {
+    /// Not at all: it is a try.
+    None,
+    /// So long.
+    Within(Duration),
+}
+
+impl Patience {
+    /// Whether it is a try.
+    pub fn tries(self) -> bool {
+        self == Self::None
+    }
+}
+
 /// Why an operation has ended without a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a checker looks at each")]
@@ -70,8 +89,8 @@ pub enum Deed {
         key: String,
         /// In which way.
         way: Way,
-        /// Whether it is a try, which does not wait for other holders.
-        tries: bool,
+        /// How long it may wait for that.
+        patience: Patience,
     },
     /// It holds what it asked for. Stamped after the call.
     Got {
@@ -96,6 +115,8 @@ pub enum Deed {
         op: Op,
         /// In which way.
         way: Way,
+        /// How long it may wait for that. To hold less it waits for nobody.
+        patience: Patience,
         /// Until when what it holds is valid as it asks.
         valid_until: Instant,
     },

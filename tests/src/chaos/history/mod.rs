@@ -8,5 +8,5 @@ mod event;
 mod file;
 mod words;
 
-pub use event::{Deed, Event, Op, Refusal, Way};
+pub use event::{Deed, Event, Op, Patience, Refusal, Way};
 pub use file::{Recorder, read};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::str::{FromStr, SplitAsciiWhitespace};
+use std::time::Duration;
 
 use lock_core::{FencingToken, Instant};
 
-use super::{Deed, Refusal, Way};
+use super::{Deed, Patience, Refusal, Way};
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,6 +32,29 @@ impl FromStr for Way {
             Some(("owner", number)) => Self::Owner(number.parse().map_err(drop)?),
             _ => return Err(()),
         })
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("tries"),
+            Self::Within(limit) => write!(f, "waits:{}", limit.as_nanos()),
+        }
+    }
+}
+
+impl FromStr for Patience {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        match word.split_once(':') {
+            None if word == "tries" => Ok(Self::None),
+            Some(("waits", nanos)) => {
+                nanos.parse().map(|nanos| Self::Within(Duration::from_nanos(nanos))).map_err(drop)
+            }
+            _ => Err(()),
+        }
     }
 }
 
@@ -67,16 +91,15 @@ impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = Instant::as_nanos;
         match self {
-            Self::Ask { op, task, key, way, tries } => {
-                let how = if *tries { "tries" } else { "waits" };
-                write!(f, "ask {op} {task} {key} {way} {how}")
+            Self::Ask { op, task, key, way, patience } => {
+                write!(f, "ask {op} {task} {key} {way} {patience}")
             }
             Self::Got { op, token, valid_until } => {
                 write!(f, "got {op} {} {}", token.get(), nanos(*valid_until))
             }
             Self::Not { op, why } => write!(f, "not {op} {why}"),
-            Self::Turn { op, way, valid_until } => {
-                write!(f, "turn {op} {way} {}", nanos(*valid_until))
+            Self::Turn { op, way, patience, valid_until } => {
+                write!(f, "turn {op} {way} {patience} {}", nanos(*valid_until))
             }
             Self::Turned { op, token, valid_until } => {
                 write!(f, "turned {op} {} {}", token.get(), nanos(*valid_until))
@@ -118,15 +141,18 @@ impl FromStr for Deed {
                 task: words.next()?,
                 key: words.next()?,
                 way: words.next()?,
-                tries: words.next::<String>()? == "tries",
+                patience: words.next()?,
             },
             "got" => {
                 Self::Got { op: words.next()?, token: words.token()?, valid_until: words.at()? }
             }
             "not" => Self::Not { op: words.next()?, why: words.next()? },
-            "turn" => {
-                Self::Turn { op: words.next()?, way: words.next()?, valid_until: words.at()? }
-            }
+            "turn" => Self::Turn {
+                op: words.next()?,
+                way: words.next()?,
+                patience: words.next()?,
+                valid_until: words.at()?,
+            },
             "turned" => {
                 Self::Turned { op: words.next()?, token: words.token()?, valid_until: words.at()? }
             }
@@ -192,7 +218,8 @@ mod tests {
         let (op, at, token) = (7, Instant::from_nanos(u64::MAX), FencingToken::new(u64::MAX));
         let key = || "it".to_owned();
         let ways = [Way::Read, Way::Upgradable, Way::Write, Way::Permits(3), Way::Owner(9)];
-        let asks = ways.map(|way| Deed::Ask { op, task: 2, key: key(), way, tries: false });
+        let patience = Patience::Within(Duration::from_nanos(1_500));
+        let asks = ways.map(|way| Deed::Ask { op, task: 2, key: key(), way, patience });
         let refusals = [
             Refusal::Busy,
             Refusal::TimedOut,
@@ -203,9 +230,9 @@ mod tests {
         ];
         let nots = refusals.map(|why| Deed::Not { op, why });
         let rest = [
-            Deed::Ask { op, task: 0, key: key(), way: Way::Write, tries: true },
+            Deed::Ask { op, task: 0, key: key(), way: Way::Write, patience: Patience::None },
             Deed::Got { op, token, valid_until: at },
-            Deed::Turn { op, way: Way::Permits(1), valid_until: at },
+            Deed::Turn { op, way: Way::Permits(1), patience, valid_until: at },
             Deed::Turned { op, token, valid_until: at },
             Deed::Kept { op },
             Deed::Still { op, valid_until: at },

@@ -18,7 +18,7 @@ pub use suite::{Suite, Summary};
 use super::check::{self, Findings, Left, Property, Terms, Trouble, Verdict, Violation};
 use super::history::{self, Event};
 use super::stage::{Cast, Remains, Stage};
-use super::{Carried, Nemesis, Plan};
+use super::{Carried, Deployment, Nemesis, Plan};
 
 /// How many locks have to be had before the first fault, by each task that there is.
 const TRAFFIC: usize = 2;
@@ -67,9 +67,26 @@ fn terms(plan: &Plan) -> Terms {
     let mut terms = Terms::new(plan.deployment, plan.ttl);
     terms.max_ttl = plan.max_ttl;
     terms.wait_limit = plan.wait_limit;
+    terms.request = request(plan);
     terms.traffic = TRAFFIC * plan.workers * plan.tasks as usize;
     terms.overtakes = plan.fair.then(|| Terms::fair_overtakes(plan.workers, plan.tasks as usize));
     terms
+}
+
+/// How long a request may take until it is answered or given up.
+fn request(plan: &Plan) -> Duration {
+    /// What a client waits for a connection, and then for an answer, unless it is said.
+    const ANSWER: Duration = Duration::from_secs(2);
+    /// In how many rounds a quorum votes, confirms tokens, and takes votes back, as long as the votes stay the
+    /// same.
+    const ROUNDS: u32 = 4;
+
+    match plan.deployment {
+        // A store that hangs answers when it is healed.
+        Deployment::Memory => plan.steps.iter().map(|step| step.lasts).max().unwrap_or_default(),
+        Deployment::Redis | Deployment::Plain => 2 * ANSWER,
+        Deployment::Quorum(_) => ROUNDS * plan.node_timeout,
+    }
 }
 
 /// What was seen while the plan happened, besides the events.

@@ -37,6 +37,9 @@ struct State {
     mischief: Vec<(usize, Mischief)>,
 }
 
+/// How soon a worker does what takes no time.
+const SOON: Duration = Duration::from_secs(20);
+
 /// A time in which a client could do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -94,6 +97,29 @@ impl Post {
     /// Gives an order; `false` if the worker is not there.
     pub fn order(&self, order: &str) -> bool {
         self.state().worker.try_send(order)
+    }
+
+    /// How many workers have been here, with the present one.
+    pub(in crate::chaos) fn generation(&self) -> u32 {
+        self.state().generation
+    }
+
+    /// Waits until the worker of this generation says that an order was carried out, in these words, or will
+    /// never say so any more. Nobody has to wait for that: it may stand still until somebody lets it go on.
+    pub(in crate::chaos) fn carried_out(&self, words: &str, generation: u32, limit: Duration) {
+        const LOOK: Duration = Duration::from_millis(5);
+
+        let deadline = std::time::Instant::now() + limit;
+        while std::time::Instant::now() < deadline {
+            let state = self.state();
+            let is_here = state.generation == generation && state.worker.is_alive();
+            if !is_here || state.worker.poll(words).is_some() {
+                return;
+            }
+            drop(state);
+            std::thread::sleep(LOOK);
+        }
+        self.state().complaints.push(format!("{}: it was not {words}", self.name));
     }
 
     /// Waits until the worker says this, and says how long ago it said so. An error tells what it said instead.
@@ -181,12 +207,18 @@ impl Post {
     pub(in crate::chaos) fn mischief(&self, step: usize, mischief: Option<Mischief>) {
         let mut state = self.state();
         state.mischief.retain(|(of, _)| *of != step);
+        let mut orders = Vec::new();
         match mischief {
             Some(mischief) => state.mischief.push((step, mischief)),
-            None => _ = state.worker.try_send("store heal"),
+            None => orders.push("store heal".to_owned()),
         }
-        for (_, mischief) in &state.mischief {
-            state.worker.try_send(&format!("store {mischief}"));
+        orders.extend(state.mischief.iter().map(|(_, mischief)| format!("store {mischief}")));
+        for order in orders {
+            // It is done whatever the clients are at.
+            let sent = state.worker.try_send(&order);
+            if let Err(why) = sent.then(|| state.worker.try_wait_for("stored", SOON)).transpose() {
+                state.complaints.push(format!("{}: {order}: {why}", self.name));
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lock_core::{FencingToken, Instant};
-use lock_tests::chaos::history::{Deed, Op, Recorder, Refusal, Way};
+use lock_tests::chaos::history::{Deed, Op, Patience, Recorder, Refusal, Way};
 
 use super::lease::Lease;
 
@@ -41,9 +41,9 @@ impl Journal {
     }
 
     /// Before the lock is asked for.
-    pub(super) fn ask(&self, task: u32, key: &str, way: Way, tries: bool) -> Entry<'_> {
+    pub(super) fn ask(&self, task: u32, key: &str, way: Way, patience: Patience) -> Entry<'_> {
         let op = self.next();
-        self.record(&Deed::Ask { op, task, key: key.to_owned(), way, tries });
+        self.record(&Deed::Ask { op, task, key: key.to_owned(), way, patience });
         Entry { journal: self, op, stage: Stage::Asked }
     }
 
@@ -85,8 +85,9 @@ impl Entry<'_> {
         self.record(Deed::Wrote { op: self.op, token, accepted, valid_until: self.valid_until() });
     }
 
-    pub(super) fn turn(&self, way: Way) {
-        self.record(Deed::Turn { op: self.op, way, valid_until: self.valid_until() });
+    pub(super) fn turn(&self, way: Way, patience: Patience) {
+        let valid_until = self.valid_until();
+        self.record(Deed::Turn { op: self.op, way, patience, valid_until });
     }
 
     /// It was converted, or it was not.

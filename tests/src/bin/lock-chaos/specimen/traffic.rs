@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_tests::Random;
-use lock_tests::chaos::history::{Refusal, Way};
+use lock_tests::chaos::history::{Patience, Refusal, Way};
 use lock_tests::chaos::resource;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -108,14 +108,19 @@ impl Task<'_> {
         let tries = roll < often && locks.options.deployment.counts();
         let short = self.random.between(Duration::from_millis(5), locks.options.ttl);
         let mut guard;
-        let mut entry = locks.world.journal.ask(self.number, key, Way::Write, tries);
+        let is_short = !locks.is_orderly() && !tries && (15..25).contains(&roll);
+        let patience = match tries {
+            true => Patience::None,
+            false => Patience::Within(if is_short { short } else { wait }),
+        };
+        let mut entry = locks.world.journal.ask(self.number, key, Way::Write, patience);
         let outcome = if tries {
             match mutex.try_lock().await {
                 Ok(Some(got)) => Ok(got),
                 Ok(None) => Err(Refusal::Busy),
                 Err(Failed) => Err(failed()),
             }
-        } else if !locks.is_orderly() && (15..25).contains(&roll) {
+        } else if is_short {
             mutex.lock(short).await.ok_or(Refusal::TimedOut)
         } else if !locks.is_orderly() && (25..35).contains(&roll) {
             let limited = timeout(short / 2, mutex.lock(wait)).await;
@@ -160,7 +165,8 @@ impl Task<'_> {
         let shared = if key == "s0" { &locks.semaphore } else { &locks.rwlock };
         let journal = &locks.world.journal;
         let mut holder;
-        let mut entry = journal.ask(self.number, key, way, false);
+        let patience = Patience::Within(locks.options.wait_limit);
+        let mut entry = journal.ask(self.number, key, way, patience);
         match shared.hold(way, locks.options.wait_limit).await {
             Some(got) => holder = got,
             None => {
@@ -173,7 +179,7 @@ impl Task<'_> {
         self.section(&entry, key, (way, holder.token()), &lease).await;
         if turns {
             let next = if way == Way::Write { Way::Read } else { Way::Write };
-            entry.turn(next);
+            entry.turn(next, Patience::Within(locks.options.ttl));
             let token = match next {
                 Way::Write => holder.upgrade(locks.options.ttl).await,
                 _ => holder.downgrade().await,

@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use lock_core::memory::{Gate, MemoryBackend};
+use lock_core::memory::MemoryBackend;
 use lock_core::{Error, ErrorKind};
 use lock_tests::Random;
 use lock_tests::chaos::history::Deed;
@@ -17,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::crew::Crew;
 use super::journal::Journal;
 use super::options::Options;
-use super::orders::{Mischief, What};
+use super::orders::{Done, What};
 use super::shelf::Shelf;
 use super::task::Task;
 use super::uses::uses;
@@ -33,8 +32,8 @@ pub(crate) struct Client {
     orders: UnboundedSender<Order>,
 }
 
-/// Something to be done, and a way to say that it was done.
-type Order = (What, mpsc::Sender<()>);
+/// Something to be done, and what says that it was when all have dropped it.
+type Order = (What, Arc<Done>);
 
 impl Client {
     /// Starts the thread.
@@ -51,11 +50,9 @@ impl Client {
         Ok(Self { orders })
     }
 
-    /// Gives an order. The receiver ends when it was carried out.
-    pub(crate) fn send(&self, what: What) -> mpsc::Receiver<()> {
-        let (done, carried_out) = mpsc::channel();
+    /// Gives an order, which is carried out after those before it.
+    pub(crate) fn send(&self, what: What, done: Arc<Done>) {
         _ = self.orders.send((what, done));
-        carried_out
     }
 }
 
@@ -73,7 +70,7 @@ impl Stage {
         let mut runtime = runtime();
         let shelf = runtime.block_on(self.shelf());
         let crew = Crew::new(self.options, self.name, self.journal, shelf);
-        let mut thread = Thread { crew: Arc::new(crew), memory: self.memory, gates: Vec::new() };
+        let mut thread = Thread { crew: Arc::new(crew) };
         // It ends for good when nobody gives orders any more.
         while let Some(done) = runtime.block_on(thread.obey(&mut inbox)) {
             // Whatever a task does from here on is not written down.
@@ -113,15 +110,12 @@ fn used() -> Deed {
 
 struct Thread {
     crew: Arc<Crew>,
-    memory: MemoryBackend,
-    /// What hangs.
-    gates: Vec<Gate>,
 }
 
 impl Thread {
     /// Carries out orders until the runtime is to end, and returns to whom to say that; `None` if there are no
     /// more orders.
-    async fn obey(&mut self, inbox: &mut UnboundedReceiver<Order>) -> Option<mpsc::Sender<()>> {
+    async fn obey(&mut self, inbox: &mut UnboundedReceiver<Order>) -> Option<Arc<Done>> {
         let mut seats = self.seats();
         while let Some((what, done)) = inbox.recv().await {
             match what {
@@ -133,7 +127,8 @@ impl Thread {
                     self.crew.blocking.emptied().await;
                     return Some(done);
                 }
-                What::Store(mischief) => self.disturb(mischief),
+                // It is carried out by whoever gives orders.
+                What::Store(_) => {}
                 What::Uses => self.record_uses(),
                 What::Rest => {
                     self.rest(&mut seats).await;
@@ -209,27 +204,5 @@ impl Thread {
 
     fn record_uses(&self) {
         self.crew.journal.record(&used());
-    }
-
-    fn disturb(&mut self, mischief: Mischief) {
-        let faults = self.memory.faults();
-        match mischief {
-            Mischief::Fail => faults.fail(ErrorKind::Unreachable),
-            Mischief::Lose(count) => faults.lose_replies(count),
-            Mischief::Hang => self.gates.push(faults.hold_requests()),
-            Mischief::HangReplies => self.gates.push(faults.hold_replies()),
-            Mischief::Delay(millis) => {
-                faults.delay_requests(Duration::from_millis(millis));
-                faults.delay_replies(Duration::from_millis(millis));
-            }
-            Mischief::Cut => faults.cut(),
-            Mischief::Mute => faults.mute_hints(true),
-            Mischief::Forget => self.memory.forget(),
-            Mischief::Restart => self.memory.restart(),
-            Mischief::Heal => {
-                faults.heal();
-                self.gates.clear();
-            }
-        }
     }
 }

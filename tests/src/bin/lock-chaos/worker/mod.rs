@@ -21,6 +21,7 @@ pub(crate) mod orders;
 mod polls;
 mod refusal;
 mod shelf;
+mod store;
 mod task;
 mod ticker;
 pub(crate) mod uses;
@@ -34,7 +35,8 @@ use lock_core::memory::MemoryBackend;
 use client::Client;
 use journal::Journal;
 pub(crate) use options::Options;
-use orders::{Order, What};
+use orders::{Done, Order, What};
+use store::Connection;
 use ticker::Ticks;
 use voice::say;
 
@@ -46,48 +48,61 @@ use voice::say;
 pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {
     voice::scream_when_it_panics();
     let options = Arc::new(Options::parse(args)?);
-    let clients = start(&options).map_err(|error| format!("cannot start: {error}"))?;
+    let mut hands = start(&options).map_err(|error| format!("cannot start: {error}"))?;
     say(format_args!("ready {}", std::process::id()));
     for line in orders::listen() {
-        match Order::parse(&line) {
-            Some(order) if carry_out(&clients, &order) => say(order.what.done()),
-            _ => say(format_args!("failed {line}")),
+        let given = Order::parse(&line).is_some_and(|order| give(&mut hands, order));
+        if !given {
+            say(format_args!("failed {line}"));
         }
     }
     Ok(())
 }
 
+/// A client, and what can be done to its way to the memory.
+struct Hand {
+    client: Client,
+    connection: Connection,
+}
+
 /// Starts every client, and what watches over them.
-fn start(options: &Arc<Options>) -> io::Result<Vec<Client>> {
+fn start(options: &Arc<Options>) -> io::Result<Vec<Hand>> {
     let ticks = Ticks::default();
     let memory = MemoryBackend::new();
-    let (mut clients, mut journals) = (Vec::new(), Vec::new());
+    let (mut hands, mut journals) = (Vec::new(), Vec::new());
     for name in options.names() {
         let journal = Arc::new(Journal::open(options, &name, ticks.clone())?);
         journals.push(Arc::clone(&journal));
-        clients.push(Client::start(options, name, journal, memory.client())?);
+        let memory = memory.client();
+        let client = Client::start(options, name, journal, memory.clone())?;
+        hands.push(Hand { client, connection: Connection::new(memory) });
     }
     let watch = std::thread::Builder::new().name("ticker".to_owned());
     watch.spawn(move || ticks.run(&journals))?;
-    Ok(clients)
+    Ok(hands)
 }
 
-/// Has the clients that are meant do it, all at once, and waits until they have. Whether there are any.
-fn carry_out(clients: &[Client], order: &Order) -> bool {
-    let mut meant: &[Client] = match order.whom {
-        None => clients,
-        Some(number) => clients.get(number..=number).unwrap_or_default(),
+/// Has the clients that are meant do it, all at once: whoever is the last says so. What befalls the memory is
+/// done here, whatever they are at. Whether any are meant.
+fn give(hands: &mut [Hand], order: Order) -> bool {
+    let mut meant: &mut [Hand] = match order.whom {
+        None => hands,
+        Some(number) => hands.get_mut(number..=number).unwrap_or_default(),
     };
     // There is one memory for all.
     if let What::Store(mischief) = order.what
         && mischief.is_common()
     {
-        meant = &meant[..meant.len().min(1)];
+        let first = meant.len().min(1);
+        meant = &mut meant[..first];
     }
-    let sent: Vec<_> = meant.iter().map(|client| client.send(order.what.clone())).collect();
-    for carried_out in &sent {
-        // It never says anything: it ends.
-        _ = carried_out.recv();
+    let is_any = !meant.is_empty();
+    let done = is_any.then(|| Arc::new(Done::of(&order.what)));
+    for (Hand { client, connection }, done) in meant.iter_mut().zip(done.iter().cycle()) {
+        match &order.what {
+            What::Store(mischief) => connection.disturb(*mischief),
+            what => client.send(what.clone(), Arc::clone(done)),
+        }
     }
-    !sent.is_empty()
+    is_any
 }

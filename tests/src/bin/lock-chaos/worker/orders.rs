@@ -5,6 +5,8 @@ use std::process;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::voice::say;
+
 /// An order, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
@@ -12,6 +14,10 @@ pub(crate) struct Order {
     pub(crate) whom: Option<usize>,
     pub(crate) what: What,
 }
+
+/// Says that an order was carried out, when the last who was to do so drops this.
+#[derive(Debug)]
+pub(crate) struct Done(String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -21,7 +27,7 @@ pub(crate) enum What {
     Abort(usize),
     /// `collapse`: ends the runtime of the tasks, and starts another. Answered by `collapsed`.
     Collapse,
-    /// `store …`: does something to the store, which is the memory. Answered by `stored`.
+    /// `store …`: does something to the store, which is the memory, at once. Answered by `stored`.
     Store(Mischief),
     /// `uses`: writes down what it uses. Answered by `used`.
     Uses,
@@ -82,7 +88,7 @@ impl Order {
 
 impl What {
     /// In which words it is said that it was done.
-    pub(crate) fn done(&self) -> String {
+    fn done(&self) -> String {
         match self {
             Self::Block(time) => format!("blocked {}", time.as_millis()),
             Self::Abort(count) => format!("aborted {count}"),
@@ -93,6 +99,18 @@ impl What {
             Self::Go => "gone on".to_owned(),
             Self::Shutdown => "shut".to_owned(),
         }
+    }
+}
+
+impl Done {
+    pub(crate) fn of(what: &What) -> Self {
+        Self(what.done())
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        say(&self.0);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_tests::Random;
-use lock_tests::chaos::history::Way;
+use lock_tests::chaos::history::{self, Way};
 use lock_tests::chaos::resource::Client;
 
 use super::acts;
@@ -35,12 +35,6 @@ pub(crate) enum Patience {
     Within(Duration),
     /// Not at all for other holders.
     None,
-}
-
-impl Patience {
-    pub(crate) fn tries(self) -> bool {
-        self == Self::None
-    }
 }
 
 /// A guard is dropped by a panic that has this in it, and that nobody needs to hear of.
@@ -76,6 +70,15 @@ impl Task {
         }
     }
 
+    /// How long that is.
+    pub(crate) fn limit(&self, patience: Patience) -> history::Patience {
+        match patience {
+            Patience::Usual => history::Patience::Within(self.crew.options.wait_limit),
+            Patience::Within(limit) => history::Patience::Within(limit),
+            Patience::None => history::Patience::None,
+        }
+    }
+
     /// Mostly to the end.
     pub(crate) fn whim(&mut self) -> Whim {
         Whim::draw(&mut self.random, Duration::from_millis(30))
@@ -90,11 +93,12 @@ impl Task {
     pub(crate) async fn take<G: Grip, E: Denial>(
         &mut self,
         subjects: &[Subject],
-        tries: bool,
+        patience: Patience,
         ask: impl Future<Output = Result<G, E>>,
     ) -> Option<Holding<G>> {
         let whim = self.whim();
-        let asking = Asking::begin(&self.crew.journal, self.number, subjects, tries);
+        let limit = self.limit(patience);
+        let asking = Asking::begin(&self.crew.journal, self.number, subjects, limit);
         match whim.bear(ask).await {
             Some(Ok(guard)) => return Some(asking.got(guard)),
             Some(Err(error)) => asking.not(&error.refusal()),
@@ -116,9 +120,10 @@ impl Task {
     {
         let presence = self.crew.blocking.enter()?;
         let (journal, number) = (Arc::clone(&self.crew.journal), self.number);
+        let limit = self.limit(Patience::Usual);
         let taking = tokio::task::spawn_blocking(move || {
             let _presence = presence;
-            let asking = Asking::begin(&journal, number, &[subject], false);
+            let asking = Asking::begin(&journal, number, &[subject], limit);
             match ask() {
                 Ok(guard) => Some(asking.got(guard)),
                 Err(error) => {
@@ -192,6 +197,22 @@ impl Task {
             }
         }
         true
+    }
+
+    /// Goes in and out, and lets go, if there is something to be let go of.
+    pub(crate) async fn use_up<G: Grip>(&mut self, taken: Option<Holding<G>>) {
+        if let Some(mut holding) = taken {
+            self.visit(&mut holding).await;
+            self.part(holding).await;
+        }
+    }
+
+    /// The same, and lets go perhaps somewhere else.
+    pub(crate) async fn use_up_anywhere<G: Grip + 'static>(&mut self, taken: Option<Holding<G>>) {
+        if let Some(mut holding) = taken {
+            self.visit(&mut holding).await;
+            self.part_anywhere(holding).await;
+        }
     }
 
     /// Lets go in one of several ways.

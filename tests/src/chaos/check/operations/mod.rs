@@ -13,7 +13,7 @@ use lock_core::{FencingToken, Instant};
 
 use super::Violation;
 use super::terms::{Terms, Unrest};
-use crate::chaos::history::{Event, Op, Refusal, Way};
+use crate::chaos::history::{Event, Op, Patience, Refusal, Way};
 
 /// One, from asking to the end.
 #[derive(Clone, Debug)]
@@ -26,7 +26,8 @@ pub(super) struct Operation {
     pub(super) key: usize,
     /// What was asked for.
     pub(super) way: Way,
-    pub(super) tries: bool,
+    /// How long it may wait for that.
+    pub(super) patience: Patience,
     pub(super) asked: Instant,
     /// How it held the lock, in order. Empty if it never did.
     pub(super) spans: Vec<Span>,
@@ -54,8 +55,8 @@ pub(super) struct Span {
     pub(super) from: Instant,
     /// Until when it is certainly held.
     pub(super) until: Instant,
-    /// What it is becoming meanwhile, if anything.
-    pub(super) becomes: Option<Way>,
+    /// What it is becoming meanwhile, if anything, and how long it may wait for that.
+    pub(super) becomes: Option<(Way, Patience)>,
 }
 
 /// How an operation has ended.
@@ -90,6 +91,11 @@ impl Span {
 }
 
 impl Operation {
+    /// Whether it is a try, which waits for nobody.
+    pub(super) fn tries(&self) -> bool {
+        self.patience.tries()
+    }
+
     /// When it was had.
     pub(super) fn got(&self) -> Option<Instant> {
         self.spans.first().map(|span| span.from)
@@ -279,11 +285,11 @@ mod tests {
     fn what_does_not_become_another_stays_or_is_over() {
         let mut scene = Scene::new();
         let stays = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 100);
-        scene.says(stays, 10, |op| Deed::Turn { op, way: Way::Write, valid_until: at(100) });
+        scene.turn(stays, Way::Write, 10, 100);
         scene.says(stays, 20, |op| Deed::Kept { op });
         scene.leaves(stays, 30, 100);
         let over = scene.had("a", "w0", Way::Upgradable, 2, [40, 41], 100);
-        scene.says(over, 50, |op| Deed::Turn { op, way: Way::Write, valid_until: at(100) });
+        scene.turn(over, Way::Write, 50, 100);
         scene.says(over, 60, |op| Deed::Left { op, confirmed: false });
         let up = Way::Upgradable;
         assert_eq!(spans(&scene), [(up, 1, 10), (up, 10, 20), (up, 20, 30), (up, 41, 50)]);

@@ -6,7 +6,7 @@ use lock_core::{FencingToken, Instant};
 
 use super::super::{Property, Violation};
 use super::{End, Operation, Operations, Span};
-use crate::chaos::history::{Deed, Event, Op, Way};
+use crate::chaos::history::{Deed, Event, Op, Patience, Way};
 
 /// Reads events, one after another.
 #[derive(Default)]
@@ -49,9 +49,9 @@ impl Reader {
         self.last.resize(self.clients.names.len(), at);
         self.last[client] = at;
         match &event.deed {
-            Deed::Ask { op, task, key, way, tries } => {
+            Deed::Ask { op, task, key, way, patience } => {
                 let key = self.keys.number(key);
-                self.ask(event, client, (*op, *task), (key, *way, *tries));
+                self.ask(event, client, (*op, *task), (key, *way, *patience));
             }
             Deed::Got { op, token, valid_until } => {
                 let Some(operation) = self.find(event, client, *op) else { return };
@@ -63,8 +63,8 @@ impl Reader {
                 }
             }
             Deed::Not { op, why } => self.end(event, client, *op, End::Refused(why.clone())),
-            Deed::Turn { op, way, valid_until } => {
-                self.turn(event, client, *op, (*way, *valid_until));
+            Deed::Turn { op, way, patience, valid_until } => {
+                self.turn(event, client, *op, ((*way, *patience), *valid_until));
             }
             Deed::Turned { op, token, valid_until } => {
                 self.turned(event, client, *op, (*token, *valid_until));
@@ -105,7 +105,7 @@ impl Reader {
         event: &Event,
         client: usize,
         (number, task): (Op, u32),
-        (key, way, tries): (usize, Way, bool),
+        (key, way, patience): (usize, Way, Patience),
     ) {
         if self.open.insert((client, number), self.all.len()).is_some() {
             self.odd(event, "there is an operation with this number");
@@ -119,7 +119,7 @@ impl Reader {
             task,
             key,
             way,
-            tries,
+            patience,
             asked,
             spans,
             leaves: None,
@@ -139,7 +139,14 @@ impl Reader {
         Some(&mut self.all[index])
     }
 
-    fn turn(&mut self, event: &Event, client: usize, number: Op, (way, valid): (Way, Instant)) {
+    fn turn(
+        &mut self,
+        event: &Event,
+        client: usize,
+        number: Op,
+        (becomes, valid): ((Way, Patience), Instant),
+    ) {
+        let way = becomes.0;
         let Some(operation) = self.find(event, client, number) else { return };
         operation.holds(event.at, valid);
         match operation.spans.last() {
@@ -150,7 +157,7 @@ impl Reader {
                 from: event.at,
                 // Nothing is certain before it is known what came of it.
                 until: event.at,
-                becomes: Some(way),
+                becomes: Some(becomes),
                 ..before
             }),
             Some(_) => self.odd(event, "it is becoming something already"),
@@ -259,7 +266,7 @@ impl Operation {
     /// In which way it is about to be held, and since when it asks for that.
     fn turns_into(&self) -> Option<(Way, Instant)> {
         let span = self.spans.last()?;
-        Some((span.becomes?, span.asked))
+        Some((span.becomes?.0, span.asked))
     }
 }
 

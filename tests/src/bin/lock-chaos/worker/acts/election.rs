@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lock_tests::chaos::history::Way;
 
+use super::ask;
 use crate::worker::op::Subject;
 use crate::worker::shelf::ELECTION;
 use crate::worker::task::{Patience, Task};
@@ -12,15 +13,7 @@ pub(super) async fn act(task: &mut Task) {
     let subjects = [Subject { key: ELECTION, way: Way::Write }];
     let crew = Arc::clone(&task.crew);
     let (election, value) = (&crew.shelf.election, crew.name.as_str());
-    let patience = task.patience();
-    let tries = patience.tries();
-    let taken = match patience {
-        Patience::Usual => task.take(&subjects, tries, election.campaign(value)).await,
-        Patience::Within(limit) => {
-            task.take(&subjects, tries, election.campaign_timeout(value, limit)).await
-        }
-        Patience::None => task.take(&subjects, tries, election.try_campaign(value)).await,
-    };
+    let taken = ask!(task, &subjects, election.[campaign, campaign_timeout, try_campaign](value));
     if let Some(mut holding) = taken {
         task.visit(&mut holding).await;
         if task.random.percent(20)

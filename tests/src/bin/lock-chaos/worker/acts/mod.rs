@@ -26,3 +26,25 @@ pub(crate) async fn act(task: &mut Task) {
         Primitive::Election => election::act(task).await,
     }
 }
+
+/// Asks in one of three ways, each a method of the same lock: for as long as usual, within a limit, and not at
+/// all. What they take comes before the limit.
+macro_rules! ask {
+    (
+        $task:expr, $subjects:expr,
+        $lock:ident.[$ask:ident, $within:ident, $try:ident]($($argument:expr),*)
+    ) => {{
+        let patience = $task.patience();
+        match patience {
+            Patience::Usual => {
+                $task.take($subjects, patience, $lock.$ask($($argument),*)).await
+            }
+            Patience::Within(limit) => {
+                $task.take($subjects, patience, $lock.$within($($argument,)* limit)).await
+            }
+            Patience::None => $task.take($subjects, patience, $lock.$try($($argument),*)).await,
+        }
+    }};
+}
+
+use ask;

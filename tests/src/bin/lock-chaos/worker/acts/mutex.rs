@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lock_sync::MutexGuard;
 use lock_tests::chaos::history::Way;
 
+use super::ask;
 use crate::worker::op::{Holding, Subject};
 use crate::worker::shelf::MUTEXES;
 use crate::worker::task::{Patience, Task};
@@ -13,37 +14,20 @@ pub(super) async fn act(task: &mut Task) {
     let which = task.random.below(MUTEXES.len());
     let subject = Subject { key: MUTEXES[which], way: Way::Write };
     let mutex = Arc::clone(&task.crew.shelf.mutexes[which]);
-    let patience = task.patience();
-    let (subjects, tries) = ([subject], patience.tries());
     match task.random.below(20) {
         0 => {
             let taken = task.take_blocking(subject, move || mutex.blocking_lock_owned()).await;
-            if let Some(mut holding) = taken {
-                task.visit(&mut holding).await;
-                task.part_anywhere(holding).await;
-            }
+            task.use_up_anywhere(taken).await;
         }
         1..=9 => {
-            let taken = match patience {
-                Patience::Usual => task.take(&subjects, tries, mutex.lock_owned()).await,
-                Patience::Within(limit) => {
-                    task.take(&subjects, tries, mutex.lock_owned_timeout(limit)).await
-                }
-                Patience::None => task.take(&subjects, tries, mutex.try_lock_owned()).await,
-            };
-            if let Some(mut holding) = taken {
-                task.visit(&mut holding).await;
-                task.part_anywhere(holding).await;
-            }
+            let taken = ask!(
+                task, &[subject],
+                mutex.[lock_owned, lock_owned_timeout, try_lock_owned]()
+            );
+            task.use_up_anywhere(taken).await;
         }
         _ => {
-            let taken = match patience {
-                Patience::Usual => task.take(&subjects, tries, mutex.lock()).await,
-                Patience::Within(limit) => {
-                    task.take(&subjects, tries, mutex.lock_timeout(limit)).await
-                }
-                Patience::None => task.take(&subjects, tries, mutex.try_lock()).await,
-            };
+            let taken = ask!(task, &[subject], mutex.[lock, lock_timeout, try_lock]());
             if let Some(mut holding) = taken {
                 task.visit(&mut holding).await;
                 if task.random.percent(20) {

@@ -6,6 +6,7 @@ use lock_core::Error;
 use lock_sync::{Owner, ReentrantMutex};
 use lock_tests::chaos::history::Way;
 
+use super::ask;
 use crate::worker::op::Subject;
 use crate::worker::shelf::REENTRANT;
 use crate::worker::task::{Patience, Task};
@@ -34,25 +35,17 @@ fn owner(task: &mut Task) -> Result<(Owner, u64), Error> {
 
 /// Locks in the name of an owner, and perhaps once more within that.
 async fn by_name(task: &mut Task, mutex: &ReentrantMutex<()>, mut owner: Owner, subject: Subject) {
-    let patience = task.patience();
-    let (subjects, tries) = ([subject], patience.tries());
-    let taken = match patience {
-        Patience::Usual => task.take(&subjects, tries, mutex.lock_as(&mut owner)).await,
-        Patience::Within(limit) => {
-            task.take(&subjects, tries, mutex.lock_as_timeout(&mut owner, limit)).await
-        }
-        Patience::None => task.take(&subjects, tries, mutex.try_lock_as(&mut owner)).await,
-    };
+    let taken = ask!(
+        task, &[subject],
+        mutex.[lock_as, lock_as_timeout, try_lock_as](&mut owner)
+    );
     let Some(mut outer) = taken else { return };
     if task.random.percent(40)
         && let Some(guard) = outer.guard()
     {
         let owner = guard.split().1;
-        let entered = task.take(&subjects, false, mutex.lock_as(owner)).await;
-        if let Some(mut inner) = entered {
-            task.visit(&mut inner).await;
-            task.part(inner).await;
-        }
+        let entered = task.take(&[subject], Patience::Usual, mutex.lock_as(owner)).await;
+        task.use_up(entered).await;
     }
     task.visit(&mut outer).await;
     task.part(outer).await;
@@ -60,17 +53,11 @@ async fn by_name(task: &mut Task, mutex: &ReentrantMutex<()>, mut owner: Owner, 
 
 /// Locks in the name of the owner of this scope, perhaps twice, and lets go in either order.
 async fn in_scope(task: &mut Task, mutex: &ReentrantMutex<()>, subject: Subject) {
-    let patience = task.patience();
-    let (subjects, tries) = ([subject], patience.tries());
-    let taken = match patience {
-        Patience::Usual => task.take(&subjects, tries, mutex.lock()).await,
-        Patience::Within(limit) => task.take(&subjects, tries, mutex.lock_timeout(limit)).await,
-        Patience::None => task.take(&subjects, tries, mutex.try_lock()).await,
-    };
+    let taken = ask!(task, &[subject], mutex.[lock, lock_timeout, try_lock]());
     let Some(mut first) = taken else { return };
     task.visit(&mut first).await;
     if task.random.percent(40)
-        && let Some(mut second) = task.take(&subjects, true, mutex.try_lock()).await
+        && let Some(mut second) = task.take(&[subject], Patience::None, mutex.try_lock()).await
     {
         if task.random.percent(50) {
             task.part(first).await;

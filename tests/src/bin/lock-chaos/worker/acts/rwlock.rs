@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lock_sync::{
-    OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard,
-    RwLockUpgradableReadGuard, RwLockWriteGuard, UpgradeError,
+    OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLock,
+    RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard, UpgradeError,
 };
 use lock_tests::chaos::history::Way;
 
+use super::ask;
 use crate::worker::grip::Grip;
 use crate::worker::op::{Holding, Subject, Turned};
 use crate::worker::polls::Whim;
@@ -26,102 +27,73 @@ pub(super) async fn act(task: &mut Task) {
 }
 
 async fn block(task: &mut Task, which: usize) {
-    let lock = Arc::clone(&task.crew.shelf.rwlocks[which]);
-    let subject = |way| Subject { key: RWLOCKS[which], way };
     if task.random.percent(50) {
-        let ask = move || lock.blocking_read_owned();
-        if let Some(mut holding) = task.take_blocking(subject(Way::Read), ask).await {
-            task.visit(&mut holding).await;
-            task.part_anywhere(holding).await;
-        }
+        let (lock, subject) = subject(task, which, Way::Read);
+        let taken = task.take_blocking(subject, move || lock.blocking_read_owned()).await;
+        task.use_up_anywhere(taken).await;
     } else {
-        let ask = move || lock.blocking_write_owned();
-        if let Some(mut holding) = task.take_blocking(subject(Way::Write), ask).await {
-            task.visit(&mut holding).await;
-            task.part_anywhere(holding).await;
-        }
+        let (lock, subject) = subject(task, which, Way::Write);
+        let taken = task.take_blocking(subject, move || lock.blocking_write_owned()).await;
+        task.use_up_anywhere(taken).await;
     }
 }
 
-/// Takes a lock in one of three ways, for a guard that borrows the lock or one that owns it. `$then` is
-/// what comes afterwards.
-macro_rules! take {
-    (
-        $task:ident, $which:ident, $way:expr,
-        [$ask:ident, $ask_timeout:ident, $try:ident],
-        [$ask_owned:ident, $ask_owned_timeout:ident, $try_owned:ident],
-        $holding:ident => $then:expr, $owned:ident => $then_owned:expr $(,)?
-    ) => {
-        let lock = Arc::clone(&$task.crew.shelf.rwlocks[$which]);
-        let subjects = [Subject { key: RWLOCKS[$which], way: $way }];
-        let patience = $task.patience();
-        let tries = patience.tries();
-        if $task.random.percent(50) {
-            let taken = match patience {
-                Patience::Usual => $task.take(&subjects, tries, lock.$ask()).await,
-                Patience::Within(limit) => {
-                    $task.take(&subjects, tries, lock.$ask_timeout(limit)).await
-                }
-                Patience::None => $task.take(&subjects, tries, lock.$try()).await,
-            };
-            if let Some($holding) = taken {
-                $then
-            }
-        } else {
-            let taken = match patience {
-                Patience::Usual => $task.take(&subjects, tries, lock.$ask_owned()).await,
-                Patience::Within(limit) => {
-                    $task.take(&subjects, tries, lock.$ask_owned_timeout(limit)).await
-                }
-                Patience::None => $task.take(&subjects, tries, lock.$try_owned()).await,
-            };
-            if let Some($owned) = taken {
-                $then_owned
-            }
-        }
-    };
-}
-
 async fn read(task: &mut Task, which: usize) {
-    take!(
-        task, which, Way::Read,
-        [read, read_timeout, try_read],
-        [read_owned, read_owned_timeout, try_read_owned],
-        holding => {
-            let mut holding = holding;
-            task.visit(&mut holding).await;
-            task.part(holding).await;
-        },
-        holding => {
-            let mut holding = holding;
-            task.visit(&mut holding).await;
-            task.part_anywhere(holding).await;
-        },
-    );
+    let (lock, subject) = subject(task, which, Way::Read);
+    if task.random.percent(50) {
+        let taken = ask!(task, &[subject], lock.[read, read_timeout, try_read]());
+        task.use_up(taken).await;
+    } else {
+        let taken = ask!(
+            task, &[subject],
+            lock.[read_owned, read_owned_timeout, try_read_owned]()
+        );
+        task.use_up_anywhere(taken).await;
+    }
 }
 
 async fn write(task: &mut Task, which: usize) {
-    take!(
-        task, which, Way::Write,
-        [write, write_timeout, try_write],
-        [write_owned, write_owned_timeout, try_write_owned],
-        holding => descend(task, holding).await,
-        holding => descend(task, holding).await,
-    );
+    let (lock, subject) = subject(task, which, Way::Write);
+    if task.random.percent(50) {
+        let taken = ask!(task, &[subject], lock.[write, write_timeout, try_write]());
+        descend(task, taken).await;
+    } else {
+        let taken = ask!(
+            task, &[subject],
+            lock.[write_owned, write_owned_timeout, try_write_owned]()
+        );
+        descend(task, taken).await;
+    }
 }
 
 async fn upgradable(task: &mut Task, which: usize) {
-    take!(
-        task, which, Way::Upgradable,
-        [upgradable_read, upgradable_read_timeout, try_upgradable_read],
-        [upgradable_read_owned, upgradable_read_owned_timeout, try_upgradable_read_owned],
-        holding => climb(task, holding).await,
-        holding => climb(task, holding).await,
-    );
+    let (lock, subject) = subject(task, which, Way::Upgradable);
+    if task.random.percent(50) {
+        let taken = ask!(
+            task, &[subject],
+            lock.[upgradable_read, upgradable_read_timeout, try_upgradable_read]()
+        );
+        climb(task, taken).await;
+    } else {
+        let taken = ask!(
+            task, &[subject],
+            lock.[
+                upgradable_read_owned,
+                upgradable_read_owned_timeout,
+                try_upgradable_read_owned
+            ]()
+        );
+        climb(task, taken).await;
+    }
+}
+
+fn subject(task: &Task, which: usize, way: Way) -> (Arc<RwLock<()>>, Subject) {
+    (Arc::clone(&task.crew.shelf.rwlocks[which]), Subject { key: RWLOCKS[which], way })
 }
 
 /// Writes, and perhaps reads afterwards.
-async fn descend<W: Writes>(task: &mut Task, mut holding: Holding<W>) {
+async fn descend<W: Writes>(task: &mut Task, taken: Option<Holding<W>>) {
+    let Some(mut holding) = taken else { return };
     task.visit(&mut holding).await;
     match task.random.below(10) {
         0..=4 => task.part(holding).await,
@@ -131,7 +103,8 @@ async fn descend<W: Writes>(task: &mut Task, mut holding: Holding<W>) {
 }
 
 /// Reads with the prospect of writing, and does, or does not.
-async fn climb<U: Climbs>(task: &mut Task, mut holding: Holding<U>) {
+async fn climb<U: Climbs>(task: &mut Task, taken: Option<Holding<U>>) {
+    let Some(mut holding) = taken else { return };
     if task.random.percent(80) {
         task.visit(&mut holding).await;
     }
@@ -139,12 +112,10 @@ async fn climb<U: Climbs>(task: &mut Task, mut holding: Holding<U>) {
         return down(task, holding, Way::Read, U::down).await;
     }
     let (patience, whim) = (task.patience(), task.whim());
-    match holding.turn(Way::Write, whim, |guard| guard.up(patience)).await {
-        Turned::Yes(holding) => descend(task, holding).await,
-        Turned::No(mut holding) => {
-            task.visit(&mut holding).await;
-            task.part(holding).await;
-        }
+    let limit = task.limit(patience);
+    match holding.turn((Way::Write, limit), whim, |guard| guard.up(patience)).await {
+        Turned::Yes(holding) => descend(task, Some(holding)).await,
+        Turned::No(holding) => task.use_up(Some(holding)).await,
         Turned::Over => {}
     }
 }
@@ -157,11 +128,9 @@ async fn down<G: Grip, H: Grip>(
     convert: impl FnOnce(G) -> H,
 ) {
     let convert = |guard| std::future::ready(Ok::<_, (G, Never)>(convert(guard)));
-    match holding.turn(way, Whim::Steady, convert).await {
-        Turned::Yes(mut holding) => {
-            task.visit(&mut holding).await;
-            task.part(holding).await;
-        }
+    let none = task.limit(Patience::None);
+    match holding.turn((way, none), Whim::Steady, convert).await {
+        Turned::Yes(holding) => task.use_up(Some(holding)).await,
         Turned::No(_) | Turned::Over => {}
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use lock_sync::Semaphore;
 use lock_tests::chaos::history::Way;
 
-use super::resize;
+use super::{ask, resize};
 use crate::worker::ledger::Ledger;
 use crate::worker::op::{Holding, Permits, Subject};
 use crate::worker::shelf::{RESIZED, SEMAPHORES};
@@ -26,27 +26,42 @@ pub(super) async fn act(task: &mut Task) {
         return resize::act(task, &semaphore).await;
     }
     let count = 1 + task.random.below(MOST as usize) as u32;
+    let subject = subject(which, count);
     match task.random.below(20) {
         0 => {
             let blocking = Arc::clone(&semaphore);
             let ask = move || blocking.blocking_acquire_many_owned(count);
-            if let Some(mut holding) = task.take_blocking(subject(which, count), ask).await {
-                task.visit(&mut holding).await;
-                task.part_anywhere(holding).await;
-            }
+            let taken = task.take_blocking(subject, ask).await;
+            task.use_up_anywhere(taken).await;
         }
         1..=9 => {
-            if let Some(holding) = acquire_owned(task, which, &semaphore, count).await {
-                let holding = use_up(task, holding, count).await;
+            let taken = ask!(
+                task, &[subject],
+                semaphore.[
+                    acquire_many_owned,
+                    acquire_many_owned_timeout,
+                    try_acquire_many_owned
+                ](count)
+            );
+            if let Some(holding) = taken {
+                let holding = use_in_parts(task, holding, count).await;
                 task.part_anywhere(holding).await;
             }
         }
         _ => {
-            if let Some(holding) = acquire(task, which, &semaphore, count).await {
+            let taken = if count == 1 {
+                ask!(task, &[subject], semaphore.[acquire, acquire_timeout, try_acquire]())
+            } else {
+                ask!(
+                    task, &[subject],
+                    semaphore.[acquire_many, acquire_many_timeout, try_acquire_many](count)
+                )
+            };
+            if let Some(holding) = taken {
                 if which == RESIZED && count == 1 && may_forget(task) {
                     return holding.forget();
                 }
-                let mut holding = use_up(task, holding, count).await;
+                let mut holding = use_in_parts(task, holding, count).await;
                 if task.random.percent(15) {
                     more(task, which, &semaphore, &mut holding).await;
                 }
@@ -60,46 +75,12 @@ fn subject(which: usize, count: u32) -> Subject {
     Subject { key: SEMAPHORES[which].0, way: Way::Permits(count) }
 }
 
-async fn acquire<'a>(
-    task: &mut Task,
-    which: usize,
-    semaphore: &'a Semaphore,
-    count: u32,
-) -> Option<Holding<lock_sync::SemaphorePermit<'a>>> {
-    let patience = task.patience();
-    let (subjects, tries) = ([subject(which, count)], patience.tries());
-    match patience {
-        Patience::Usual if count == 1 => task.take(&subjects, tries, semaphore.acquire()).await,
-        Patience::Usual => task.take(&subjects, tries, semaphore.acquire_many(count)).await,
-        Patience::Within(limit) => {
-            task.take(&subjects, tries, semaphore.acquire_many_timeout(count, limit)).await
-        }
-        Patience::None => task.take(&subjects, tries, semaphore.try_acquire_many(count)).await,
-    }
-}
-
-async fn acquire_owned(
-    task: &mut Task,
-    which: usize,
-    semaphore: &Arc<Semaphore>,
-    count: u32,
-) -> Option<Holding<lock_sync::OwnedSemaphorePermit>> {
-    let patience = task.patience();
-    let (subjects, tries) = ([subject(which, count)], patience.tries());
-    let semaphore = Arc::clone(semaphore);
-    match patience {
-        Patience::Usual => task.take(&subjects, tries, semaphore.acquire_many_owned(count)).await,
-        Patience::Within(limit) => {
-            task.take(&subjects, tries, semaphore.acquire_many_owned_timeout(count, limit)).await
-        }
-        Patience::None => {
-            task.take(&subjects, tries, semaphore.try_acquire_many_owned(count)).await
-        }
-    }
-}
-
 /// Goes in, and perhaps gives some of the permits back and goes in again.
-async fn use_up<P: Permits>(task: &mut Task, mut holding: Holding<P>, count: u32) -> Holding<P> {
+async fn use_in_parts<P: Permits>(
+    task: &mut Task,
+    mut holding: Holding<P>,
+    count: u32,
+) -> Holding<P> {
     task.visit(&mut holding).await;
     if count > 1 && task.random.percent(20) {
         holding.shuffle();
@@ -120,8 +101,8 @@ async fn more<'a>(
     semaphore: &'a Semaphore,
     holding: &mut Holding<lock_sync::SemaphorePermit<'a>>,
 ) {
-    let subjects = [subject(which, 1)];
-    if let Some(another) = task.take(&subjects, true, semaphore.try_acquire()).await {
+    let another = task.take(&[subject(which, 1)], Patience::None, semaphore.try_acquire()).await;
+    if let Some(another) = another {
         holding.merge(another);
         task.visit(holding).await;
     }

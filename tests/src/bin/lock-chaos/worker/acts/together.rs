@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lock_tests::chaos::history::Way;
 
+use super::ask;
 use crate::worker::op::Subject;
 use crate::worker::shelf::MUTEXES;
 use crate::worker::task::{Patience, Task};
@@ -17,17 +18,6 @@ pub(super) async fn act(task: &mut Task) {
     }
     let crew = Arc::clone(&task.crew);
     let locks = &crew.shelf.locks;
-    let patience = task.patience();
-    let tries = patience.tries();
-    let taken = match patience {
-        Patience::Usual => task.take(&subjects, tries, locks.lock_all(names)).await,
-        Patience::Within(limit) => {
-            task.take(&subjects, tries, locks.lock_all_timeout(names, limit)).await
-        }
-        Patience::None => task.take(&subjects, tries, locks.try_lock_all(names)).await,
-    };
-    if let Some(mut holding) = taken {
-        task.visit(&mut holding).await;
-        task.part_anywhere(holding).await;
-    }
+    let taken = ask!(task, &subjects, locks.[lock_all, lock_all_timeout, try_lock_all](names));
+    task.use_up_anywhere(taken).await;
 }

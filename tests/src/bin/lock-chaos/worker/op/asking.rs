@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::FencingToken;
-use lock_tests::chaos::history::{Deed, Op, Refusal};
+use lock_tests::chaos::history::{Deed, Op, Patience, Refusal};
 
 use super::{Holding, Part, Scribe, Subject};
 use crate::worker::grip::Grip;
@@ -24,12 +24,12 @@ impl Asking {
         journal: &Arc<Journal>,
         task: u32,
         subjects: &[Subject],
-        tries: bool,
+        patience: Patience,
     ) -> Self {
         let asking = Self::number(journal, subjects);
         let ask = |part: &Part| {
             let Subject { key, way } = part.subject;
-            Deed::Ask { op: part.op, task, key: key.to_owned(), way, tries }
+            Deed::Ask { op: part.op, task, key: key.to_owned(), way, patience }
         };
         asking.scribe.record(asking.scribe.now(), asking.parts.iter().map(ask));
         asking

@@ -2,7 +2,7 @@
 
 use lock_core::Instant;
 use lock_sync::{LeaseLost, Lost, OwnedSemaphorePermit, SemaphorePermit};
-use lock_tests::chaos::history::{Deed, Op, Way};
+use lock_tests::chaos::history::{Deed, Op, Patience, Way};
 use lock_tests::chaos::resource::Client;
 
 use super::ending::Ending;
@@ -128,7 +128,7 @@ impl<G: Grip> Holding<G> {
     /// not inside meanwhile, if it is to be weaker.
     pub(crate) async fn turn<'a, H, E, F>(
         mut self,
-        way: Way,
+        (way, patience): (Way, Patience),
         whim: Whim,
         convert: impl FnOnce(G) -> F,
     ) -> Turned<H, G>
@@ -139,7 +139,7 @@ impl<G: Grip> Holding<G> {
     {
         let at = self.scribe.now();
         let (valid_until, _) = self.validity(at);
-        self.record_at(at, |op| Deed::Turn { op, way, valid_until });
+        self.record_at(at, |op| Deed::Turn { op, way, patience, valid_until });
         let Some(guard) = self.guard.take() else { return Turned::Over };
         let (scribe, visitor) = (self.scribe.clone(), self.visitor.take());
         let parts = std::mem::take(&mut self.parts);
@@ -217,9 +217,9 @@ permits!(SemaphorePermit<'_>, OwnedSemaphorePermit);
 impl<G: Permits> Holding<G> {
     /// Gives some of the permits back, and keeps the rest: as many as `way` says.
     pub(crate) async fn give(&mut self, count: u32, rest: u32, whim: Whim) {
-        let (at, way) = (self.scribe.now(), Way::Permits(rest));
+        let (at, way, patience) = (self.scribe.now(), Way::Permits(rest), Patience::None);
         let (valid_until, _) = self.validity(at);
-        self.record_at(at, |op| Deed::Turn { op, way, valid_until });
+        self.record_at(at, |op| Deed::Turn { op, way, patience, valid_until });
         if let Some(given) = self.guard.as_mut().and_then(|guard| guard.split(count)) {
             let _calling = self.scribe.calls(&self.parts);
             whim.bear(given.release()).await;
