@@ -14,6 +14,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const TTL: Duration = Duration::from_millis(800);
 
+/// How many tasks a client has.
+const TASKS: u32 = 6;
+
 /// What can be seen in any history of any deployment.
 const EVERYWHERE: [&str; 10] =
     ["ask", "got", "not", "turn", "turned", "kept", "still", "leave", "left", "wrote"];
@@ -44,7 +47,7 @@ impl Stage {
                 .arg("--seed", 7)
                 .arg("--deployment", deployment)
                 .arg("--clients", clients)
-                .arg("--tasks", 6)
+                .arg("--tasks", TASKS)
                 .arg("--wait-limit", 8_000)
                 .arg("--fair", number == 0)
                 .ttl(TTL)
@@ -54,6 +57,15 @@ impl Stage {
             self.workers.push(worker);
         }
         self
+    }
+
+    /// Gives all workers an order, and waits until they have carried it out.
+    #[track_caller]
+    fn all(&self, order: &str, done: &str) {
+        self.workers.iter().for_each(|worker| worker.send(order));
+        for worker in &self.workers {
+            worker.wait_for(done, LIMIT);
+        }
     }
 
     fn path(&self) -> &Path {
@@ -101,15 +113,13 @@ impl Stage {
         }
     }
 
-    /// Lets all rest and shut their locks down, and returns what they have written.
+    /// Lets all rest, one try everything, and all shut their locks down, and returns what they have written.
     #[track_caller]
     fn end(&self) -> Vec<Event> {
-        for (order, done) in [("rest", "rested"), ("shutdown", "shut")] {
-            self.workers.iter().for_each(|worker| worker.send(order));
-            for worker in &self.workers {
-                worker.wait_for(done, LIMIT);
-            }
-        }
+        self.all("rest", "rested");
+        self.workers[0].send("at 0 probe");
+        self.workers[0].wait_for("probed", LIMIT);
+        self.all("shutdown", "shut");
         for worker in &self.workers {
             for bad in ["panicked", "hangs", "failed"] {
                 let said = worker.poll(bad);
@@ -118,6 +128,20 @@ impl Stage {
         }
         self.events()
     }
+}
+
+/// What was had when one tried everything at the end: all that it tried.
+#[track_caller]
+fn probed(operations: &Operations) -> BTreeSet<&str> {
+    let probes = operations.values().filter_map(|events| match &events[0].deed {
+        Deed::Ask { task: TASKS, key, .. } => Some((key.as_str(), events)),
+        _ => None,
+    });
+    let had = probes.map(|(key, events)| {
+        assert!(events.iter().any(|it| matches!(it.deed, Deed::Got { .. })), "{events:?}");
+        key
+    });
+    had.collect()
 }
 
 fn verb(event: &Event) -> String {
@@ -285,6 +309,9 @@ fn assert_sound(stage: &Stage) -> Operations {
     assert_apart(&spans);
     assert_tokens_rise(&spans);
     assert_eq!(stage.resource.tally().meetings, []);
+    let probed = probed(&operations);
+    let everywhere = ["e0", "l0", "m0", "m1", "o0", "w0", "w1"];
+    assert!(probed.is_superset(&everywhere.into()), "only {probed:?} were tried in the end");
     println!("{} operations, {} events", operations.len(), stage.events().len());
     operations
 }
@@ -311,6 +338,7 @@ fn workers_on_one_server_do_everything_there_is_to_do() {
     let operations = assert_sound(&stage);
     let all = ["b0", "e0", "l0", "m0", "m1", "o0", "s0", "s1", "w0", "w1"];
     assert_eq!(keys(&operations, true), all.into());
+    assert!(probed(&operations).contains("s0"));
     assert_eq!(stage.resource.tally().refused, 0);
 }
 

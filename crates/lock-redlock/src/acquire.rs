@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::TokenRange;
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode, QuorumNode};
-use lock_core::{TokenRange, Vote};
 
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
-use crate::claims::Held;
+use crate::claims::{Held, Modes};
 use crate::inner::Core;
 use crate::owed::Owed;
-use crate::round::{Outcome, Reply, Round};
+use crate::round::{Outcome, Reply, Round, may_hold};
 
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
@@ -45,8 +45,8 @@ pub(crate) async fn acquire<N: QuorumNode>(
     loop {
         number += 1;
         let known = known(core, claim);
-        let (mut outcome, round, asked) =
-            Round::hold(core, &request, present_floor, known, number > 1).await;
+        let (mut round, mut asked) = Round::begin(core, &request, present_floor, known, number > 1);
+        let mut outcome = round.decide(&mut asked).await;
         if let Outcome::Granted { tokens, .. } = outcome
             && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
         {
@@ -59,7 +59,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
             core.claims.raise(&claim.key, token);
         }
         if let Outcome::Granted { tokens, valid_until } = outcome {
-            let grant = hold(core, claim, tokens, valid_until, None);
+            let grant = hold(core, claim, tokens, valid_until, Modes::default());
             core.moves.note(&claim.key, [claim.owner.tag()]);
             follow(core, claim, asked);
             return Ok(Attempt::Granted(grant));
@@ -123,12 +123,12 @@ pub(crate) fn hold<N>(
     claim: &Claim,
     tokens: TokenRange,
     valid_until: Instant,
-    also: Option<Mode>,
+    also: Modes,
 ) -> Grant {
     let now = core.clock.now();
     let before = core.claims.held(claim, now);
     let valid_until = before.map_or(valid_until, |before| before.valid_until.max(valid_until));
-    let also = also.or_else(|| before.and_then(|before| before.also));
+    let also = before.map_or(also, |before| also.and(before.also));
     core.claims.hold(claim, Held { tokens, valid_until, also }, now);
     Grant::new(tokens, valid_until)
 }
@@ -137,12 +137,9 @@ pub(crate) fn hold<N>(
 pub(crate) fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
     let (core, claim) = (Arc::clone(core), claim.clone());
     asked.finish(move |node, reply| {
-        let may_hold = match reply {
-            Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
-            Ok(Reply::Confirmed(..)) => false,
-            Err(_) => true,
-        };
-        if may_hold && let Some(mark) = core.claims.undo(&claim, node, core.clock.now()) {
+        if may_hold(&reply)
+            && let Some(mark) = core.claims.undo(&claim, node, core.clock.now())
+        {
             drop(Owed::marked(&core, mark));
         }
     });

@@ -39,6 +39,8 @@ struct Entry {
     /// How many have begun since somebody looks on. While somebody does, it is not forgotten.
     conversions: u64,
     onlookers: u32,
+    /// How often it was given up since somebody converts it.
+    ends: u64,
     releases: Vec<Release>,
 }
 
@@ -61,8 +63,39 @@ pub(crate) struct Stuck;
 pub(crate) struct Held {
     pub(crate) tokens: TokenRange,
     pub(crate) valid_until: Instant,
-    /// Another mode in which some nodes may have it, because they missed a conversion.
-    pub(crate) also: Option<Mode>,
+    /// Other modes in which some nodes may have it, because they missed a conversion, or did one that failed.
+    pub(crate) also: Modes,
+}
+
+/// Some of the modes that a lease can be converted between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modes([bool; Self::ALL.len()]);
+
+impl Modes {
+    /// The stronger come first.
+    const ALL: [Mode; 3] = [Mode::Exclusive, Mode::Upgradable, Mode::Shared];
+
+    pub(crate) fn with(mut self, mode: Mode) -> Self {
+        Self::ALL.iter().zip(&mut self.0).for_each(|(other, is_in)| *is_in |= *other == mode);
+        self
+    }
+
+    pub(crate) fn without(mut self, mode: Mode) -> Self {
+        Self::ALL.iter().zip(&mut self.0).for_each(|(other, is_in)| *is_in &= *other != mode);
+        self
+    }
+
+    pub(crate) fn and(self, others: Self) -> Self {
+        others.iter().fold(self, Self::with)
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Mode> {
+        Self::ALL.into_iter().zip(self.0).filter_map(|(mode, is_in)| is_in.then_some(mode))
+    }
+
+    fn has(self, mode: Mode) -> bool {
+        self.iter().any(|other| other == mode)
+    }
 }
 
 impl Claims {
@@ -70,6 +103,11 @@ impl Claims {
     pub(crate) fn want(self: &Arc<Self>, claim: &Claim) -> Wanted {
         self.lock().entry(claim).wanted += 1;
         Wanted { claims: Arc::clone(self), claim: claim.clone() }
+    }
+
+    /// Whether somebody holds or asks for a claim.
+    pub(crate) fn is_wanted(&self, claim: &Claim, now: Instant) -> bool {
+        self.lock().entries.get(claim).is_some_and(|entry| entry.is_wanted(now))
     }
 
     pub(crate) fn hold(&self, claim: &Claim, held: Held, now: Instant) {
@@ -114,8 +152,17 @@ impl Claims {
         let entry = state.entry(claim);
         entry.converting += 1;
         entry.conversions += 1;
+        let ends = entry.ends;
         drop(state);
-        Converting { claims: Arc::clone(self), claim: claim.clone() }
+        Converting { claims: Arc::clone(self), claim: claim.clone(), ends }
+    }
+
+    /// Notes that some nodes may soon have a lease in another mode.
+    pub(crate) fn may_become(&self, claim: &Claim, mode: Mode) {
+        let mut state = self.lock();
+        if let Some(held) = state.entries.get_mut(claim).and_then(|entry| entry.held.as_mut()) {
+            held.also = held.also.with(mode);
+        }
     }
 
     /// Looks on, to tell later whether the claim was converted meanwhile. A node that had it in another mode then
@@ -132,10 +179,23 @@ impl Claims {
 
     /// Notes that a lease is over, and returns what it was.
     pub(crate) fn end(&self, claim: &Claim) -> Option<Held> {
+        self.lock().end(claim)
+    }
+
+    /// The same of the whole lease, in whatever mode nodes may have it. Returns also what they have to be rid of
+    /// besides.
+    pub(crate) fn end_all(&self, claim: &Claim) -> (Option<Held>, Vec<Claim>) {
         let mut state = self.lock();
-        let held = state.entries.get_mut(claim)?.held.take();
-        state.tidy(claim);
-        held
+        let stronger = state.weakened_to(claim);
+        let held = state.end(claim);
+        let also = held.map(|held| held.also).unwrap_or_default();
+        let others = also.and(stronger).without(claim.mode);
+        let others = others.iter().map(|mode| claim.clone().in_mode(mode));
+        let others: Vec<_> = others.collect();
+        for other in &others {
+            let _over = state.end(other);
+        }
+        (held, others)
     }
 
     /// Notes that a node is about to be asked to release a claim, until the mark is dropped.
@@ -148,8 +208,7 @@ impl Claims {
     pub(crate) fn undo(self: &Arc<Self>, claim: &Claim, node: usize, now: Instant) -> Option<Mark> {
         let mut state = self.lock();
         let entry = state.entry(claim);
-        let is_held = entry.held.is_some_and(|held| held.valid_until > now);
-        if is_held || entry.wanted > 0 {
+        if entry.is_wanted(now) {
             return None;
         }
         let id = entry.begin_release(node);
@@ -202,13 +261,27 @@ impl State {
         self.entries.entry(claim.clone()).or_default()
     }
 
-    /// Whether nodes are asked to convert a claim, or one has still to take a conversion back.
     fn is_converted(&self, claim: &Claim) -> bool {
-        let entry = |mode| self.entries.get(&claim.clone().in_mode(mode));
-        let others = [Mode::Exclusive, Mode::Upgradable, Mode::Shared].into_iter();
-        let mut others = others.filter(|mode| *mode != claim.mode);
-        others.any(|mode| entry(mode).is_some_and(|it| !it.releases.is_empty()))
-            || entry(claim.mode).is_some_and(|it| it.converting > 0)
+        self.entries.get(claim).is_some_and(|entry| entry.converting > 0)
+    }
+
+    fn end(&mut self, claim: &Claim) -> Option<Held> {
+        let entry = self.entries.get_mut(claim)?;
+        entry.ends += 1;
+        let held = entry.held.take();
+        self.tidy(claim);
+        held
+    }
+
+    /// The modes that a lease may have which was to become this one, and this one less than it was: whoever wanted
+    /// less has given up the more.
+    fn weakened_to(&self, claim: &Claim) -> Modes {
+        let stronger = Modes::ALL.into_iter().take_while(|mode| *mode != claim.mode);
+        let mut held = stronger.filter_map(|mode| {
+            let held = self.entries.get(&claim.clone().in_mode(mode))?.held?;
+            held.also.has(claim.mode).then_some(held.also.with(mode))
+        });
+        held.next().unwrap_or_default()
     }
 
     /// Forgets a claim of which nothing is to be remembered.
@@ -242,6 +315,11 @@ fn time() -> FencingToken {
 }
 
 impl Entry {
+    /// Whether somebody holds or asks for it.
+    fn is_wanted(&self, now: Instant) -> bool {
+        self.wanted > 0 || self.held.is_some_and(|held| held.valid_until > now)
+    }
+
     /// Whether something is under way.
     fn is_busy(&self) -> bool {
         let guards = [self.wanted, self.converting, self.onlookers];
@@ -272,11 +350,21 @@ impl Drop for Wanted {
     }
 }
 
-/// Nodes are asked to convert a claim.
+/// Nodes are asked to convert a claim, or to take that back.
 #[derive(Debug)]
 pub(crate) struct Converting {
     claims: Arc<Claims>,
     claim: Claim,
+    /// How often it had been given up.
+    ends: u64,
+}
+
+impl Converting {
+    /// Whether the claim was given up since, or converted for good.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.claims.lock();
+        state.entries.get(&self.claim).is_some_and(|entry| entry.ends != self.ends)
+    }
 }
 
 impl Drop for Converting {
@@ -380,7 +468,7 @@ mod tests {
 
     fn held(valid_until: Instant) -> Held {
         let tokens = TokenRange::single(FencingToken::new(7));
-        Held { tokens, valid_until, also: None }
+        Held { tokens, valid_until, also: Modes::default() }
     }
 
     #[test]
@@ -438,6 +526,31 @@ mod tests {
         assert!(before.saw_conversion() && meanwhile.saw_conversion());
         assert!(!claims.look_on(&claim).saw_conversion());
         drop((before, meanwhile));
+        assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn a_lease_ends_in_every_mode_that_it_may_have() {
+        let (claims, written) = (Arc::new(Claims::default()), claim());
+        let [upgradable, read] =
+            [Mode::Upgradable, Mode::Shared].map(|mode| written.clone().in_mode(mode));
+        let begin = |also| {
+            claims.hold(&upgradable, held(NOW + Duration::from_nanos(1)), NOW);
+            claims.may_become(&upgradable, also);
+        };
+        begin(Mode::Exclusive);
+        let converting = claims.convert(&upgradable);
+        assert!(!converting.is_over());
+        let (lease, others) = claims.end_all(&upgradable);
+        assert!(lease.is_some() && others == [written.clone()] && converting.is_over());
+        drop(converting);
+        // Whoever did not get more still has what was held before.
+        begin(Mode::Exclusive);
+        assert_eq!(claims.end_all(&written).1, []);
+        assert!(claims.held(&upgradable, NOW).is_some());
+        // Whoever wanted less has nothing more.
+        claims.may_become(&upgradable, Mode::Shared);
+        assert_eq!(claims.end_all(&read).1, [written, upgradable]);
         assert!(claims.lock().entries.is_empty());
     }
 

@@ -84,17 +84,37 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Asks a node for its vote, once it has answered every release of the same claim.
+    ///
+    /// # Errors
+    ///
+    /// Also if nobody holds or wants the claim any more when the node could be asked.
     pub(crate) async fn vote(
         self: Arc<Self>,
         node: usize,
         request: Arc<Acquire>,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
+        let (core, claim) = (Arc::clone(&self), request.claim.clone());
+        let is_wanted = move || core.claims.is_wanted(&claim, core.clock.now());
+        self.vote_if(node, request, floor, is_wanted).await
+    }
+
+    /// The same, if that is so when the node could be asked.
+    pub(crate) async fn vote_if(
+        self: Arc<Self>,
+        node: usize,
+        request: Arc<Acquire>,
+        floor: FencingToken,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Vote, Error> {
         self.nodes[node].check_answers()?;
         self.settled(&request.claim, node).await?;
         let mut ballot = Ballot::new(Acquire::clone(&request), floor);
         if self.identify(node).await? {
             ballot = ballot.guarded();
+        }
+        if !is_wanted() {
+            return Err(Error::new(ErrorKind::NotReady, "not asked: nobody wants it any more"));
         }
         let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
         match &vote {

@@ -19,8 +19,9 @@ use crate::{acquire, convert, release, renew, status, watching};
 ///
 /// # Cancel safety
 ///
-/// As [`Backend`] says, and besides: a vote that comes after its request was decided or dropped is given up in
-/// the background, and a release that a node has missed is repeated there until the lease is over.
+/// As [`Backend`] says, and besides: a vote that comes after its request was decided is given up in the
+/// background, an upgrade that was dropped is taken back unless it is asked for again, and a release that a node
+/// has missed is repeated there until the lease is over.
 ///
 /// # Examples
 ///

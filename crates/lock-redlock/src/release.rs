@@ -1,7 +1,9 @@
 //! Ending a lease on all nodes.
 
+use std::iter;
 use std::sync::Arc;
 
+use futures::future::try_join_all;
 use lock_core::{Claim, Error, QuorumNode, Released};
 
 use crate::inner::Core;
@@ -15,15 +17,16 @@ pub(crate) async fn release<N: QuorumNode>(
 ) -> Result<Released, Error> {
     let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
     let now = core.clock.now();
-    let held = core.claims.end(claim);
-    if let Some(mode) = held.and_then(|held| held.also) {
-        let other = claim.clone().in_mode(mode);
-        (0..nodes).for_each(|node| drop(Owed::new(core, &other, node)));
-    }
+    let (held, others) = core.claims.end_all(claim);
     let held = held.filter(|held| held.valid_until > now);
     let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let owed = Owed::new(&core, claim, node);
-        core.release(owed)
+        let claims = iter::once(claim).chain(&others);
+        let releases = claims.map(|claim| {
+            let owed = Owed::new(&core, claim, node);
+            Arc::clone(&core).release(owed)
+        });
+        let releases = try_join_all(releases.collect::<Vec<_>>());
+        async move { Ok(releases.await?.into_iter().fold(Released::NotHeld, either)) }
     });
     let (mut rid, mut freed, mut contended) = (0, 0, false);
     let mut said = vec![None; nodes];
@@ -54,4 +57,17 @@ pub(crate) async fn release<N: QuorumNode>(
     // A few votes are no lease.
     let was_held = freed > 0 && (held.is_some() || freed + unclear >= needed);
     Ok(if was_held { Released::Freed { contended } } else { Released::NotHeld })
+}
+
+/// What one claim and another had, of which a node had at most one.
+fn either(one: Released, other: Released) -> Released {
+    if let Released::Freed { .. } = one { one } else { other }
+}
+
+/// Has nodes release a lease that nobody waits for to be released, in whatever mode they may have it.
+pub(crate) fn let_go<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim) {
+    let (_, others) = core.claims.end_all(claim);
+    for claim in iter::once(claim).chain(&others) {
+        (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
+    }
 }

@@ -11,6 +11,7 @@ use lock_core::{
 use crate::asked::{Asked, late};
 use crate::inner::Core;
 use crate::owed::Owed;
+use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
 use crate::validity;
 
@@ -61,9 +62,8 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
         return Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown };
     }
     if poll.is_lost() {
-        core.claims.end(claim);
         // What is left of it is in others' way.
-        (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
+        let_go(core, claim);
         return Renewal::Lost;
     }
     for node in asked.open().iter() {
@@ -196,14 +196,18 @@ impl<N: QuorumNode> Core<N> {
         let claim = &renewed.claim;
         let Some(held) = self.claims.held(claim, self.clock.now()) else { return Ok(None) };
         let request = Acquire::new(claim.clone(), renewed.ttl);
-        let other_mode = held.also.map(|mode| request.clone().converting(mode));
         let ask = |request| Arc::clone(self).vote(node, Arc::new(request), held.tokens.last());
-        let vote = ask(request).await?;
-        let is_own =
-            matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag());
-        match other_mode.filter(|_| is_own) {
-            Some(conversion) => ask(conversion).await.map(Some),
-            None => Ok(Some(vote)),
+        let mut vote = ask(request.clone()).await?;
+        for mode in held.also.iter() {
+            if !matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag()) {
+                break;
+            }
+            match ask(request.clone().converting(mode)).await {
+                // It has it in yet another mode.
+                Err(error) if error.kind() == ErrorKind::NotHeld => {}
+                converted => vote = converted?,
+            }
         }
+        Ok(Some(vote))
     }
 }

@@ -19,6 +19,15 @@ pub(crate) enum Reply {
     Confirmed(FencingToken, bool),
 }
 
+/// Whether a node may have granted the claim, if this is the last that was heard of it.
+pub(crate) fn may_hold(reply: &Result<Reply, Error>) -> bool {
+    match reply {
+        Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
+        Ok(Reply::Confirmed(..)) => false,
+        Err(_) => true,
+    }
+}
+
 /// What a round came to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -57,31 +66,35 @@ pub(crate) struct Round<N> {
 }
 
 impl<N: QuorumNode> Round<N> {
-    /// Asks all nodes, until it is clear what that comes to. What is still under way then is returned too.
+    /// Asks all nodes. The requests are sent when the answers are [waited for](Self::decide).
     ///
     /// A group has on every node the tokens that its first member was granted there, whatever was confirmed
     /// since. So unless `insists`, the members disagree where others confirm: the next floor brings the nodes
     /// into step if there is no group yet, and who comes later finds them so.
-    pub(crate) async fn hold(
+    pub(crate) fn begin(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
         floor: FencingToken,
         known: Option<(TokenRange, Instant)>,
         insists: bool,
-    ) -> (Outcome, Self, Asked<N, Reply>) {
-        let mut round = Self::new(core, request, known, insists);
+    ) -> (Self, Asked<N, Reply>) {
         let limit = core.settings.limit(request.ttl);
-        let mut asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
+        let asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
             let vote = core.vote(node, Arc::clone(request), floor);
             async move { Ok(Reply::Voted(vote.await?)) }
         });
+        (Self::new(core, request, known, insists), asked)
+    }
+
+    /// Waits for answers until it is clear what they come to. Others may then be still under way.
+    pub(crate) async fn decide(&mut self, asked: &mut Asked<N, Reply>) -> Outcome {
         loop {
             match asked.answers().await {
-                Some(batch) => batch.into_iter().for_each(|(node, reply)| round.note(node, reply)),
-                None => round.close(&asked),
+                Some(batch) => batch.into_iter().for_each(|(node, reply)| self.note(node, reply)),
+                None => self.close(asked),
             }
-            if let Some(outcome) = round.outcome(&mut asked) {
-                return (outcome, round, asked);
+            if let Some(outcome) = self.outcome(asked) {
+                return outcome;
             }
         }
     }

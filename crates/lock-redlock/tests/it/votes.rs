@@ -317,6 +317,23 @@ async fn a_claim_is_not_voted_for_before_its_release_was_heard() {
     until(|| cluster.leases() == 3).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_nobody_wants_any_more_is_not_asked_for() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    let gate = node(&quorum, 0).faults().on(Verb::Release).hold_requests();
+    quorum.release(&held).await.unwrap();
+    // That node's vote waits for the release, and when it is heard the claim is over again.
+    granted(&quorum, &held, TTL).await;
+    quorum.release(&held).await.unwrap();
+    gate.open();
+    sleep(LATE).await;
+    assert_eq!(node(&quorum, 0).stats().votes, 1);
+    assert_eq!(cluster.leases(), 0);
+}
+
 fn _assert_futures_are_send(quorum: &Quorum, request: &Acquire) {
     fn is_send<T: Send>(_: T) {}
     is_send(quorum.try_acquire(request));

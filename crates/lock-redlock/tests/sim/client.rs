@@ -64,8 +64,8 @@ impl Client {
 
     /// Asks until it is granted, or for some times.
     async fn acquire(&mut self, claim: Claim) -> Option<Held> {
-        let ttl = [200, 400, 1000].map(std::time::Duration::from_millis);
-        let ttl = Ttl::new(self.rng.pick(&ttl)).unwrap();
+        let ttl = self.rng.pick(self.world.plan.ttls);
+        let ttl = Ttl::new(std::time::Duration::from_millis(ttl)).unwrap();
         let tokens = NonZeroU32::new(self.rng.pick(&[1, 1, 5])).unwrap();
         let request = Acquire::new(claim, ttl).reserving(tokens);
         let asked = self.world.now();
@@ -119,7 +119,8 @@ impl Client {
     /// Renews a lease some times, and gives it up.
     async fn hold(&mut self, mut held: Held) {
         for _ in 0..self.rng.below(5) {
-            sleep(self.rng.millis(0, held.request.ttl.as_millis() / 2)).await;
+            let pause = held.request.ttl.as_millis().min(1000) / 2;
+            sleep(self.rng.millis(0, pause)).await;
             if self.may_crash(3) {
                 return;
             }
@@ -220,7 +221,12 @@ impl Client {
             // From here on others may come in.
             self.change(from, |lease| lease.until = lease.until.min(asked));
         }
-        let attempt = self.attempt(&request).await;
+        let attempt = if self.world.plan.faults.lasting && self.rng.chance(40) {
+            let polls = self.rng.below(8);
+            some_of(self.quorum.try_acquire(&request), polls).await
+        } else {
+            self.attempt(&request).await
+        };
         self.log(|| format!("converts to {to:?}, and is answered {attempt:?}"));
         let now = self.world.now();
         match attempt {
@@ -243,7 +249,16 @@ impl Client {
             Some(Ok(Attempt::Busy { .. })) if is_upgrade => true,
             _ => {
                 self.change(from, |lease| lease.until = lease.until.min(now));
-                self.release(&request.claim).await;
+                if self.world.plan.faults.lasting && self.rng.chance(50) {
+                    self.release(&former.claim).await;
+                    self.release(&request.claim).await;
+                } else {
+                    self.release(&request.claim).await;
+                    // Other leases end soon by themselves.
+                    if self.world.plan.faults.lasting {
+                        self.release(&former.claim).await;
+                    }
+                }
                 false
             }
         }
@@ -254,6 +269,10 @@ impl Client {
             let polls = self.polls();
             let released = some_of(self.quorum.release(claim), polls).await;
             self.log(|| format!("releases, and is answered {released:?}"));
+        }
+        if self.world.plan.faults.lasting {
+            let released = self.quorum.release(claim).await;
+            self.log(|| format!("releases for good, and is answered {released:?}"));
         }
     }
 

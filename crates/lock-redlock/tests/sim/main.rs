@@ -75,6 +75,7 @@ const MESSAGES: Faults = Faults {
     unguarded: false,
     tokens: false,
     conversions: false,
+    lasting: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
 const STALLS: Faults = Faults { stalls: true, ..NETWORKS };
@@ -139,6 +140,13 @@ fn leases_may_be_converted() {
 #[test]
 fn leases_may_be_converted_while_nodes_forget() {
     goes_well(Faults { conversions: true, ..FORGETTING });
+}
+
+#[test]
+fn nothing_is_left_until_a_lease_ends() {
+    let faults = Faults { crashes: false, lasting: true, ..STALLS };
+    goes_well(faults);
+    goes_well(Faults { conversions: true, ..faults });
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Faults {
     pub(crate) tokens: bool,
     /// Leases are converted, and some are upgradable.
     pub(crate) conversions: bool,
+    /// Leases outlive the story by far, and are released by whoever may have one.
+    pub(crate) lasting: bool,
 }
 
 /// A client, or a node that is used, which does what it must not.
@@ -72,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) members: Vec<Vec<usize>>,
     pub(crate) keys: usize,
     pub(crate) max_ttl: Ttl,
+    /// How long clients want their leases to live.
+    pub(crate) ttls: &'static [u64],
     pub(crate) node_timeout: Option<Duration>,
     /// How far each client's wall clock is ahead.
     pub(crate) skews: Vec<Duration>,
@@ -155,7 +159,8 @@ impl Plan {
             flaw,
             members: members.collect(),
             keys: rng.pick(&[1, 1, 2]),
-            max_ttl: Ttl::new(Duration::from_secs(1)).unwrap(),
+            max_ttl: Ttl::new(Duration::from_secs(if faults.lasting { 60 } else { 1 })).unwrap(),
+            ttls: if faults.lasting { &[60_000] } else { &[200, 400, 1000] },
             node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
             skews: (0..clients).map(|_| rng.millis(0, skew)).collect(),
             ..Self::calm(nodes, clients)
@@ -192,6 +197,7 @@ impl Plan {
             members: (0..clients).map(|_| (0..nodes).collect()).collect(),
             keys: 1,
             max_ttl: Ttl::MAX,
+            ttls: &[],
             node_timeout: None,
             skews: vec![Duration::ZERO; clients],
             pace: 2,

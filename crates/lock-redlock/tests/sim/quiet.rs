@@ -20,7 +20,7 @@ use crate::story::{Ending, join_all, paused};
 use crate::world::World;
 
 /// Long enough for everything that is under way, and shorter than any lease of these stories.
-const DONE: Duration = Duration::from_secs(10);
+pub(crate) const DONE: Duration = Duration::from_secs(10);
 
 /// Clients who come one after another get a free lock with the first request, whether a minority of nodes is
 /// dead or not, and leave nothing behind.
@@ -98,7 +98,7 @@ pub(crate) fn contend(clients: usize, seed: u64, is_logged: bool) -> (Ending, u6
     })
 }
 
-fn look_for_leaks(world: &Arc<World>, most: usize) {
+pub(crate) fn look_for_leaks(world: &Arc<World>, most: usize) {
     let left: usize = world.nodes.iter().map(MemoryBackend::live_leases).sum();
     if left > most {
         world.wrong(Wrong::Leak, || format!("{left} leases are left, and not {most}"));

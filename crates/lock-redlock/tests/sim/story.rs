@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Claim, Instant, Mode, OwnerToken};
 use lock_redlock::{Redlock, Voting};
 use tokio::runtime::{Builder, Handle};
@@ -13,6 +12,7 @@ use crate::client::{Client, key_of};
 use crate::history::{Lease, Wrong};
 use crate::node::SimNode;
 use crate::plan::{Faults, Flaw, Plan, SLOWEST};
+use crate::quiet::{DONE, look_for_leaks};
 use crate::rng::Rng;
 use crate::world::{World, until};
 
@@ -112,6 +112,10 @@ async fn play(world: &Arc<World>) {
 async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
     let plan = &world.plan;
     let quiet = world.now();
+    if plan.faults.lasting {
+        sleep(DONE).await;
+        look_for_leaks(world, 0);
+    }
     let newcomer = join(world, plan.clients()).await;
     for key in 0..plan.keys {
         acquire_in_time(world, &newcomer, key, quiet).await;
@@ -126,10 +130,7 @@ async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
         }
     }
     sleep(plan.max_ttl.duration()).await;
-    let left: usize = world.nodes.iter().map(MemoryBackend::live_leases).sum();
-    if left > 0 {
-        world.wrong(Wrong::Leak, || format!("{left} leases are left"));
-    }
+    look_for_leaks(world, 0);
 }
 
 /// For how long nodes that have restarted may be kept out after that.

@@ -48,6 +48,8 @@ enum Event {
     /// A message is lost.
     Lose(usize),
     Foreign(bool),
+    /// Another process waits outside the line, and is told of the next release; or goes away.
+    Bystander(bool),
     /// Another process asks for the lock, and waits for it.
     Rival,
     /// The other process that holds it lets go.
@@ -113,7 +115,12 @@ struct World {
     /// to wait.
     turn: (Option<OwnerToken>, u32),
     foreign: bool,
+    bystander: bool,
     counter: u64,
+    /// How often the store has refused a request.
+    refusals: u32,
+    /// Those who came for a try while a release was under way, and how often the store had refused by then.
+    tries: BTreeMap<u32, u32>,
     /// Whether some release did not reach the store, so that the lease had to end by itself.
     release_failed: bool,
 }
@@ -144,7 +151,10 @@ impl World {
             revoked: HashSet::new(),
             stored: None,
             foreign: false,
+            bystander: false,
             counter: 0,
+            refusals: 0,
+            tries: BTreeMap::new(),
             release_failed: false,
         }
     }
@@ -173,6 +183,7 @@ impl World {
             Event::AnswerAttempt(answer) => {
                 if let Some(request) = self.attempt.take() {
                     let result = self.try_acquire(&request, answer);
+                    self.note_refusal(result.as_ref().ok());
                     self.machine.attempt_done(now, &request.claim, result, &mut effects);
                 }
             }
@@ -192,6 +203,7 @@ impl World {
                     let _ = self.delete(&claim, None, answer);
                 } else if let Some((claim, next)) = self.releasing.take() {
                     let result = self.delete(&claim, next.as_ref(), answer);
+                    self.note_refusal(result.as_ref().ok().and_then(|(_, next)| next.as_ref()));
                     self.machine.release_done(now, &claim, result, &mut effects);
                 }
             }
@@ -273,6 +285,7 @@ impl World {
                 self.foreign = holds && self.stored.is_none();
                 self.serve(None);
             }
+            Event::Bystander(waits) => self.bystander = waits,
             Event::Advance(millis) => {
                 self.now = self.now + Duration::from_millis(millis);
                 // The driver sleeps until the machine's deadline and not a moment longer.
@@ -297,13 +310,16 @@ impl World {
         };
         self.arrivals += 1;
         let arrival = self.arrivals;
+        if matches!(limit, Limit::Try) && self.releasing.is_some() && self.waiters.is_empty() {
+            self.tries.insert(arrival, self.refusals);
+        }
         let mut effects = Effects::new();
         let entered =
             self.machine.enter(self.now, Mode::Exclusive, patience, self.manner, &mut effects);
         self.carry_out(effects);
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
-            Entered::Done(Err(Denial::WouldBlock)) => assert!(matches!(limit, Limit::Try)),
+            Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
             Entered::Done(Err(Denial::Closed)) => assert!(self.closed),
             Entered::Done(Err(denial)) => panic!("{denial:?} at once"),
             Entered::Queued(id) => {
@@ -324,6 +340,7 @@ impl World {
     }
 
     fn carry_out(&mut self, mut effects: Effects<u32>) {
+        self.machine.turn_tries_away(self.now, &mut effects);
         for op in std::mem::take(&mut effects.ops) {
             match op {
                 Op::Attempt(request) => self.ask(request),
@@ -358,7 +375,7 @@ impl World {
                     self.carry_out(effects);
                 }
                 Ok(ticket) => self.served(arrival, ticket),
-                Err(Denial::WouldBlock) => assert!(matches!(limit, Limit::Try)),
+                Err(Denial::WouldBlock) => self.check_busy(arrival, limit),
                 Err(Denial::Timeout(_)) => assert!(matches!(limit, Limit::Millis(_))),
                 Err(Denial::Closed) => assert!(self.closed),
                 Err(Denial::Failed(_)) => {}
@@ -376,6 +393,21 @@ impl World {
         assert!(self.now < ticket.lease.deadline(), "a lease that is over was handed out");
         assert!(!self.revoked.contains(&self.machine.owner()), "a lease that the store has ended");
         self.holding = Some(ticket);
+    }
+
+    fn note_refusal(&mut self, attempt: Option<&Attempt>) {
+        self.refusals += u32::from(attempt.is_some_and(|it| !matches!(it, Attempt::Granted(_))));
+    }
+
+    /// Only who tries is told that somebody has it; and who tried while this process gave it up, by the store, when
+    /// that was over. No request is under way beside a release, so a refusal since is one of that kind.
+    fn check_busy(&self, arrival: u32, limit: Limit) {
+        assert!(matches!(limit, Limit::Try));
+        let before = self.tries.get(&arrival);
+        assert!(
+            before.is_none_or(|before| self.refusals > *before),
+            "busy by what was known before"
+        );
     }
 
     /// A hold has ended: if others were known to wait, it counts.
@@ -550,7 +582,7 @@ impl World {
         }
         self.serve(None);
         failure(answer, Answer::ReplyLost)?;
-        let contended = self.foreign;
+        let contended = held && std::mem::take(&mut self.bystander);
         Ok(if held { (Released::Freed { contended }, queued) } else { (Released::NotHeld, None) })
     }
 
@@ -580,7 +612,7 @@ impl World {
 
     /// From here on the store answers, nobody comes, and holders let go: all must come to rest.
     fn come_to_rest(&mut self) {
-        self.foreign = false;
+        (self.foreign, self.bystander) = (false, false);
         self.line.retain(|(_, ours)| *ours);
         for _ in 0..10_000 {
             if !self.woken.is_empty() {
@@ -662,6 +694,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Just(Event::RivalDone),
         1 => Just(Event::RivalGone),
         2 => any::<bool>().prop_map(Event::Foreign),
+        2 => prop::bool::weighted(0.8).prop_map(Event::Bystander),
         4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
         1 => (0u64..2_000).prop_map(Event::Sleep),
         10 => Just(Event::Run),

@@ -6,25 +6,36 @@ use super::terms::Terms;
 use crate::chaos::history::{Deed, Event};
 use crate::chaos::table::confuses_limits;
 
-/// The limit of one semaphore over time, as far as it is known: never less than it was.
+/// The limit of one semaphore over time, as far as it is known.
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// From when on it is how much.
-    steps: Vec<(Instant, u32)>,
+    /// In the order of times.
+    steps: Vec<Step>,
     /// The lowest that it was ever to be.
     pub(super) least: u32,
+}
+
+/// From when on it can be how much.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    from: Instant,
+    least: u32,
+    most: u32,
 }
 
 impl Limit {
     /// `changes` are the events that change it, in order.
     pub(super) fn of(first: u32, changes: &[&Event], terms: &Terms) -> Self {
+        let begin = Instant::from_nanos(0);
         let mut state = State {
-            known: first,
+            least: first,
+            most: first,
             under_way: Vec::new(),
             doubt: 0,
-            doubted: Instant::from_nanos(0),
+            lowest: u32::MAX,
+            doubted: begin,
         };
-        let mut steps = vec![(Instant::from_nanos(0), first)];
+        let mut steps = vec![Step { from: begin, least: first, most: first }];
         let mut least = first;
         for event in changes {
             match event.deed {
@@ -38,7 +49,7 @@ impl Limit {
                 }
                 _ => continue,
             }
-            steps.push((event.at, state.most()));
+            steps.push(Step { from: event.at, least: state.least(), most: state.most() });
         }
         let mut limit = Self { steps, least };
         if !changes.is_empty() {
@@ -49,13 +60,23 @@ impl Limit {
 
     /// The most that it can be then.
     pub(super) fn at(&self, time: Instant) -> u32 {
-        let after = self.steps.partition_point(|(from, _)| *from <= time);
-        self.steps[after.saturating_sub(1)].1
+        self.steps[self.present(time)].most
+    }
+
+    /// The least that it can be at some time between these.
+    pub(super) fn least_between(&self, begin: Instant, end: Instant) -> u32 {
+        let steps = &self.steps[self.present(begin)..=self.present(end)];
+        steps.iter().map(|step| step.least).min().unwrap_or(0)
+    }
+
+    /// The step that is the last at that time.
+    fn present(&self, time: Instant) -> usize {
+        self.steps.partition_point(|step| step.from <= time).saturating_sub(1)
     }
 
     /// The times at which it changes.
     pub(super) fn changes(&self) -> impl Iterator<Item = Instant> {
-        self.steps.iter().skip(1).map(|(from, _)| *from)
+        self.steps.iter().skip(1).map(|step| step.from)
     }
 
     /// What a server forgets, or does twice, makes the limit unknown until somebody asked for another
@@ -74,22 +95,25 @@ impl Limit {
             });
             let until = told.unwrap_or(Instant::FAR_FUTURE);
             let within = |time: Instant| trouble.begin <= time && time < until;
-            self.steps
-                .iter_mut()
-                .filter(|(from, _)| within(*from))
-                .for_each(|step| step.1 = u32::MAX);
-            let begin = self.steps.partition_point(|(from, _)| *from < trouble.begin);
-            self.steps.insert(begin, (trouble.begin, u32::MAX));
+            let unknown = |from| Step { from, least: 0, most: u32::MAX };
+            let here = self.steps.iter_mut().filter(|step| within(step.from));
+            here.for_each(|step| *step = unknown(step.from));
+            let begin = self.steps.partition_point(|step| step.from < trouble.begin);
+            self.steps.insert(begin, unknown(trouble.begin));
         }
     }
 }
 
 /// What is known of it, going through its changes.
 struct State {
-    known: u32,
+    /// Between which it is, but for what follows.
+    least: u32,
+    most: u32,
     under_way: Vec<Change>,
     /// How many more there may be by changes of which nobody knows whether they were made.
     doubt: u32,
+    /// The lowest that those would make it.
+    lowest: u32,
     /// When the last of those was given up.
     doubted: Instant,
 }
@@ -98,6 +122,7 @@ struct State {
 struct Change {
     client: String,
     asked: Instant,
+    limit: u32,
     more: u32,
     /// There was another at the same time: which of them the store has made last is not known.
     crowded: bool,
@@ -108,8 +133,8 @@ impl State {
         self.under_way.iter_mut().for_each(|change| change.crowded = true);
         let crowded = !self.under_way.is_empty();
         let (client, asked) = (event.client.clone(), event.at);
-        let more = limit.saturating_sub(self.known);
-        self.under_way.push(Change { client, asked, more, crowded });
+        let more = limit.saturating_sub(self.most);
+        self.under_way.push(Change { client, asked, limit, more, crowded });
     }
 
     fn ends(&mut self, event: &Event, limit: Option<u32>, terms: &Terms) {
@@ -117,16 +142,19 @@ impl State {
         let Some(place) = self.under_way.iter().position(of_client) else { return };
         let change = self.under_way.remove(place);
         match limit {
-            Some(limit) if change.crowded => self.known = self.known.max(limit),
+            Some(limit) if change.crowded => {
+                (self.least, self.most) = (self.least.min(limit), self.most.max(limit));
+            }
             Some(limit) => {
-                self.known = limit;
+                (self.least, self.most) = (limit, limit);
                 // What failed may still be on its way for a while.
                 if change.asked > self.doubted + terms.lingers() {
-                    self.doubt = 0;
+                    (self.doubt, self.lowest) = (0, u32::MAX);
                 }
             }
             None => {
                 self.doubt = self.doubt.saturating_add(change.more);
+                self.lowest = self.lowest.min(change.limit);
                 self.doubted = event.at;
             }
         }
@@ -134,7 +162,12 @@ impl State {
 
     fn most(&self) -> u32 {
         let under_way = self.under_way.iter().map(|change| change.more);
-        under_way.fold(self.known.saturating_add(self.doubt), u32::saturating_add)
+        under_way.fold(self.most.saturating_add(self.doubt), u32::saturating_add)
+    }
+
+    fn least(&self) -> u32 {
+        let under_way = self.under_way.iter().map(|change| change.limit);
+        under_way.fold(self.least.min(self.lowest), u32::min)
     }
 }
 
@@ -169,12 +202,20 @@ mod tests {
         times.iter().map(|&time| limit.at(at(time))).collect()
     }
 
+    fn least(scene: &Scene, terms: &Terms, times: &[[u64; 2]]) -> Vec<u32> {
+        let changes: Vec<&Event> = scene.events().iter().collect();
+        let limit = Limit::of(8, &changes, terms);
+        times.iter().map(|&[begin, end]| limit.least_between(at(begin), at(end))).collect()
+    }
+
     #[test]
     fn more_is_there_when_it_is_asked_for_and_less_when_it_is_told() {
         let mut scene = Scene::new();
         change(&mut scene, "a", [10, 20], 9, Some(9));
         change(&mut scene, "a", [30, 40], 6, Some(6));
         assert_eq!(limits(&scene, &terms(), &[5, 10, 20, 30, 39, 40]), [8, 9, 9, 9, 9, 6]);
+        let seen = least(&scene, &terms(), &[[5, 9], [19, 20], [20, 29], [29, 30], [50, 60]]);
+        assert_eq!(seen, [8, 8, 9, 6, 6]);
     }
 
     #[test]
@@ -192,6 +233,11 @@ mod tests {
         change(&mut scene, "a", [30, 40], 7, Some(7));
         change(&mut scene, "a", [5_000, 5_010], 7, Some(7));
         assert_eq!(limits(&scene, &terms(), &[20, 40, 5_010]), [9, 8, 7]);
+        change(&mut scene, "b", [9_000, 9_001], 5, None);
+        change(&mut scene, "b", [9_010, 9_020], 9, Some(9));
+        change(&mut scene, "b", [19_010, 19_020], 9, Some(9));
+        let seen = least(&scene, &terms(), &[[0, 5], [35, 40], [9_030, 9_040], [20_000, 20_000]]);
+        assert_eq!(seen, [8, 7, 5, 9]);
     }
 
     #[test]
@@ -207,5 +253,6 @@ mod tests {
         change(&mut scene, "a", [5_000, 5_010], 7, Some(7));
         let seen = limits(&scene, &terms, &[50, 100, 310, 5_009, 5_010]);
         assert_eq!(seen, [7, u32::MAX, u32::MAX, u32::MAX, 7]);
+        assert_eq!(least(&scene, &terms, &[[50, 60], [50, 100], [5_010, 6_000]]), [7, 0, 7]);
     }
 }

@@ -19,13 +19,16 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let mut alone: Vec<&Operation> = Vec::new();
     for (key, list) in operations.by_key() {
         let changes = changes.remove(key).unwrap_or_default();
-        let permits = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms).least);
+        let limit = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms));
         let there = There::of(operations, &list, terms, &unrest);
         let refused = list.into_iter().filter(|operation| {
             let begin = operation.asked - terms.lingers();
             operation.tries() && is_busy(operation) && !unrest.touches(begin, operation.ended)
         });
-        alone.extend(refused.filter(|operation| !there.in_the_way_of(operation, permits)));
+        alone.extend(refused.filter(|it| {
+            let permits = limit.as_ref().map(|limit| limit.least_between(it.asked, it.ended));
+            !there.in_the_way_of(it, permits)
+        }));
     }
     // Who tries to have several locks at once has none of them if somebody is in the way of one.
     let asked_with = |it: &Operation| (it.client, it.asked, it.ended);
@@ -50,6 +53,8 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
 struct There {
     /// Those who ask, or wait, and for a moment after that.
     asking: Times,
+    /// Those of them that have had it by then, by client and task: a task does not wait for itself.
+    done: HashMap<(usize, u32), Times>,
     held: HashMap<Kind, Times>,
     owners: BTreeMap<u64, Times>,
 }
@@ -72,12 +77,17 @@ impl There {
             let until =
                 if operation.spans.is_empty() && !is_busy(operation) { gone } else { without };
             there.asking.add(operation.asked, until + terms.linger, 1);
+            if let Some(got) = operation.got() {
+                let of_task = there.done.entry((operation.client, operation.task)).or_default();
+                of_task.add(got, got + terms.linger, 1);
+            }
             for (way, from, until) in operations.possible(operation, terms, unrest) {
                 there.hold(way, from, until + terms.linger);
             }
         }
         there.asking.sort();
-        there.held.values_mut().chain(there.owners.values_mut()).for_each(Times::sort);
+        let rest = there.held.values_mut().chain(there.owners.values_mut());
+        rest.chain(there.done.values_mut()).for_each(Times::sort);
         there
     }
 
@@ -97,8 +107,10 @@ impl There {
 
     fn in_the_way_of(&self, operation: &Operation, permits: Option<u32>) -> bool {
         let (begin, end) = (operation.asked, operation.ended);
+        let of_task = self.done.get(&(operation.client, operation.task));
+        let own = of_task.map_or(0, |times| times.between(begin, begin));
         // It is one of those who ask itself.
-        if self.asking.between(begin, end) > 1 {
+        if self.asking.between(begin, end) > 1 + own {
             return true;
         }
         let held = |kind| self.held.get(&kind).map_or(0, |times| times.between(begin, end));
@@ -167,7 +179,7 @@ mod tests {
     use super::super::scene::{Scene, at};
     use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::history::Deed;
+    use crate::chaos::history::{Deed, Patience};
     use crate::chaos::{Deployment, Extent, Fault};
 
     fn terms() -> Terms {
@@ -246,6 +258,45 @@ mod tests {
             found(&scene, &terms())
         };
         assert_eq!([refused(1), refused(2)], [1, 0]);
+    }
+
+    #[test]
+    fn all_permits_of_a_limit_that_was_changed_are_refused_to_nobody_but_for_those_forgotten() {
+        let refused = |count| {
+            let mut scene = Scene::new();
+            for (limit, when) in [(6, 10), (9, 20)] {
+                let key = || "s1".to_owned();
+                scene.event("a", when, Deed::Resize { key: key(), limit });
+                scene.event("a", when + 1, Deed::Resized { key: key(), limit: Some(limit) });
+            }
+            let forgotten = scene.had("a", "s1", Way::Permits(1), 1, [30, 31], 1_000);
+            scene.says(forgotten, 40, |op| Deed::Forgot { op });
+            let tries = scene.tries("b", "s1", Way::Permits(count), 5_000);
+            scene.fails(tries, 5_001, Refusal::Busy);
+            found(&scene, &terms())
+        };
+        assert_eq!([refused(8), refused(9)], [1, 0]);
+    }
+
+    #[test]
+    fn nobody_is_in_its_own_way() {
+        let refused = |task| {
+            let mut scene = Scene::new();
+            let ask = |op, task| Deed::Ask {
+                op,
+                task,
+                key: "l0".to_owned(),
+                way: Way::Permits(1),
+                patience: Patience::None,
+            };
+            let token = lock_core::FencingToken::new(1);
+            scene.event("a", 10, ask(0, 7));
+            scene.event("a", 11, Deed::Got { op: 0, token, valid_until: at(900) });
+            scene.event("a", 12, ask(1, task));
+            scene.event("a", 13, Deed::Not { op: 1, why: Refusal::Busy });
+            found(&scene, &terms())
+        };
+        assert_eq!([refused(7), refused(8)], [1, 0]);
     }
 
     #[test]

@@ -122,6 +122,8 @@ impl Played {
         terms.troubles = troubles(plan, &played.carried);
         thread::sleep(terms.settles());
         played.complaints.extend(stage.rest(limit).err());
+        // Nobody has anything any more, so that all is to be had.
+        played.complaints.extend(stage.probe(limit).err());
         played.complaints.extend(stage.shut_down(limit).err());
         played.complaints.extend(stage.posts().iter().flat_map(|post| post.complaints()));
         played.left = left(stage, terms);

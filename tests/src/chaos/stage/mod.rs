@@ -133,6 +133,17 @@ impl Stage {
         self.all("go", "gone on", limit)
     }
 
+    /// Lets one worker try everything while all are at rest.
+    ///
+    /// # Errors
+    ///
+    /// If it has not done so within `limit`, or has ended.
+    pub fn probe(&self, limit: Duration) -> Result<(), String> {
+        self.order(0, "probe");
+        let post = self.post(0).0;
+        post.hear("probed", limit).map(|_| ()).map_err(|why| format!("{:?}: {why}", post.clients()))
+    }
+
     /// Lets all workers shut their locks down.
     ///
     /// # Errors

@@ -115,6 +115,10 @@ impl Crew {
                     (0..self.size).for_each(|_| self.start());
                     say("gone on");
                 }
+                Some(What::Probe) => {
+                    self.locks.probe(self.size).await;
+                    say("probed");
+                }
                 Some(What::Shutdown) => {
                     self.world.journal.record(&used());
                     say("shut");

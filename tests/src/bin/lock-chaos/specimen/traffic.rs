@@ -67,6 +67,25 @@ impl Locks {
         }
     }
 
+    /// Tries what can be tried, when nobody has any of it.
+    pub(super) async fn probe(&self, number: u32) {
+        if !self.options.primitives.contains(&Primitive::Mutex) {
+            return;
+        }
+        for (key, mutex) in &self.mutexes {
+            let mut entry = self.world.journal.ask(number, key, Way::Write, Patience::None);
+            match mutex.try_lock().await {
+                Ok(Some(guard)) => {
+                    entry.got(guard.token(), guard.lease());
+                    entry.leave();
+                    entry.left(guard.leave().await);
+                }
+                Ok(None) => entry.not(Refusal::Busy),
+                Err(Failed) => entry.not(failed()),
+            }
+        }
+    }
+
     /// A task that is alone ends whatever it begins, so that there is no excuse for whom a try finds in the way.
     fn is_orderly(&self) -> bool {
         self.options.tasks == 1

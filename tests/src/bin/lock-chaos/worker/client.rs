@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use super::acts;
 use super::crew::Crew;
 use super::journal::Journal;
 use super::options::Options;
@@ -140,6 +141,7 @@ impl Thread {
                         seats = self.seats();
                     }
                 }
+                What::Probe => acts::probe(&self.crew).await,
                 What::Shutdown => self.crew.shelf.locks.shutdown().await,
             }
             drop(done);

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::shelf::{RESIZED, SEMAPHORES};
+
 /// The file that the workers share.
 pub(crate) struct Ledger {
     path: PathBuf,
@@ -18,7 +20,9 @@ pub(crate) struct Ledger {
 /// What it says, while nobody else can open it.
 pub(crate) struct Page {
     file: File,
-    /// How many permits were forgotten.
+    /// How many permits there are, with those that were forgotten.
+    pub(crate) limit: u32,
+    /// How many were forgotten.
     pub(crate) forgotten: u32,
     /// A change has begun, and nobody knows whether it was made: there are no more.
     pub(crate) sealed: bool,
@@ -53,9 +57,11 @@ impl Ledger {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let mut words = text.split_ascii_whitespace();
-        let forgotten = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        let limit = number().unwrap_or(SEMAPHORES[RESIZED].1);
+        let forgotten = number().unwrap_or(0);
         let sealed = words.next() == Some("sealed");
-        Ok(Some(Page { file, forgotten, sealed }))
+        Ok(Some(Page { file, limit, forgotten, sealed }))
     }
 }
 
@@ -68,7 +74,7 @@ impl Page {
     pub(crate) fn keep(&mut self) {
         let sealed = if self.sealed { "sealed" } else { "open" };
         // As long as what stood there, at least.
-        let text = format!("{:>10} {sealed:>6}\n", self.forgotten);
+        let text = format!("{:>10} {:>10} {sealed:>6}\n", self.limit, self.forgotten);
         let written = self.file.rewind().and_then(|()| self.file.write_all(text.as_bytes()));
         written.unwrap_or_else(|error| panic!("the ledger cannot be written: {error}"));
     }
@@ -83,13 +89,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::of(folder.path());
         let mut page = ledger.open().unwrap();
-        assert_eq!((page.forgotten, page.sealed), (0, false));
+        assert_eq!((page.limit, page.forgotten, page.sealed), (8, 0, false));
         assert!(Ledger::of(folder.path()).open().is_none());
-        (page.forgotten, page.sealed) = (2, true);
+        (page.limit, page.forgotten, page.sealed) = (9, 2, true);
         page.keep();
         drop(page);
         let mut page = ledger.open().unwrap();
-        assert_eq!((page.forgotten, page.sealed), (2, true));
+        assert_eq!((page.limit, page.forgotten, page.sealed), (9, 2, true));
         page.sealed = false;
         page.keep();
         drop(page);

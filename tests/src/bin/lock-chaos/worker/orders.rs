@@ -35,6 +35,8 @@ pub(crate) enum What {
     Rest,
     /// `go`: begins anew after a rest. Answered by `gone on`.
     Go,
+    /// `probe`: tries everything in the strongest way, at rest. Answered by `probed`.
+    Probe,
     /// `shutdown`: shuts the locks down. Answered by `shut`.
     Shutdown,
 }
@@ -79,6 +81,7 @@ impl Order {
             ["uses"] => What::Uses,
             ["rest"] => What::Rest,
             ["go"] => What::Go,
+            ["probe"] => What::Probe,
             ["shutdown"] => What::Shutdown,
             _ => return None,
         };
@@ -97,6 +100,7 @@ impl What {
             Self::Uses => "used".to_owned(),
             Self::Rest => "rested".to_owned(),
             Self::Go => "gone on".to_owned(),
+            Self::Probe => "probed".to_owned(),
             Self::Shutdown => "shut".to_owned(),
         }
     }
@@ -170,6 +174,7 @@ mod tests {
             ("store heal", all(What::Store(Mischief::Heal))),
             ("rest", all(What::Rest)),
             ("go", all(What::Go)),
+            ("at 0 probe", Some(Order { whom: Some(0), what: What::Probe })),
             ("shutdown", all(What::Shutdown)),
             ("uses", all(What::Uses)),
             ("", None),

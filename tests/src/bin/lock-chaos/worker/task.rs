@@ -97,6 +97,17 @@ impl Task {
         ask: impl Future<Output = Result<G, E>>,
     ) -> Option<Holding<G>> {
         let whim = self.whim();
+        self.take_with(whim, subjects, patience, ask).await
+    }
+
+    /// The same, but it goes on for as long as this says.
+    pub(crate) async fn take_with<G: Grip, E: Denial>(
+        &mut self,
+        whim: Whim,
+        subjects: &[Subject],
+        patience: Patience,
+        ask: impl Future<Output = Result<G, E>>,
+    ) -> Option<Holding<G>> {
         let limit = self.limit(patience);
         let asking = Asking::begin(&self.crew.journal, self.number, subjects, limit);
         match whim.bear(ask).await {

@@ -3,12 +3,15 @@
 mod barrier;
 mod election;
 mod mutex;
+mod probe;
 mod reentrant;
 mod resize;
 mod rwlock;
 mod semaphore;
 mod slots;
 mod together;
+
+pub(crate) use probe::probe;
 
 use super::options::Primitive;
 use super::task::Task;

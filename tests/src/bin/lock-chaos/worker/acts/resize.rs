@@ -1,6 +1,8 @@
 //! The limit of a semaphore.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use lock_core::{Error, Key};
 use lock_sync::Semaphore;
@@ -8,11 +10,18 @@ use lock_tests::chaos::history::Deed;
 
 use crate::worker::journal::{Era, Journal};
 use crate::worker::ledger::Ledger;
+use crate::worker::op::{Holding, Permits};
 use crate::worker::shelf::{RESIZED, SEMAPHORES};
 use crate::worker::task::Task;
 
 /// The least and the most that it is made.
 const LIMITS: (u32, u32) = (6, 9);
+
+/// How many permits all workers of a run may forget together, so that enough are left.
+const FORGETTABLE: u32 = 2;
+
+/// How often the store is asked whether it has heard.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Makes the limit another one, unless somebody else is about to. In the words of a history, what was forgotten
 /// counts as held, and not as gone.
@@ -30,9 +39,45 @@ pub(super) async fn act(task: &mut Task, semaphore: &Semaphore) {
     page.keep();
     let resizing = Resizing::begin(&task.crew.journal, target);
     let changed = change(semaphore, limit, target).await;
-    page.sealed = changed.is_err();
-    page.keep();
+    if let Ok(limit) = changed {
+        (page.limit, page.sealed) = (limit, false);
+        page.keep();
+    }
     resizing.end(changed.ok());
+}
+
+/// Forgets a permit, and waits until the store has heard of it: whoever changes the limit meanwhile would take
+/// one that is about to go for one that stays. Once in each client, as long as all of them together leave enough;
+/// otherwise the permit is returned.
+pub(super) async fn forget<P: Permits>(task: &mut Task, permit: Holding<P>) -> Option<Holding<P>> {
+    if task.crew.has_forgotten.swap(true, Ordering::Relaxed) {
+        return Some(permit);
+    }
+    let page = Ledger::of(&task.crew.options.folder).open();
+    let Some(mut page) = page.filter(|page| !page.sealed && page.forgotten < FORGETTABLE) else {
+        return Some(permit);
+    };
+    let Some(before) = limit(task).await else { return Some(permit) };
+    (page.forgotten, page.sealed) = (page.forgotten + 1, true);
+    page.keep();
+    permit.forget();
+    // What the store does not hear of is back when the lease has ended.
+    let ended = Instant::now() + 2 * task.crew.options.ttl;
+    loop {
+        let is_over = Instant::now() > ended;
+        match limit(task).await {
+            Some(now) if now != before => break,
+            Some(_) if is_over => {
+                page.forgotten -= 1;
+                break;
+            }
+            None if is_over => return None,
+            _ => tokio::time::sleep(LOOK).await,
+        }
+    }
+    page.sealed = false;
+    page.keep();
+    None
 }
 
 /// How many permits the store says that there are.

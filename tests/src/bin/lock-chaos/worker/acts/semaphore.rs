@@ -1,22 +1,17 @@
 //! Permits that are counted.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lock_sync::Semaphore;
 use lock_tests::chaos::history::Way;
 
 use super::{ask, resize};
-use crate::worker::ledger::Ledger;
 use crate::worker::op::{Holding, Permits, Subject};
 use crate::worker::shelf::{RESIZED, SEMAPHORES};
 use crate::worker::task::{Patience, Task};
 
 /// The most permits that are asked for at once: fewer than there ever are.
 const MOST: u32 = 3;
-
-/// How many permits all workers of a run may forget together, so that enough are left.
-const FORGETTABLE: u32 = 2;
 
 pub(super) async fn act(task: &mut Task) {
     let Some(counting) = &task.crew.shelf.counting else { return };
@@ -57,9 +52,12 @@ pub(super) async fn act(task: &mut Task) {
                     semaphore.[acquire_many, acquire_many_timeout, try_acquire_many](count)
                 )
             };
-            if let Some(holding) = taken {
-                if which == RESIZED && count == 1 && may_forget(task) {
-                    return holding.forget();
+            if let Some(mut holding) = taken {
+                if which == RESIZED && count == 1 && task.random.percent(10) {
+                    match resize::forget(task, holding).await {
+                        Some(permit) => holding = permit,
+                        None => return,
+                    }
                 }
                 let mut holding = use_in_parts(task, holding, count).await;
                 if task.random.percent(15) {
@@ -106,19 +104,4 @@ async fn more<'a>(
         holding.merge(another);
         task.visit(holding).await;
     }
-}
-
-/// Whether to forget a permit: once in each client, as long as all of them together leave enough.
-fn may_forget(task: &mut Task) -> bool {
-    if !task.random.percent(10) || task.crew.has_forgotten.swap(true, Ordering::Relaxed) {
-        return false;
-    }
-    let ledger = Ledger::of(&task.crew.options.folder);
-    let Some(mut page) = ledger.open() else { return false };
-    if page.forgotten < FORGETTABLE {
-        page.forgotten += 1;
-        page.keep();
-        return true;
-    }
-    false
 }

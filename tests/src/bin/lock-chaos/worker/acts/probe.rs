@@ -1,0 +1,108 @@
+//! Everything that there is, when nobody has any of it.
+
+use std::sync::Arc;
+
+use lock_sync::Owner;
+use lock_tests::chaos::history::Way;
+
+use crate::worker::crew::Crew;
+use crate::worker::grip::Grip;
+use crate::worker::ledger::Ledger;
+use crate::worker::op::{Holding, Subject};
+use crate::worker::options::Primitive;
+use crate::worker::polls::Whim;
+use crate::worker::refusal::Denial;
+use crate::worker::shelf::{
+    ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, SEMAPHORES, SLOT_COUNT, SLOTS,
+};
+use crate::worker::task::{Patience, Task};
+
+/// Tries everything in the way that leaves least to others: whatever is refused now is held by nobody.
+pub(crate) async fn probe(crew: &Arc<Crew>) {
+    // A task whom nobody else is.
+    let mut task = Task::new(crew, crew.options.tasks);
+    for &primitive in &crew.options.primitives {
+        match primitive {
+            Primitive::Mutex => mutexes(&mut task, crew).await,
+            Primitive::RwLock => rwlocks(&mut task, crew).await,
+            Primitive::Semaphore => semaphores(&mut task, crew).await,
+            Primitive::Reentrant => reentrant(&mut task, crew).await,
+            Primitive::Slots => slots(&mut task, crew).await,
+            Primitive::Election => election(&mut task, crew).await,
+            // They are made of mutexes, and cannot be had alone.
+            Primitive::Together | Primitive::Barrier => {}
+        }
+    }
+}
+
+async fn mutexes(task: &mut Task, crew: &Crew) {
+    for (key, mutex) in MUTEXES.into_iter().zip(&crew.shelf.mutexes) {
+        let holding = attempt(task, key, Way::Write, mutex.try_lock()).await;
+        end(holding).await;
+    }
+}
+
+async fn rwlocks(task: &mut Task, crew: &Crew) {
+    for (key, lock) in RWLOCKS.into_iter().zip(&crew.shelf.rwlocks) {
+        let holding = attempt(task, key, Way::Write, lock.try_write()).await;
+        end(holding).await;
+    }
+}
+
+async fn semaphores(task: &mut Task, crew: &Crew) {
+    let Some(counting) = &crew.shelf.counting else { return };
+    for (which, semaphore) in counting.semaphores.iter().enumerate() {
+        let (key, of) = SEMAPHORES[which];
+        let count = if which == RESIZED { known(crew) } else { Some(of) };
+        let Some(count) = count else { continue };
+        let permits = semaphore.try_acquire_many(count);
+        let holding = attempt(task, key, Way::Permits(count), permits).await;
+        end(holding).await;
+    }
+}
+
+/// How many permits are there that were not forgotten, if that is known.
+fn known(crew: &Crew) -> Option<u32> {
+    let page = Ledger::of(&crew.options.folder).open()?;
+    (!page.sealed).then(|| page.limit.saturating_sub(page.forgotten))
+}
+
+async fn reentrant(task: &mut Task, crew: &Crew) {
+    let mut owner = Owner::new().unwrap_or_else(|error| panic!("there is no owner: {error}"));
+    let (way, lock) = (Way::Owner(crew.owner()), &crew.shelf.reentrant);
+    let holding = attempt(task, REENTRANT, way, lock.try_lock_as(&mut owner)).await;
+    end(holding).await;
+}
+
+/// Each of them while those before it are held.
+async fn slots(task: &mut Task, crew: &Crew) {
+    let mut held = Vec::new();
+    for _ in 0..SLOT_COUNT {
+        let slot = crew.shelf.slots.try_acquire();
+        held.extend(attempt(task, SLOTS, Way::Permits(1), slot).await);
+    }
+    for holding in held {
+        end(Some(holding)).await;
+    }
+}
+
+async fn election(task: &mut Task, crew: &Crew) {
+    let campaign = crew.shelf.election.try_campaign(&crew.name);
+    let holding = attempt(task, ELECTION, Way::Write, campaign).await;
+    end(holding).await;
+}
+
+async fn attempt<G: Grip, E: Denial>(
+    task: &mut Task,
+    key: &'static str,
+    way: Way,
+    ask: impl Future<Output = Result<G, E>>,
+) -> Option<Holding<G>> {
+    task.take_with(Whim::Steady, &[Subject { key, way }], Patience::None, ask).await
+}
+
+async fn end<G: Grip>(holding: Option<Holding<G>>) {
+    if let Some(holding) = holding {
+        holding.release(Whim::Steady).await;
+    }
+}
