@@ -1,4 +1,4 @@
-//! A few runs of new seeds, which have every fault between them.
+//! A few runs, which have every fault between them.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -11,8 +11,12 @@ use lock_tests::chaos::{Deployment, Fault, Plan, Report, Step, Suite, run};
 
 use crate::STAGE;
 
-/// So many runs have every fault.
+/// So many runs have every fault, if the first seed is a multiple of the number of deployments.
 const RUNS: u64 = 10;
+
+/// The first seed. It stays the same, so that whoever changes something sees what that breaks and nothing else.
+/// New seeds are for those who look for what nobody knows of: see `tests/PROOF.md`.
+const FIRST: u64 = 20;
 
 fn cast() -> Cast {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
@@ -28,13 +32,10 @@ fn told(report: &Report) {
 
 /// `CHAOS_SEED` begins with another seed: that of a failure, to see it again.
 #[test]
-fn runs_of_new_seeds_break_no_promise() {
+fn no_promise_is_broken_whatever_fails() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let first = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
-    // Of the seeds from one that is a multiple of the number of deployments, ten have every fault.
-    let deployments = Deployment::ALL.len() as u64;
-    let first = first.unwrap_or_else(|| Random::fresh_seed() / deployments * deployments);
-    println!("CHAOS_SEED={first}");
+    let first = first.unwrap_or(FIRST);
     let summary = Suite::from_seed(first).runs(RUNS).jobs(3).run(&cast(), told);
     println!("{summary}");
     assert_eq!(summary.failure(), None, "CHAOS_SEED={first}");

@@ -32,4 +32,4 @@ pub use deployment::Deployment;
 pub use fault::{Extent, Fault, Victim};
 pub use nemesis::{Carried, NEMESIS, Nemesis};
 pub use plan::{How, Mischief, Plan, Rights, Scope, Step};
-pub use run::{Report, Soaked, Suite, Summary, is_overloaded, run, soak};
+pub use run::{Report, Soaked, Suite, Summary, run, soak};

@@ -245,6 +245,10 @@ pub fn sets_tokens_back(deployment: Deployment, first: Fault, then: Fault) -> bo
 /// Why they may.
 pub const SETS_TOKENS_BACK: &str = "it has forgotten the tokens that it gave out when its clock was ahead, and follows the clock again";
 
+/// Why a campaign may be served after one that began later, where errors are not excluded.
+pub const BEGINS_AGAIN: &str =
+    "a campaign whose value could not be stored lets go, and begins again at the end of the line";
+
 impl Lasts {
     /// How long that is, if leases live for `lease`, quarantines for `quarantine` and the machine is late by
     /// `slack`.
@@ -303,6 +307,8 @@ pub fn render() -> String {
     text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens and resource as well, \
              to the end of the run: ";
     text += SETS_TOKENS_BACK;
+    text += ".\n\nWhat excludes errors excludes the order of an election as well: ";
+    text += BEGINS_AGAIN;
     text += ".\n";
     text
 }
@@ -337,7 +343,7 @@ fn befalls(fault: Fault, reach: Reach) -> bool {
         Victim::Server | Victim::Link => reach != Reach::Memory,
         Victim::Memory => reach == Reach::Memory,
         // There, it would be the end of everything that is to be watched.
-        Victim::Worker => reach != Reach::Memory || !matches!(fault, KillWorker | StopWorker),
+        Victim::Worker => reach != Reach::Memory || fault != KillWorker,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_tests::Random;
-use lock_tests::chaos::check::Verdict;
+use lock_tests::chaos::check::{Findings, Verdict};
 use lock_tests::chaos::stage::Cast;
 use lock_tests::chaos::{Deployment, Report, Suite, Summary, soak};
 
@@ -16,6 +16,7 @@ lock-chaos soak MINUTES [--seed N]             the same workers over each deploy
 /// Runs of one seed after another, until the time is over.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (minutes, options) = Options::parse(args)?;
+    some(minutes, "minutes")?;
     let suite = Suite::from_seed(options.seed.unwrap_or_else(Random::fresh_seed));
     let suite = suite.time(Duration::from_secs(60 * minutes)).jobs(options.jobs);
     conclude(suite.run(&cast()?, told))
@@ -24,6 +25,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// The run of one seed again.
 pub(crate) fn replay(args: &[String]) -> Result<(), String> {
     let (seed, options) = Options::parse(args)?;
+    some(options.times, "times")?;
     let suite = Suite::from_seed(seed).jobs(options.jobs.min(options.times as usize));
     conclude(suite.repeat(options.times, &cast()?, told))
 }
@@ -38,9 +40,10 @@ pub(crate) fn show(args: &[String]) -> Result<(), String> {
 /// The same workers for a long time, over each deployment for its part of it.
 pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
     let (minutes, options) = Options::parse(args)?;
+    some(minutes, "minutes")?;
     let seed = options.seed.unwrap_or_else(Random::fresh_seed);
     println!("seed {seed}");
-    let deployments = [Deployment::Memory, Deployment::Redis, Deployment::Quorum(3)];
+    let deployments = Deployment::ALL;
     let time = Duration::from_secs(60 * minutes) / deployments.len() as u32;
     let mut broken = Vec::new();
     for deployment in deployments {
@@ -52,13 +55,19 @@ pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
                 );
             }
         })?;
-        let violations = soaked.findings.violations;
+        let Findings { violations, doubts, .. } = &soaked.findings;
         violations.iter().for_each(|violation| println!("  {violation}"));
-        if !violations.is_empty() {
+        doubts.iter().for_each(|doubt| println!("  doubt: {doubt}"));
+        if soaked.findings.verdict() != Verdict::Sound {
             broken.push(deployment.to_string());
         }
     }
     if broken.is_empty() { Ok(()) } else { Err(format!("seed {seed}: {}", broken.join(", "))) }
+}
+
+/// Nothing that was not tried is sound.
+fn some(count: u64, what: &str) -> Result<(), String> {
+    if count == 0 { Err(format!("there have to be some {what}\n{HELP}")) } else { Ok(()) }
 }
 
 fn told(report: &Report) {

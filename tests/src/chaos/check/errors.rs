@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::Instant;
 
 use super::operations::{End, Operation, Operations};
-use super::terms::{Terms, Unrest, is_of_process, lateness};
+use super::terms::{SINCE, Terms, Unrest, is_of_process, lateness};
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Patience, Refusal};
 
@@ -18,14 +18,16 @@ const REQUESTS: u32 = 2;
 const GRAIN: Duration = Duration::from_millis(1);
 
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
-    let unrest = terms.unrest(Property::Errors);
+    let names = operations.client_names().iter();
+    let own: Vec<_> = names.map(|client| OfClient::new(terms, client)).collect();
     let stood = stood_still(operations, terms);
     let late: Vec<_> = lateness(events, terms).collect();
     let mut found = Vec::new();
     for operation in &operations.all {
         let (begin, end) = (operation.asked, operation.ended);
+        let OfClient { terms: own, unrest } = &own[operation.client];
         let what = match &operation.end {
-            End::Refused(Refusal::Failed(kind)) if !terms.explained(kind, begin, end) => {
+            End::Refused(Refusal::Failed(kind)) if !own.explained(kind, begin, end) => {
                 Some(format!("{kind} is not explained by anything"))
             }
             End::Refused(why @ (Refusal::Lost | Refusal::Closed))
@@ -39,7 +41,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             _ => None,
         };
         found.extend(what.map(|what| (operation, end, what)));
-        let too_long = phases(operations, operation, terms, &unrest).into_iter().find(|phase| {
+        let too_long = phases(operations, operation, terms, unrest).into_iter().find(|phase| {
             let &Phase { begin, end, most, .. } = phase;
             let (time, most) = (end.saturating_duration_since(begin), most + terms.slack);
             let excused =
@@ -56,8 +58,27 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         Violation::new(Property::Errors, (at, at), operations.key(operation), text)
     };
     // Whatever has kept it from being renewed was there since then.
-    let lost = lost_for_nothing(operations, events, &|at| unrest.touches(at - terms.ttl, at));
+    let own: HashMap<_, _> =
+        operations.client_names().iter().map(String::as_str).zip(own).collect();
+    let troubled = |event: &Event| {
+        let own = own.get(event.client.as_str());
+        own.is_some_and(|own| own.unrest.touches(event.at - terms.ttl, event.at))
+    };
+    let lost = lost_for_nothing(operations, events, &troubled);
     found.into_iter().map(tell).chain(lost).collect()
+}
+
+/// What one client may see go wrong.
+struct OfClient {
+    terms: Terms,
+    unrest: Unrest,
+}
+
+impl OfClient {
+    fn new(terms: &Terms, client: &str) -> Self {
+        let terms = terms.of_client(client);
+        Self { unrest: terms.unrest(Property::Errors), terms }
+    }
 }
 
 /// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
@@ -119,10 +140,10 @@ fn phases(
 fn lost_for_nothing(
     operations: &Operations,
     events: &[Event],
-    troubled: &dyn Fn(Instant) -> bool,
+    troubled: &dyn Fn(&Event) -> bool,
 ) -> Vec<Violation> {
     let lost = events.iter().filter_map(|event| match event.deed {
-        Deed::Lost { op } if !troubled(event.at) => Some((event, op)),
+        Deed::Lost { op } if !troubled(event) => Some((event, op)),
         _ => None,
     });
     let index: HashMap<_, _> =
@@ -158,8 +179,7 @@ fn still(times: &[(Instant, Instant)], begin: Instant, end: Instant) -> Duration
 /// How late the machine was in that time, as the client says that felt it most.
 fn late_within(late: &[(&Event, Duration)], begin: Instant, end: Instant) -> Duration {
     let first = late.partition_point(|(event, _)| event.at < begin);
-    // They tell the worst of a second when it is over.
-    let told = end + Duration::from_secs(1);
+    let told = end + SINCE;
     let mut sums = HashMap::<&str, Duration>::new();
     for (event, late) in late[first..].iter().take_while(|(event, _)| event.at <= told) {
         *sums.entry(&event.client).or_default() += *late;
@@ -186,7 +206,7 @@ mod tests {
         let mut terms = terms();
         let (begin, end, servers) = (at(begin), at(end), vec![0]);
         let (fault, extent) = (Fault::RevokeRights, Extent::Majority);
-        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        terms.troubles = vec![Trouble { fault, extent, servers, workers: vec![], begin, end }];
         terms
     }
 

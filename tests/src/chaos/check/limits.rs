@@ -245,7 +245,7 @@ mod tests {
         let mut terms = terms();
         let (begin, end) = (at(100), at(200));
         let (fault, extent, servers) = (Fault::Flush, Extent::Majority, vec![0]);
-        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        terms.troubles = vec![Trouble { fault, extent, servers, workers: vec![], begin, end }];
         let mut scene = Scene::new();
         assert_eq!(limits(&scene, &terms, &[50, 150]), [8, 8]);
         change(&mut scene, "a", [10, 20], 7, Some(7));

@@ -206,6 +206,9 @@ impl Findings {
     }
 }
 
+/// A machine that is late for more than one of so many parts of a run proves little.
+const MOST_LATE: u32 = 4;
+
 /// How many violations of one property are kept of each lock, and how many that were excused. The first few
 /// tell what is wrong.
 const MOST: usize = 8;
@@ -257,6 +260,14 @@ fn doubts(events: &[Event], tally: &Tally, terms: &Terms) -> Vec<String> {
     if late > terms.slack {
         doubts.push(format!("the machine was late by {late:?}"));
     }
+    if let (Some(first), Some(last)) = (events.first(), events.last()) {
+        let (begin, end) = (first.at, last.at);
+        let (late, all) =
+            (terms.share_of_lateness(begin, end), end.saturating_duration_since(begin));
+        if late > all / MOST_LATE {
+            doubts.push(format!("the machine was late in {late:.1?} of {all:.1?}"));
+        }
+    }
     doubts
 }
 
@@ -287,9 +298,9 @@ mod tests {
 
     fn flushed(begin: u64) -> Terms {
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
-        let (fault, extent, servers) = (Fault::Flush, Extent::Majority, vec![0]);
+        let (fault, extent, servers, workers) = (Fault::Flush, Extent::Majority, vec![0], vec![]);
         let (begin, end) = (at(begin), at(begin));
-        terms.troubles = vec![Trouble { fault, extent, servers, begin, end }];
+        terms.troubles = vec![Trouble { fault, extent, servers, workers, begin, end }];
         terms
     }
 

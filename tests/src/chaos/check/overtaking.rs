@@ -1,31 +1,30 @@
 //! In which order those who wait are served.
 //!
-//! Only of those who want a lock for themselves alone, waited for it and got it: for others, several may be
-//! served at once.
+//! Only of those who want a lock for themselves alone and waited for it: for others, several may be served at
+//! once. Who was passed by others until it gave up counts as well.
 
 use std::collections::HashMap;
 
 use lock_core::Instant;
 
-use super::operations::{Operation, Operations};
+use super::operations::{End, Operation, Operations};
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
-use crate::chaos::history::Way;
+use crate::chaos::history::{Refusal, Way};
 
 pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     let together = together(operations);
     let alone = |operation: &&Operation| {
         operation.way == Way::Write
             && !operation.tries()
-            && operation.got().is_some()
             && !together.contains_key(&(operation.client, operation.task, operation.asked))
     };
-    let late = terms.unrest(Property::Order);
     let unrest = terms.unrest(Property::Overtaking);
     let mut violations = Vec::new();
     for (key, mut list) in operations.by_key() {
         list.retain(alone);
-        let within = within_clients(operations, terms, &list, &late);
+        let served: Vec<_> = list.iter().copied().filter(|it| it.got().is_some()).collect();
+        let within = within_clients(operations, terms, &served, &terms.disorder(key));
         let between =
             terms.overtakes.map(|most| between_clients(operations, terms, &list, (most, &unrest)));
         let found = within.into_iter().chain(between.into_iter().flatten());
@@ -54,7 +53,7 @@ fn within_clients<'a>(
     operations: &Operations,
     terms: &Terms,
     list: &[&'a Operation],
-    late: &Unrest,
+    disorder: &Unrest,
 ) -> Vec<Found<'a>> {
     let mut clients = HashMap::<usize, Vec<&Operation>>::new();
     list.iter().for_each(|operation| clients.entry(operation.client).or_default().push(operation));
@@ -69,7 +68,7 @@ fn within_clients<'a>(
             }
             let overtaken = last.filter(|last| operation.got() < last.got());
             if let Some(last) = overtaken
-                && !late.touches(last.asked, last.got().unwrap_or(last.ended))
+                && !disorder.touches(last.asked, last.got().unwrap_or(last.ended))
             {
                 let (first, second) = (operations.name(last), operations.name(operation));
                 found.push((Property::Order, last, format!("{second} was served before {first}")));
@@ -79,7 +78,7 @@ fn within_clients<'a>(
     found
 }
 
-/// How many others that asked later, in other clients, were served before each.
+/// How many others that asked later, in other clients, were served before each was, or had waited long enough.
 fn between_clients<'a>(
     operations: &Operations,
     terms: &Terms,
@@ -88,21 +87,24 @@ fn between_clients<'a>(
 ) -> Vec<Found<'a>> {
     let mut asked: Vec<Instant> = list.iter().map(|operation| operation.asked).collect();
     asked.sort_unstable();
-    let mut served = list.to_vec();
-    served.sort_by_key(|operation| operation.got());
+    let over = |it: &Operation| {
+        it.got().or((it.end == End::Refused(Refusal::TimedOut)).then_some(it.ended))
+    };
+    let mut waited: Vec<_> = list.iter().filter_map(|it| Some((over(it)?, *it))).collect();
+    waited.sort_by_key(|(over, _)| *over);
     let mut all = Counts::new(asked.len());
     let mut own = HashMap::<usize, Counts>::new();
     let mut found = Vec::new();
-    for operation in served {
+    for (over, operation) in waited {
         let later = asked.partition_point(|asked| *asked <= operation.asked + terms.margin);
         let of_client = own.entry(operation.client).or_insert_with(|| Counts::new(asked.len()));
         let passed = all.from(later) - of_client.from(later);
-        let place = asked.partition_point(|asked| *asked < operation.asked);
-        all.add(place);
-        of_client.add(place);
-        if passed > most
-            && !unrest.touches(operation.asked, operation.got().unwrap_or(operation.ended))
-        {
+        if operation.got().is_some() {
+            let place = asked.partition_point(|asked| *asked < operation.asked);
+            all.add(place);
+            of_client.add(place);
+        }
+        if passed > most && !unrest.touches(operation.asked, over) {
             let name = operations.name(operation);
             let text =
                 format!("{passed} of other clients that asked later were served before {name}");
@@ -146,10 +148,11 @@ impl Counts {
 mod tests {
     use std::time::Duration;
 
-    use super::super::scene::Scene;
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::Deployment;
     use crate::chaos::history::Deed;
+    use crate::chaos::{Deployment, Extent, Fault};
 
     fn found(scene: &Scene, overtakes: Option<usize>) -> Vec<Property> {
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
@@ -199,12 +202,27 @@ mod tests {
         let got = |op, token| Deed::Got {
             op,
             token: lock_core::FencingToken::new(token),
-            valid_until: super::super::scene::at(900),
+            valid_until: at(900),
         };
         for (when, op) in [(50, 2), (60, 0), (60, 1)] {
             scene.event("z", when, got(op, when));
         }
         assert_eq!(found(&scene, None), []);
+    }
+
+    #[test]
+    fn a_campaign_whose_value_could_not_be_stored_begins_again() {
+        let found = |key: &str, when| {
+            let mut scene = Scene::new();
+            scene.held("a", key, Way::Write, 1, [when, when + 100, when + 110]);
+            scene.held("a", key, Way::Write, 3, [when + 40, when + 50, when + 60]);
+            let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+            let (fault, extent, servers) = (Fault::KillEmpty, Extent::Majority, vec![0]);
+            let (workers, begin, end) = (vec![], at(20), at(90));
+            terms.troubles = vec![Trouble { fault, extent, servers, workers, begin, end }];
+            check(&Operations::of(scene.events()).0, &terms).len()
+        };
+        assert_eq!([found("m0", 0), found("e0", 0), found("e0", 30_000)], [1, 0, 1]);
     }
 
     #[test]
@@ -221,11 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn who_is_passed_until_it_gives_up_was_passed() {
+        let mut scene = Scene::new();
+        let waits = scene.asks("a", "m0", Way::Write, 0);
+        scene.fails(waits, 900, Refusal::TimedOut);
+        let drops = scene.asks("a", "m1", Way::Write, 0);
+        scene.fails(drops, 900, Refusal::GivenUp);
+        for (key, begin) in ["m0", "m1"].into_iter().flat_map(|key| [(key, 100), (key, 120)]) {
+            scene.held("b", key, Way::Write, begin, [begin, begin + 5, begin + 10]);
+        }
+        assert_eq!(found(&scene, Some(2)), []);
+        assert_eq!(found(&scene, Some(1)), [Property::Overtaking]);
+    }
+
+    #[test]
     fn on_a_machine_that_is_late_nothing_is_known_of_the_order() {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
         scene.held("a", "m0", Way::Write, 3, [40, 50, 60]);
-        scene.event("a", 500, Deed::Late { millis: 60 });
+        scene.event("a", 110, Deed::Late { millis: 60 });
         assert_eq!(found(&scene, Some(0)), []);
     }
 }

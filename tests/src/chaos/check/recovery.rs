@@ -89,6 +89,7 @@ mod tests {
             fault: Fault::StopServer,
             extent: Extent::Majority,
             servers: vec![0],
+            workers: vec![],
             begin: at(begin),
             end: at(end),
         };

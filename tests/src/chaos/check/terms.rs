@@ -20,6 +20,8 @@ pub struct Trouble {
     pub extent: Extent,
     /// Which: those that links led to, if it befell links. None if it befell workers.
     pub servers: Vec<usize>,
+    /// Which workers: those that links led from, if it befell links. None if it befell servers.
+    pub workers: Vec<usize>,
     /// When it began.
     pub begin: Instant,
     /// When it was made good.
@@ -27,38 +29,26 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// The faults of a history, each with its end. `known` tells by the step of the plan what it was; steps
-    /// that it does not know are left out. One that was never made good lasts to the end.
-    pub fn read(
-        events: &[Event],
-        mut known: impl FnMut(u32) -> Option<(Fault, Extent, Vec<usize>)>,
-    ) -> Vec<Self> {
-        let mut troubles: Vec<Self> = Vec::new();
-        let mut open = HashMap::new();
-        for event in events {
-            match event.deed {
-                Deed::Fault { step, .. } => {
-                    if let Some((fault, extent, servers)) = known(step) {
-                        open.insert(step, troubles.len());
-                        let (begin, end) = (event.at, Instant::FAR_FUTURE);
-                        troubles.push(Self { fault, extent, servers, begin, end });
-                    }
-                }
-                Deed::Healed { step } => {
-                    if let Some(number) = open.remove(&step) {
-                        troubles[number].end = event.at;
-                    }
-                }
-                _ => {}
-            }
-        }
-        troubles
-    }
-
     /// Whether it is in force at that time.
     pub fn covers(&self, at: Instant) -> bool {
         self.begin <= at && at <= self.end
     }
+
+    /// Whether this client, by its name in the history, may see it: what befalls a server, all of them do.
+    pub fn befalls(&self, client: &str) -> bool {
+        match self.fault.victim() {
+            Victim::Server | Victim::Memory => true,
+            Victim::Link | Victim::Worker => {
+                worker(client).is_none_or(|worker| self.workers.contains(&worker))
+            }
+        }
+    }
+}
+
+/// The number of a worker by the name of its client: of `w2`, of `w2-3` who came after it, and of `m.2`.
+fn worker(client: &str) -> Option<usize> {
+    let name = client.strip_prefix("m.").or_else(|| client.strip_prefix('w'))?;
+    name.split('-').next()?.parse().ok()
 }
 
 /// What the checkers have to know about a run.
@@ -82,8 +72,11 @@ pub struct Terms {
     pub undo: Duration,
     /// How long a lock may seem to be held after it was let go and the store knew.
     pub linger: Duration,
-    /// How long somebody may wait although nobody is in the way.
+    /// How long somebody may wait although nobody is in the way, and something is wrong elsewhere: a timer
+    /// makes good what is not heard.
     pub wakeup: Duration,
+    /// The same while nothing at all is wrong: less than any timer, so that nothing is made good by one.
+    pub prompt: Duration,
     /// How long after everything is whole again a client may be without something that it waits for.
     pub recovery: Duration,
     /// Tasks that asked later than this one may have polled their futures before it.
@@ -94,6 +87,8 @@ pub struct Terms {
     pub limits: BTreeMap<String, u32>,
     /// Locks whose tokens are in no order: what is several locks under one name.
     pub unordered: BTreeSet<String>,
+    /// Elections: see [`BEGINS_AGAIN`](crate::chaos::table::BEGINS_AGAIN).
+    pub elections: BTreeSet<String>,
     /// What failed.
     pub troubles: Vec<Trouble>,
     /// When clients stood still, and so could not end what they had begun: name, begin, end.
@@ -102,8 +97,6 @@ pub struct Terms {
     pub traffic: usize,
     /// Whether some stale write should have been refused.
     pub stale_writes: bool,
-    /// Whether there was more to be done than the machine can do, so that nothing is said about times.
-    pub overloaded: bool,
     /// When the machine was late, which is nobody's fault, and by how much.
     late: Vec<(Instant, Instant, Duration)>,
 }
@@ -137,16 +130,17 @@ impl Terms {
             undo: Duration::from_millis(200),
             linger: Duration::from_millis(20),
             wakeup: asked + slack,
-            recovery: ttl + asked + Duration::from_secs(3),
+            prompt: slack + Duration::from_millis(200),
+            recovery: asked + Duration::from_secs(2),
             margin: Duration::from_millis(10),
             overtakes: None,
             limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),
             unordered: BTreeSet::from(["l0".to_owned()]),
+            elections: BTreeSet::from(["e0".to_owned()]),
             troubles: Vec::new(),
             stood_still: Vec::new(),
             traffic: 0,
             stale_writes: false,
-            overloaded: false,
             late: Vec::new(),
         }
     }
@@ -158,16 +152,64 @@ impl Terms {
         2 * clients.max(1) * (tasks + 1)
     }
 
+    /// When tasks of a client may be served in another order than that in which they asked for this.
+    pub(super) fn disorder(&self, key: &str) -> Unrest {
+        let mut windows = self.windows(Property::Order);
+        if self.elections.contains(key) {
+            windows.extend(self.windows(Property::Errors));
+        }
+        Unrest::of(windows.iter().map(|window| (window.begin, window.end)).collect())
+    }
+
     /// The same, and with what the machine itself said about its lateness.
     pub(super) fn hearing(&self, events: &[Event]) -> Self {
         let mut terms = self.clone();
         terms.late = lateness(events, self)
             .map(|(event, late)| (event.at - SINCE - late, event.at + self.undo, late))
             .collect();
-        if self.overloaded {
-            terms.late.push((Instant::from_nanos(0), Instant::FAR_FUTURE, Duration::MAX));
-        }
         terms
+    }
+
+    /// The same for one client, with only those faults that it may see.
+    pub(super) fn of_client(&self, client: &str) -> Self {
+        let mut terms = self.clone();
+        terms.troubles.retain(|trouble| trouble.befalls(client));
+        terms
+    }
+
+    /// How long after the last fault was made good everything has been seen that is promised then; of what is
+    /// never promised again there is nothing to be seen.
+    pub fn settles(&self) -> Duration {
+        let last = self.troubles.iter().map(|trouble| trouble.end).max();
+        let Some(last) = last.filter(|last| *last < Instant::FAR_FUTURE) else {
+            return self.recovery;
+        };
+        let windows = self.windows(Property::Recovery);
+        let ends = windows.iter().map(|window| window.end).filter(|end| *end < Instant::FAR_FUTURE);
+        let calm = ends.max().unwrap_or(last).max(last);
+        calm.saturating_duration_since(last) + self.recovery + self.slack
+    }
+
+    /// For how much of the time between these the machine was so late that nothing can be said of service.
+    pub(super) fn share_of_lateness(&self, begin: Instant, end: Instant) -> Duration {
+        let late = self.late.iter().filter(|(.., late)| *late >= self.slack / 2);
+        let late = late.map(|&(from, until, _)| (from.max(begin), until.min(end)));
+        let late = Unrest::of(late.filter(|(from, until)| from < until).collect());
+        late.times().iter().map(|(from, until)| until.saturating_duration_since(*from)).sum()
+    }
+
+    /// When anything at all was wrong that may keep somebody waiting, or the machine late by more than there
+    /// is to spare.
+    pub(super) fn disquiet(&self) -> Unrest {
+        let quorum = matches!(self.deployment, Deployment::Quorum(_));
+        let lasts = if quorum { Lasts::Quarantine } else { Lasts::Lease };
+        let wrong = self.troubles.iter();
+        let wrong = wrong.map(|trouble| (trouble.begin, trouble.end + self.after(lasts)));
+        let late = self.late.iter().filter(|(.., late)| *late >= self.slack / 4);
+        let late = late.map(|&(begin, end, _)| (begin, end));
+        let windows = self.windows(Property::Wakeups);
+        let windows = windows.iter().map(|window| (window.begin, window.end));
+        Unrest::of(wrong.chain(late).chain(windows).collect())
     }
 
     /// Why this violation of something may be, if it may.
@@ -201,12 +243,7 @@ impl Terms {
         if let Some(least) = self.least_lateness(property) {
             let late = self.late.iter().filter(|(.., late)| *late >= least);
             let why = "the machine was late";
-            // Timers are served first: when they are late, all else is for longer.
-            let around = if least.is_zero() { AROUND } else { Duration::ZERO };
-            windows.extend(late.map(|&(begin, end, _)| {
-                let (begin, end) = (begin - around, end + around);
-                Window { begin, end, why, fault: None }
-            }));
+            windows.extend(late.map(|&(begin, end, _)| Window { begin, end, why, fault: None }));
         }
         windows
     }
@@ -296,11 +333,8 @@ impl Terms {
     }
 }
 
-/// Clients say now and then how late they were at the worst since then.
-const SINCE: Duration = Duration::from_secs(1);
-
-/// How long before and after somebody was late servers and links may have been, of whom nobody says it.
-const AROUND: Duration = Duration::from_secs(5);
+/// Whoever was late says so when it notices, which it looks for that often.
+pub(super) const SINCE: Duration = Duration::from_millis(60);
 
 /// What requests fail with whose answers come too late.
 const OF_LATENESS: &[&str] = &["Timeout", "Unreachable", "NotReady"];
@@ -346,9 +380,9 @@ impl<'a> Excuses<'a> {
             return None;
         }
         let windows = self.windows.entry(property).or_insert_with(|| self.terms.windows(property));
-        let meets =
-            |window: &&Window| violation.at <= window.end && window.begin <= violation.until;
-        windows.iter().find(meets).map(|window| window.why)
+        // What has begun before is not explained by what comes later.
+        let covers = |window: &&Window| window.begin <= violation.at && violation.at <= window.end;
+        windows.iter().find(covers).map(|window| window.why)
     }
 }
 
@@ -389,8 +423,8 @@ mod tests {
     }
 
     fn trouble(fault: Fault, servers: &[usize], begin: u64, end: u64) -> Trouble {
-        let (begin, end) = (at(begin), at(end));
-        Trouble { fault, extent: Extent::Minority, servers: servers.to_vec(), begin, end }
+        let (begin, end, extent) = (at(begin), at(end), Extent::Minority);
+        Trouble { fault, extent, servers: servers.to_vec(), workers: vec![], begin, end }
     }
 
     fn violation(property: Property, when: u64) -> Violation {
@@ -458,20 +492,30 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_read_from_the_history_with_their_ends() {
-        let event = |when, deed| Event { at: at(when), client: "nemesis".to_owned(), deed };
-        let begins = |step| Deed::Fault { step, what: "it".to_owned() };
-        let events = [
-            event(1, begins(7)),
-            event(2, begins(8)),
-            event(3, Deed::Healed { step: 7 }),
-            event(4, begins(9)),
-        ];
-        let known =
-            |step| (step != 8).then_some((Fault::Flush, Extent::Majority, vec![step as usize]));
-        let troubles = Trouble::read(&events, known);
-        let seen: Vec<_> = troubles.iter().map(|t| (t.servers[0], t.begin, t.end)).collect();
-        assert_eq!(seen, [(7, at(1), at(3)), (9, at(4), Instant::FAR_FUTURE)]);
+    fn a_link_or_a_worker_befalls_those_who_have_it_and_a_server_all() {
+        let mut partition = trouble(Fault::Partition, &[0], 5_000, 6_000);
+        partition.workers = vec![2, 11];
+        let seen = ["w2", "w2-3", "w11", "m.2", "w1", "w22", "m.1"].map(|it| partition.befalls(it));
+        assert_eq!(seen, [true, true, true, true, false, false, false]);
+        assert!(trouble(Fault::Flush, &[0], 1, 2).befalls("w1"));
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        terms.troubles = vec![partition];
+        let explained =
+            |client| terms.of_client(client).explained("Unreachable", at(5_500), at(5_600));
+        assert!(explained("w2") && !explained("w1"));
+    }
+
+    #[test]
+    fn a_run_lasts_until_what_is_promised_after_the_last_fault_was_seen() {
+        let mut terms = Terms::new(Deployment::Quorum(3), Duration::from_secs(1));
+        assert_eq!(terms.settles(), terms.recovery);
+        terms.troubles = vec![trouble(Fault::StopServer, &[0], 5_000, 6_000)];
+        let after_a_minority = terms.settles();
+        terms.troubles[0].extent = Extent::Majority;
+        assert!(terms.settles() >= after_a_minority + terms.ttl);
+        terms.troubles.push(trouble(Fault::ClockJump, &[0, 1], 4_000, 4_000));
+        terms.troubles[1].extent = Extent::Majority;
+        assert!(terms.settles() < Duration::from_secs(60));
     }
 
     #[test]
@@ -491,14 +535,14 @@ mod tests {
         };
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
         let touched =
-            |terms: &Terms, property| terms.unrest(property).touches(at(4_500), at(4_600));
+            |terms: &Terms, property| terms.unrest(property).touches(at(4_950), at(4_960));
         let little = terms.hearing(&late("w1", 60));
         assert!(touched(&little, Property::Order) && !touched(&little, Property::Wakeups));
         assert!(!touched(&little, Property::Exclusion));
-        assert!(little.explained("Timeout", at(4_500), at(4_600)));
-        assert!(!little.explained("Denied", at(4_500), at(4_600)));
+        assert!(little.explained("Timeout", at(4_950), at(4_960)));
+        assert!(!little.explained("Denied", at(4_950), at(4_960)));
         assert!(touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
-        terms.stood_still = vec![("w1".to_owned(), at(4_000), at(4_600))];
+        terms.stood_still = vec![("w1".to_owned(), at(4_000), at(4_960))];
         assert!(!touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
         assert!(!touched(&terms.hearing(&late("w1.2", 600)), Property::Wakeups));
         assert!(touched(&terms.hearing(&late("w1-2", 600)), Property::Wakeups));

@@ -313,8 +313,14 @@ mod tests {
     fn nothing_is_said_of_tries_while_somebody_stands_still() {
         let mut terms = terms();
         let (fault, extent) = (Fault::StopWorker, Extent::Minority);
-        terms.troubles =
-            vec![Trouble { fault, extent, servers: vec![], begin: at(10), end: at(30) }];
+        terms.troubles = vec![Trouble {
+            fault,
+            extent,
+            servers: vec![],
+            workers: vec![],
+            begin: at(10),
+            end: at(30),
+        }];
         let mut scene = Scene::new();
         let tries = scene.tries("b", "it", Way::Write, 50);
         scene.fails(tries, 51, Refusal::Busy);

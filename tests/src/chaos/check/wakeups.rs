@@ -1,6 +1,6 @@
 //! Whoever could be served is, soon.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use lock_core::Instant;
@@ -13,26 +13,32 @@ use super::{Property, Violation};
 use crate::chaos::history::{Event, Way};
 
 /// Goes through who waits for a lock and who may hold it, and looks for times in which all who wait could have
-/// it at once, and one of them has to wait for longer than it takes to notice that.
+/// it at once, and one of them has to wait for longer than it takes to notice that. While nothing is wrong that
+/// is less than any timer would take: a message that is lost is not made good by asking again.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
-    let unrest = terms.unrest(Property::Wakeups);
+    let times = [(terms.unrest(Property::Wakeups), terms.wakeup), (terms.disquiet(), terms.prompt)];
     let mut changes = changes(events);
     let mut violations = Vec::new();
     for (key, list) in operations.by_key() {
         let changes = changes.remove(key).unwrap_or_default();
         let permits = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms).least);
-        let steps = steps(operations, &list, terms, &unrest);
-        let sweep =
-            Sweep { list: &list, room: Room::new(permits), waiting: BTreeSet::new(), free: None };
-        for (operation, from, until) in sweep.run(steps, terms.wakeup) {
-            let noticed = from + terms.wakeup;
-            let name = operations.name(operation);
-            let text = format!(
-                "nobody was in the way from {} to {}, but it was not served: {name}",
-                from.as_nanos(),
-                until.as_nanos()
-            );
-            violations.push(Violation::new(Property::Wakeups, (noticed, noticed), key, text));
+        let mut told = HashSet::new();
+        for (unrest, most) in &times {
+            let steps = steps(operations, &list, terms, unrest);
+            let (room, waiting) = (Room::new(permits), BTreeSet::new());
+            let sweep = Sweep { list: &list, room, waiting, free: None };
+            let mut late = sweep.run(steps, *most);
+            late.retain(|(operation, ..)| told.insert((operation.client, operation.number)));
+            violations.extend(late.into_iter().map(|(operation, from, until)| {
+                let noticed = from + *most;
+                let name = operations.name(operation);
+                let text = format!(
+                    "nobody was in the way from {} to {}, but it was not served: {name}",
+                    from.as_nanos(),
+                    until.as_nanos()
+                );
+                Violation::new(Property::Wakeups, (noticed, noticed), key, text)
+            }));
         }
     }
     violations
@@ -319,11 +325,40 @@ mod tests {
     fn nothing_is_demanded_while_a_server_is_away() {
         let mut terms = terms();
         let (fault, extent, servers) = (Fault::StopServer, Extent::Majority, vec![0]);
-        terms.troubles = vec![Trouble { fault, extent, servers, begin: at(2_000), end: at(4_000) }];
+        terms.troubles = vec![Trouble {
+            fault,
+            extent,
+            servers,
+            workers: vec![],
+            begin: at(2_000),
+            end: at(4_000),
+        }];
         let scene = passes(Way::Write, Way::Write, 2_500);
         assert_eq!(found(&scene, &terms), 0);
         let mut late = passes(Way::Write, Way::Write, 2_500);
         late.held("b", "m0", Way::Write, 9, [2_100, 12_000, 12_001]);
         assert_eq!(found(&late, &terms), 1);
+    }
+
+    #[test]
+    fn while_nothing_is_wrong_no_timer_may_have_to_help() {
+        let late = |when| {
+            let mut scene = Scene::new();
+            scene.held("a", "m0", Way::Write, 1, [0, 1, 100]);
+            scene.held("b", "m0", Way::Write, 2, [50, when, when + 1]);
+            scene
+        };
+        let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        let (prompt, asks) = (terms.prompt.as_millis() as u64, terms.wakeup.as_millis() as u64);
+        assert!(prompt < 1_000 && prompt < asks);
+        assert_eq!(found(&late(101 + prompt - 10), &terms), 0);
+        assert_eq!(found(&late(101 + prompt + 10), &terms), 1);
+        // Of a minority, which a quorum can do without, but not without a word.
+        let (fault, extent, servers) = (Fault::StopServer, Extent::Minority, vec![0]);
+        terms.deployment = Deployment::Quorum(3);
+        terms.troubles =
+            vec![Trouble { fault, extent, servers, workers: vec![], begin: at(20), end: at(30) }];
+        assert_eq!(found(&late(101 + prompt + 10), &terms), 0);
+        assert_eq!(found(&late(101 + asks + 10), &terms), 1);
     }
 }

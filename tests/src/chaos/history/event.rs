@@ -209,7 +209,8 @@ pub enum Deed {
     },
     /// All of the client's tasks were ended where they stood: open operations have ended, nobody knows how.
     Collapse,
-    /// How late a timer of the client was, at the worst since the last such event.
+    /// How late a timer of the client was, or for how long somebody had to wait for a processor. Stamped when
+    /// it was noticed.
     Late {
         /// In milliseconds.
         millis: u64,

@@ -17,12 +17,16 @@ pub(super) struct Act<'a> {
     copies: Vec<Option<DataCopy>>,
     /// What has been done, for each server that can be told something only while it hears.
     done: Vec<bool>,
+    /// Which workers were given an order, of which generation.
+    ordered: Vec<(usize, u32)>,
     effective: bool,
 }
 
 impl<'a> Act<'a> {
     /// For how long something is tried that takes but an instant.
     pub(super) const PATIENCE: Duration = millis(3_000);
+    /// How long a worker may take to do what it was told, for which it may have to be let go on first.
+    const OBEYS: Duration = millis(60_000);
 
     pub(super) fn new(stage: &'a Stage, number: usize) -> Self {
         let step = &stage.plan().steps[number];
@@ -34,6 +38,7 @@ impl<'a> Act<'a> {
             begun: Instant::now(),
             copies: Vec::new(),
             done,
+            ordered: Vec::new(),
             effective: false,
         }
     }
@@ -111,6 +116,11 @@ impl<'a> Act<'a> {
             Victim::Server => self.end_servers(),
             Victim::Link => self.links(|link| link.end(self.number)),
             Victim::Worker => {
+                // It is made good when they say that it is.
+                for &(worker, generation) in &self.ordered {
+                    let post = self.stage.post(worker).0;
+                    post.carried_out(self.answer(), generation, Self::OBEYS);
+                }
                 for &worker in &step.workers {
                     let (post, _) = self.stage.post(worker);
                     match step.fault {
@@ -191,20 +201,43 @@ impl<'a> Act<'a> {
                 }
                 (Fault::BlockExecutor, _) => {
                     post.stands(number, step.lasts);
-                    self.stage.order(worker, &format!("block {}", step.lasts.as_millis()))
+                    self.order(worker, &format!("block {}", step.lasts.as_millis()))
                 }
                 (Fault::AbortTasks, How::Some(count)) => {
-                    self.stage.order(worker, &format!("abort {count}"))
+                    self.order(worker, &format!("abort {count}"))
                 }
-                _ => self.stage.order(worker, "collapse"),
+                _ => self.order(worker, "collapse"),
             };
+        }
+    }
+
+    /// Whether the worker is there to obey.
+    fn order(&mut self, worker: usize, order: &str) -> bool {
+        let generation = self.stage.post(worker).0.generation();
+        let is_there = self.stage.order(worker, order);
+        if is_there {
+            self.ordered.push((worker, generation));
+        }
+        is_there
+    }
+
+    /// In which word a worker says that it has done what it was told.
+    fn answer(&self) -> &'static str {
+        match self.step.fault {
+            Fault::BlockExecutor => "blocked",
+            Fault::AbortTasks => "aborted",
+            _ => "collapsed",
         }
     }
 
     fn begin_memory(&mut self) {
         match self.step.fault {
             Fault::StoreForgets => {
-                self.effective = self.stage.posts().iter().all(|post| post.order("store forget"));
+                self.effective = self.stage.posts().iter().all(|post| {
+                    let (generation, is_there) = (post.generation(), post.order("store forget"));
+                    post.carried_out("stored", generation, Self::OBEYS);
+                    is_there
+                });
             }
             _ => {
                 self.mischief(true);

@@ -1,10 +1,12 @@
 //! One run: a stage is set, a plan happens on it, and what was written down is checked.
 
+mod machine;
 mod report;
 mod soak;
 mod suite;
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -20,9 +22,6 @@ use super::{Carried, Deployment, Nemesis, Plan};
 
 /// How many locks have to be had before the first fault, by each task that there is.
 const TRAFFIC: usize = 2;
-
-/// With more than so many threads for each core, servers are late too, and nobody says so.
-const MOST_LOAD: f64 = 6.0;
 
 /// How long they work before anybody looks at what they use.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -46,14 +45,15 @@ pub fn run(plan: &Plan, cast: &Cast) -> Report {
     };
     let begin = Instant::now();
     let stage = Stage::set(plan, folder.path(), cast);
-    let terms = terms(plan);
-    let mut played = Played::on(&stage, folder.path(), &terms);
+    let mut terms = terms(plan);
+    let mut played = Played::on(&stage, folder.path(), &mut terms);
     played.tally = stage.resource().tally();
     drop(stage);
-    let (findings, events) = played.judge(plan, terms, folder.path());
+    let (findings, events) = played.judge(terms, folder.path());
     let kept = (findings.verdict() == Verdict::Broken).then(|| folder.keep());
     Report {
         plan: plan.clone(),
+        effective: played.effective(),
         findings,
         events,
         writes: (played.tally.accepted, played.tally.refused),
@@ -90,6 +90,7 @@ fn request(plan: &Plan) -> Duration {
 }
 
 /// What was seen while the plan happened, besides the events.
+#[derive(Default)]
 struct Played {
     carried: Vec<Carried>,
     stood: Vec<(String, lock_core::Instant, lock_core::Instant)>,
@@ -100,41 +101,43 @@ struct Played {
 }
 
 impl Played {
-    fn on(stage: &Stage, folder: &Path, terms: &Terms) -> Self {
+    fn on(stage: &Stage, folder: &Path, terms: &mut Terms) -> Self {
+        let played = machine::watched(stage, folder, || Self::through(stage, folder, terms));
+        played.unwrap_or_else(|error| panic!("no history in {}: {error}", folder.display()))
+    }
+
+    fn through(stage: &Stage, folder: &Path, terms: &mut Terms) -> Self {
         let plan = stage.plan();
         let nemesis = match Nemesis::new(folder) {
             Ok(nemesis) => nemesis,
             Err(error) => panic!("no history in {}: {error}", folder.display()),
         };
-        let mut complaints = Vec::new();
+        let mut played = Self::default();
         let limit = plan.wait_limit + REST;
         // What they use at rest before anything has failed.
-        std::thread::sleep(WARM_UP);
-        complaints.extend(stage.rest(limit).err());
-        complaints.extend(stage.go(limit).err());
-        let carried = nemesis.run(stage, Instant::now());
-        std::thread::sleep(plan.recovery().max(terms.recovery) + terms.slack);
-        complaints.extend(stage.rest(limit).err());
-        complaints.extend(stage.shut_down(limit).err());
-        complaints.extend(stage.posts().iter().flat_map(|post| post.complaints()));
-        let left = left(stage, terms);
-        let stood = stage.stood().into_iter().map(|it| (it.client, it.from, it.until)).collect();
-        Self { carried, stood, complaints, left, tally: Default::default() }
+        thread::sleep(WARM_UP);
+        played.complaints.extend(stage.rest(limit).err());
+        played.complaints.extend(stage.go(limit).err());
+        played.carried = nemesis.run(stage, Instant::now());
+        terms.troubles = troubles(plan, &played.carried);
+        thread::sleep(terms.settles());
+        played.complaints.extend(stage.rest(limit).err());
+        // Nobody has anything any more, so that all is to be had.
+        played.complaints.extend(stage.probe(limit).err());
+        played.complaints.extend(stage.shut_down(limit).err());
+        played.complaints.extend(stage.posts().iter().flat_map(|post| post.complaints()));
+        played.left = left(stage, terms);
+        let stood = stage.stood().into_iter();
+        played.stood = stood.map(|it| (it.client, it.from, it.until)).collect();
+        played
     }
 
-    fn judge(&self, plan: &Plan, mut terms: Terms, folder: &Path) -> (Findings, usize) {
+    fn judge(&self, mut terms: Terms, folder: &Path) -> (Findings, usize) {
         let events = match history::read(folder) {
             Ok(events) => events,
             Err(error) => panic!("the history cannot be read: {error}"),
         };
-        terms.troubles = Trouble::read(&events, |number| {
-            let number = number as usize;
-            let step = plan.steps.get(number)?;
-            let effective = self.carried.iter().any(|it| it.step == number && it.effective);
-            effective.then(|| (step.fault, step.extent, step.servers.clone()))
-        });
         terms.stood_still.clone_from(&self.stood);
-        terms.overloaded = is_overloaded();
         let mut findings = check::check(&events, &self.tally, &terms);
         check::leaks(&events, &self.left).into_iter().for_each(|leak| findings.judge(leak, &terms));
         // Nothing excuses these.
@@ -142,19 +145,27 @@ impl Played {
         findings.violations.extend(complaints.map(complaint(&events)));
         (findings, events.len())
     }
+
+    /// Which steps of the plan did anything at all.
+    fn effective(&self) -> Vec<usize> {
+        self.carried.iter().filter(|it| it.effective).map(|it| it.step).collect()
+    }
 }
 
-/// Whether so many threads want to run that nothing can be said about times.
-pub fn is_overloaded() -> bool {
-    load().is_some_and(|load| load > MOST_LOAD)
-}
-
-/// How many threads wanted to run at once, on each core, in about the last minute; `None` where nobody tells.
-fn load() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    let load: f64 = text.split(' ').next()?.parse().ok()?;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Some(load / cores as f64)
+/// The steps of a plan that had an effect, as faults of a time.
+fn troubles(plan: &Plan, carried: &[Carried]) -> Vec<Trouble> {
+    let trouble = |it: &Carried| {
+        let step = &plan.steps[it.step];
+        Trouble {
+            fault: step.fault,
+            extent: step.extent,
+            servers: step.servers.clone(),
+            workers: step.workers.clone(),
+            begin: it.began,
+            end: it.healed,
+        }
+    };
+    carried.iter().filter(|it| it.effective).map(trouble).collect()
 }
 
 /// What a worker says that went wrong with it, at the end of these events.
@@ -175,6 +186,6 @@ fn left(stage: &Stage, terms: &Terms) -> Left {
         if check::leaks(&[], &left).is_empty() || Instant::now() > deadline {
             return left;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 }

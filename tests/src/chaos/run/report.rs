@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::Plan;
 use super::super::check::{Findings, Property, Verdict};
+use super::super::{Fault, Plan};
 
 /// What became of a run. Shown in one line, or with everything that was found by `{:#}`.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ use super::super::check::{Findings, Property, Verdict};
 pub struct Report {
     /// What was to happen.
     pub plan: Plan,
+    /// Which of its steps did anything at all: a server that is down cannot be flushed.
+    pub effective: Vec<usize>,
     /// What the history says.
     pub findings: Findings,
     /// How many events it has.
@@ -32,6 +34,11 @@ impl Report {
         self.findings.verdict()
     }
 
+    /// The faults that there were.
+    pub fn faults(&self) -> impl Iterator<Item = Fault> {
+        self.effective.iter().map(|&step| self.plan.steps[step].fault)
+    }
+
     /// Which properties were broken.
     pub fn broken(&self) -> BTreeSet<Property> {
         self.findings.violations.iter().map(|violation| violation.property).collect()
@@ -41,7 +48,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { plan, findings, events, writes: (accepted, refused), took, .. } = self;
-        let faults: Vec<_> = plan.steps.iter().map(|step| step.fault.to_string()).collect();
+        let faults: Vec<_> = self.faults().map(|fault| fault.to_string()).collect();
         write!(
             f,
             "seed {} over {} in {:.1} s: {}; {} holds, {accepted} writes, {refused} refused, \

@@ -10,7 +10,7 @@ use super::super::check::{self, Findings};
 use super::super::history::{self, Deed, Event};
 use super::super::stage::{Cast, Stage};
 use super::super::{Deployment, Plan};
-use super::{REST, left, terms};
+use super::{REST, left, machine, terms};
 use crate::Random;
 
 /// How long they work between two looks at what they use.
@@ -54,22 +54,30 @@ pub fn soak(
     let stage = Stage::set(&plan, folder.path(), cast);
     let terms = terms(&plan);
     let begin = Instant::now();
-    let mut uses: Vec<Event> = Vec::new();
+    let (mut uses, mut resized): (Vec<Event>, Vec<Event>) = Default::default();
     let findings = Findings::default();
     let mut soaked = Soaked { rounds: 0, holds: 0, findings, uses: Vec::new() };
     loop {
-        work(&stage, &mut random);
+        machine::watched(&stage, folder.path(), || work(&stage, &mut random))
+            .map_err(|error| error.to_string())?;
         stage.rest(plan.wait_limit + REST)?;
-        let events = history::read(folder.path()).map_err(|error| error.to_string())?;
+        let round = history::read(folder.path()).map_err(|error| error.to_string())?;
+        // Limits of semaphores are what all rounds have made of them.
+        let mut events = resized.clone();
+        events.extend(round);
         let found = check::check(&events, &stage.resource().tally(), &terms);
         soaked.rounds += 1;
         soaked.holds += found.holds;
         soaked.findings.violations.extend(found.violations);
         soaked.findings.violations.truncate(100);
-        soaked.findings.doubts.extend(found.doubts);
+        let round = soaked.rounds;
+        let doubts = found.doubts.into_iter().map(|doubt| format!("in round {round}: {doubt}"));
+        soaked.findings.doubts.extend(doubts);
         let at_rest = last_uses(&events);
         soaked.uses = at_rest.iter().map(shown).collect();
         uses.extend(at_rest);
+        events.retain(|event| matches!(event.deed, Deed::Resize { .. } | Deed::Resized { .. }));
+        resized = events;
         tell(&soaked);
         if begin.elapsed() >= time {
             break;

@@ -115,7 +115,7 @@ impl Summary {
         self.holds += report.findings.holds;
         self.refused += report.writes.1;
         let over = report.plan.deployment.to_string();
-        let faults = report.plan.steps.iter().map(|step| (over.clone(), step.fault.to_string()));
+        let faults = report.faults().map(|fault| (over.clone(), fault.to_string()));
         self.seen.extend(faults);
         match report.verdict() {
             Verdict::Sound => {}

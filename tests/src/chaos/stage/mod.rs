@@ -133,6 +133,17 @@ impl Stage {
         self.all("go", "gone on", limit)
     }
 
+    /// Lets one worker try everything while all are at rest.
+    ///
+    /// # Errors
+    ///
+    /// If it has not done so within `limit`, or has ended.
+    pub fn probe(&self, limit: Duration) -> Result<(), String> {
+        self.order(0, "probe");
+        let post = self.post(0).0;
+        post.hear("probed", limit).map(|_| ()).map_err(|why| format!("{:?}: {why}", post.clients()))
+    }
+
     /// Lets all workers shut their locks down.
     ///
     /// # Errors
@@ -157,6 +168,12 @@ impl Stage {
     /// When clients could do nothing.
     pub fn stood(&self) -> Vec<Stood> {
         self.posts.iter().flat_map(Post::stood).collect()
+    }
+
+    /// The processes of servers and workers that are there.
+    pub(in crate::chaos) fn processes(&self) -> Vec<u32> {
+        let servers = self.nodes.iter().filter_map(Node::process);
+        servers.chain(self.posts.iter().filter_map(Post::process)).collect()
     }
 
     /// What there is on the servers.

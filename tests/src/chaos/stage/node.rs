@@ -66,6 +66,12 @@ impl Node {
         &self.server
     }
 
+    /// The process, if it is there and nothing is being done to it at this moment.
+    pub(super) fn process(&self) -> Option<u32> {
+        let state = self.state.try_lock().ok()?;
+        (state.kills == 0).then(|| self.server.pid())
+    }
+
     /// Its clock.
     pub fn clock(&self) -> &ServerClock {
         &self.clock

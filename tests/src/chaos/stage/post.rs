@@ -31,9 +31,14 @@ struct State {
     /// Since when it stands still.
     since: Option<Instant>,
     stood: Vec<Stood>,
+    /// What workers have complained of.
+    complaints: Vec<String>,
     /// What its store does, with the numbers of the steps.
     mischief: Vec<(usize, Mischief)>,
 }
+
+/// How soon a worker does what takes no time.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A time in which a client could do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +68,7 @@ impl Post {
             kills: 0,
             since: None,
             stood: Vec::new(),
+            complaints: Vec::new(),
             mischief: Vec::new(),
         };
         Self { name, links, urls, options, clients, state: Mutex::new(state) }
@@ -93,6 +99,29 @@ impl Post {
         self.state().worker.try_send(order)
     }
 
+    /// How many workers have been here, with the present one.
+    pub(in crate::chaos) fn generation(&self) -> u32 {
+        self.state().generation
+    }
+
+    /// Waits until the worker of this generation says that an order was carried out, in these words, or will
+    /// never say so any more. Nobody has to wait for that: it may stand still until somebody lets it go on.
+    pub(in crate::chaos) fn carried_out(&self, words: &str, generation: u32, limit: Duration) {
+        const LOOK: Duration = Duration::from_millis(5);
+
+        let deadline = std::time::Instant::now() + limit;
+        while std::time::Instant::now() < deadline {
+            let state = self.state();
+            let is_here = state.generation == generation && state.worker.is_alive();
+            if !is_here || state.worker.poll(words).is_some() {
+                return;
+            }
+            drop(state);
+            std::thread::sleep(LOOK);
+        }
+        self.state().complaints.push(format!("{}: it was not {words}", self.name));
+    }
+
     /// Waits until the worker says this, and says how long ago it said so. An error tells what it said instead.
     ///
     /// # Errors
@@ -102,20 +131,23 @@ impl Post {
         self.state().worker.try_wait_for(words, limit)
     }
 
-    /// What the worker has said, if it has: about a panic, an order that makes no sense, an operation that
-    /// hangs.
+    /// What this worker and those before it have said, if they have: about a panic, an order that makes no
+    /// sense, an operation that hangs.
     pub fn complaints(&self) -> Vec<String> {
-        let state = self.state();
-        let complaint =
-            || ["panicked", "failed", "hangs"].iter().find_map(|it| state.worker.poll(it));
-        std::iter::from_fn(complaint)
-            .map(|event| format!("{}: {}", self.name, event.text))
-            .collect()
+        let mut state = self.state();
+        self.collect(&mut state);
+        std::mem::take(&mut state.complaints)
     }
 
     /// The process, which a kill ends.
     pub fn pid(&self) -> u32 {
         self.state().worker.pid()
+    }
+
+    /// The same, if it is there and nothing is being done to it at this moment.
+    pub(super) fn process(&self) -> Option<u32> {
+        let state = self.state.try_lock().ok()?;
+        (state.kills == 0).then(|| state.worker.pid())
     }
 
     pub(in crate::chaos) fn stop(&self) {
@@ -152,6 +184,7 @@ impl Post {
         if state.kills > 0 {
             return;
         }
+        self.collect(&mut state);
         state.generation += 1;
         let name = format!("{}-{}", self.name, state.generation);
         state.worker = self.options.clone().arg("--client", &name).spawn_over(&self.urls);
@@ -174,13 +207,26 @@ impl Post {
     pub(in crate::chaos) fn mischief(&self, step: usize, mischief: Option<Mischief>) {
         let mut state = self.state();
         state.mischief.retain(|(of, _)| *of != step);
+        let mut orders = Vec::new();
         match mischief {
             Some(mischief) => state.mischief.push((step, mischief)),
-            None => _ = state.worker.try_send("store heal"),
+            None => orders.push("store heal".to_owned()),
         }
-        for (_, mischief) in &state.mischief {
-            state.worker.try_send(&format!("store {mischief}"));
+        orders.extend(state.mischief.iter().map(|(_, mischief)| format!("store {mischief}")));
+        for order in orders {
+            // It is done whatever the clients are at.
+            let sent = state.worker.try_send(&order);
+            if let Err(why) = sent.then(|| state.worker.try_wait_for("stored", SOON)).transpose() {
+                state.complaints.push(format!("{}: {order}: {why}", self.name));
+            }
         }
+    }
+
+    fn collect(&self, state: &mut State) {
+        let State { worker, complaints, .. } = state;
+        let complaint = || ["panicked", "failed", "hangs"].iter().find_map(|it| worker.poll(it));
+        let said = std::iter::from_fn(complaint);
+        complaints.extend(said.map(|event| format!("{}: {}", self.name, event.text)));
     }
 
     fn went_on(&self, state: &mut State) {

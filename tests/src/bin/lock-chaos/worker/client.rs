@@ -142,10 +142,7 @@ impl Thread {
                     }
                 }
                 What::Probe => acts::probe(&self.crew).await,
-                What::Shutdown => {
-                    self.crew.shelf.locks.shutdown().await;
-                    self.record_uses();
-                }
+                What::Shutdown => self.crew.shelf.locks.shutdown().await,
             }
             drop(done);
         }

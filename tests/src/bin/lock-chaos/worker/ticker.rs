@@ -12,9 +12,9 @@ use super::voice::say;
 const TICK: Duration = Duration::from_millis(10);
 
 /// How late a tick may be before it is worth a word.
-const LATE: Duration = Duration::from_millis(50);
+const LATE: Duration = Duration::from_millis(25);
 
-/// How often that is looked at, in ticks.
+/// How often it is looked for calls that hang, in ticks.
 const ROUND: u64 = 100;
 
 /// How often it has ticked so far.
@@ -39,18 +39,16 @@ impl Ticks {
     /// Ticks for ever, on a plain thread that nothing in this process blocks, and says which calls hang. The
     /// first of the journals gets to know how late it was.
     pub(crate) fn run(&self, journals: &[Arc<Journal>]) {
-        let mut worst = Duration::ZERO;
         loop {
             let before = Instant::now();
             std::thread::sleep(TICK);
-            worst = worst.max(before.elapsed().saturating_sub(TICK));
+            let late = before.elapsed().saturating_sub(TICK);
+            if let Some(first) = journals.first().filter(|_| late > LATE) {
+                let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+                first.record(&Deed::Late { millis });
+            }
             let ticks = self.0.fetch_add(1, Ordering::Relaxed) + 1;
             if ticks.is_multiple_of(ROUND) {
-                let late = std::mem::take(&mut worst);
-                if let Some(first) = journals.first().filter(|_| late > LATE) {
-                    let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
-                    first.record(&Deed::Late { millis });
-                }
                 for (op, key) in journals.iter().flat_map(|journal| journal.hanging()) {
                     say(format_args!("hangs {op} {key}"));
                 }

@@ -1,0 +1,128 @@
+//! How late the machine is: whatever is to happen within some time says nothing then.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::history::{Deed, Recorder};
+use super::super::stage::Stage;
+
+/// The name under which it writes to the history.
+const MACHINE: &str = "machine";
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a thread may have to wait between two looks before it is worth a word.
+const LATE: Duration = Duration::from_millis(25);
+
+/// Does something while somebody watches how long servers and workers have to wait for a processor, and writes
+/// that to the history.
+///
+/// Linux says it of each thread: the second number of its `schedstat`, in nanoseconds. Whoever was stopped does
+/// not wait. A machine that gets no time itself is seen by a sleep that takes too long.
+pub(super) fn watched<T>(stage: &Stage, folder: &Path, act: impl FnOnce() -> T) -> io::Result<T> {
+    let recorder = Recorder::open(folder, MACHINE)?;
+    // Its end ends the watch, also if there is a panic.
+    let (going_on, over) = mpsc::channel::<()>();
+    let over = Mutex::new(over);
+    Ok(thread::scope(|scope| {
+        scope.spawn(|| {
+            let over = over.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waited = Waited::default();
+            loop {
+                let begin = Instant::now();
+                match over.recv_timeout(LOOK) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
+                let own = begin.elapsed().saturating_sub(LOOK);
+                let late = own.max(waited.look(&stage.processes()));
+                if late > LATE {
+                    let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+                    recorder.record(&Deed::Late { millis });
+                }
+            }
+        });
+        let _going_on = going_on;
+        act()
+    }))
+}
+
+/// How long each thread has waited so far: by its process and its own number.
+#[derive(Debug, Default)]
+struct Waited(HashMap<(u32, String), Duration>);
+
+impl Waited {
+    /// The longest that any thread of these processes has waited since the last look.
+    fn look(&mut self, processes: &[u32]) -> Duration {
+        let mut now = HashMap::new();
+        let mut longest = Duration::ZERO;
+        for &process in processes {
+            for (thread, waited) in threads(process) {
+                let name = (process, thread);
+                if let Some(before) = self.0.get(&name) {
+                    longest = longest.max(waited.saturating_sub(*before));
+                }
+                now.insert(name, waited);
+            }
+        }
+        self.0 = now;
+        longest
+    }
+}
+
+/// The threads of a process, and how long each has waited for a processor. None if it is gone, or nobody tells.
+fn threads(process: u32) -> Vec<(String, Duration)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let waited = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        Some((task.file_name().to_string_lossy().into_owned(), waited(&text)?))
+    };
+    tasks.filter_map(Result::ok).filter_map(waited).collect()
+}
+
+/// The time on a processor, the time of waiting for one, and how often: of these the second.
+fn waited(schedstat: &str) -> Option<Duration> {
+    let nanos = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_time_of_waiting_is_read() {
+        assert_eq!(waited("175727808 24233712 344\n"), Some(Duration::from_nanos(24_233_712)));
+        assert_eq!(waited("0\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_has_to_share_a_processor_waits_and_who_is_new_does_not() {
+        let cores = thread::available_parallelism().unwrap().get();
+        let mut waited = Waited::default();
+        assert_eq!(waited.look(&[std::process::id()]), Duration::ZERO);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 * cores {
+                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+            }
+            while waited.look(&[std::process::id()]) < LATE && Instant::now() < deadline {
+                thread::sleep(LOOK);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(Instant::now() < deadline, "nobody waited");
+    }
+}
