@@ -32,6 +32,28 @@ impl<W> Machine<W> {
         manner: Manner,
         effects: &mut Effects<W>,
     ) -> bool {
+        self.let_go(now, hold, manner, true, effects)
+    }
+
+    /// The same, for a holder that waits until the store knows: what nobody here wants does not linger.
+    pub(in super::super) fn release_promptly(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        effects: &mut Effects<W>,
+    ) -> bool {
+        self.let_go(now, hold, manner, false, effects)
+    }
+
+    fn let_go(
+        &mut self,
+        now: Instant,
+        hold: HoldId,
+        manner: Manner,
+        may_linger: bool,
+        effects: &mut Effects<W>,
+    ) -> bool {
         self.abandon_upgrade(now, hold, effects);
         let seat = hold.seat();
         match self.seats.get_mut(seat) {
@@ -41,6 +63,7 @@ impl<W> Machine<W> {
                 let valid =
                     holding.state == State::Live && held.lease.is_valid(now) && now < holding.until;
                 held.manner = manner;
+                held.retaken &= may_linger;
                 if held.holds.is_empty() {
                     self.freshen(seat);
                     let fate = self.fate(seat, now, manner, self.queue.first_arrival());
@@ -68,22 +91,6 @@ impl<W> Machine<W> {
             }
             _ => false,
         }
-    }
-
-    /// The same, for a holder that waits until the store knows: what nobody here wants does not linger.
-    pub(in super::super) fn release_promptly(
-        &mut self,
-        now: Instant,
-        hold: HoldId,
-        manner: Manner,
-        effects: &mut Effects<W>,
-    ) -> bool {
-        if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat())
-            && held.holds.get(hold).is_some()
-        {
-            held.retaken = false;
-        }
-        self.release(now, hold, manner, effects)
     }
 
     /// One of several who hold a lease has gone.
