@@ -185,6 +185,12 @@ impl Live {
 
     fn leave(&self) {
         self.end.refused.store(true, Ordering::Relaxed);
+        self.give_up();
+    }
+
+    /// Ends the connection. Its task does not end before it is polled, but nobody shall use it until then.
+    fn give_up(&self) {
+        self.end.reach();
         self.driver.abort();
     }
 
@@ -218,7 +224,7 @@ impl Live {
     fn unanswered(&self) -> Error {
         if self.strike() >= STRIKES && !self.is_closed() {
             tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
-            self.driver.abort();
+            self.give_up();
         }
         Error::new(
             ErrorKind::Timeout,
@@ -271,6 +277,11 @@ impl End {
         self.reached.load(Ordering::Acquire)
     }
 
+    fn reach(&self) {
+        self.reached.store(true, Ordering::Release);
+        self.told.notify_waiters();
+    }
+
     pub(crate) async fn reached(&self) {
         let told = self.told.notified();
         if !self.is_reached() {
@@ -284,7 +295,51 @@ struct Ending(Arc<End>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.reached.store(true, Ordering::Release);
-        self.0.told.notify_waiters();
+        self.0.reach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::wire::Version;
+
+    /// A server that says this to whatever comes, once it has greeted.
+    async fn server(said: &'static [u8]) -> (TcpStream, Arc<Endpoint>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(1..) = stream.read(&mut buffer).await {
+                let greets = buffer.starts_with(b"*4\r\n$6\r\nCLIENT");
+                let said = if greets { b"+OK\r\n+OK\r\n" } else { said };
+                stream.write_all(said).await.unwrap();
+                buffer.fill(0);
+            }
+        });
+        let endpoint = Endpoint::parse(&format!("redis://{addr}")).unwrap();
+        (TcpStream::connect(addr).await.unwrap(), Arc::new(endpoint))
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_answers_go_astray_is_closed_at_once() {
+        // Such an answer may have been that of somebody else.
+        for said in [&b":0\r\n"[..], b"*2\r\n:7\r\n:0\r\n", b"-WRONGTYPE odd\r\n", b"+OK\r\n"] {
+            let (stream, endpoint) = server(said).await;
+            let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
+            let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
+            let limit = Duration::from_secs(20);
+            let live = Live::start(connection, driver, &endpoint, limit).unwrap();
+            let outcome = live.run(Call::new(&crate::scripts::RENEW, 0, 0)).await;
+            let astray = matches!(&outcome, Err(Failure::Astray(_)));
+            assert!(astray && live.is_closed(), "{} {outcome:?}", said.escape_ascii());
+            tokio::time::timeout(limit, live.closed()).await.unwrap();
+        }
     }
 }
