@@ -149,9 +149,19 @@ impl Registry {
         }
     }
 
-    /// Names who is woken when keys may have changed.
-    pub(super) fn wake_reader(&self, reader: Arc<Notify>) {
-        self.lock().reader = Some(reader);
+    /// Names who is woken when keys may have changed. Whoever was before is woken to find out, and so is one
+    /// that comes too late, of a task before the latest.
+    pub(super) fn wake_reader(&self, by: Generation, reader: Arc<Notify>) {
+        let mut state = self.lock();
+        if state.latest != by {
+            return reader.notify_one();
+        }
+        if !state.changed.is_empty() {
+            reader.notify_one();
+        }
+        if let Some(before) = state.reader.replace(reader) {
+            before.notify_one();
+        }
     }
 
     /// The locks that may have changed since this was asked before; `None` if another one reads by now, or
@@ -190,6 +200,7 @@ impl Registry {
         let Entry::Occupied(mut entry) = state.locks.entry(Arc::clone(lock)) else { return };
         if entry.get_mut().remove(id) {
             entry.remove();
+            state.changed.remove(lock);
         }
     }
 
@@ -342,6 +353,7 @@ mod tests {
     use std::task::{Context, Poll};
     use std::time::Duration;
 
+    use futures::FutureExt as _;
     use futures::task::noop_waker;
     use lock_core::{Claim, Grant, Instant, Key, OwnerToken, Ttl};
     use proptest::prelude::*;
@@ -384,6 +396,40 @@ mod tests {
         registry.confirm(0, [&inbox]);
         registry.leave(&lock, 1);
         assert_eq!(registry.inbox_for(&lock), None);
+    }
+
+    /// Whether somebody was woken, which is then forgotten.
+    fn is_woken(bell: &Notify) -> bool {
+        bell.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_reader_of_the_latest_task_reads_what_changed() {
+        let registry = Registry::default();
+        let (lock, other) = (Channel::from(LOCK), Channel::from(&b"lock:{b}"[..]));
+        registry.enter(&lock, 1, &Arc::default());
+        registry.enter(&other, 2, &Arc::default());
+        let [first, second, late] = [(); 3].map(|()| Arc::new(Notify::new()));
+        let older = registry.take_over();
+        registry.wake_reader(older, Arc::clone(&first));
+        registry.hear(Push::Invalid { key: LOCK });
+        assert!(is_woken(&first));
+        // It is displaced before it has looked, by one who has to.
+        registry.wake_reader(older, Arc::clone(&second));
+        assert!(is_woken(&first) && is_woken(&second));
+        assert_eq!(registry.changed(&first), None);
+        assert_eq!(registry.changed(&second), Some(HashSet::from([lock])));
+        let newer = registry.take_over();
+        assert!(is_woken(&second));
+        registry.wake_reader(newer, Arc::clone(&first));
+        registry.wake_reader(older, Arc::clone(&late));
+        assert!(is_woken(&late) && !is_woken(&first));
+        assert_eq!(registry.changed(&late), None);
+        registry.hear(Push::Invalid { key: &other });
+        assert!(is_woken(&first));
+        // What nobody watches any more is not read.
+        registry.leave(&other, 2);
+        assert_eq!(registry.changed(&first), Some(HashSet::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::{Error, ErrorKind};
 use tokio::time;
 
-use super::registry::{Channel, Registry};
+use super::registry::{Channel, Generation, Registry};
 use super::tracking::{self, Tracking};
 use super::{Listening, notifications};
 use crate::link::{Dedicated, Link, Live};
@@ -37,6 +37,7 @@ impl Subscriber {
     pub(super) async fn open(
         link: &Link,
         registry: &Arc<Registry>,
+        generation: Generation,
         listening: Listening,
     ) -> Result<Self, Error> {
         let live = link.connected().await?;
@@ -46,7 +47,7 @@ impl Subscriber {
             Version::Resp3 => None,
         };
         let tracking = match &dedicated {
-            None if listening.tracking => Tracking::start(&live, registry).await?,
+            None if listening.tracking => Tracking::start(&live, registry, generation).await?,
             _ => None,
         };
         // Whoever hears anything hears of new values, which are told together with releases.

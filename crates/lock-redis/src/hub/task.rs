@@ -165,7 +165,8 @@ impl Task {
 
     /// Opens a connection and subscribes for all who listened on the one before.
     async fn resubscribe(&mut self) -> Result<(), Error> {
-        let subscriber = Subscriber::open(&self.link, &self.registry, self.listening).await?;
+        let subscriber =
+            Subscriber::open(&self.link, &self.registry, self.generation, self.listening).await?;
         if self.sources.is_some_and(|before| before != subscriber.sources()) {
             // The server was configured anew. Whoever still waits asks again.
             self.dismiss();

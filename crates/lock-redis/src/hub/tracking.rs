@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
-use super::registry::{Channel, Registry};
+use super::registry::{Channel, Generation, Registry};
 use crate::link::Live;
 use crate::scripts::LOOK;
 use crate::wire::{Call, Command, Failure, Reply};
@@ -38,6 +38,7 @@ impl Tracking {
     pub(super) async fn start(
         live: &Arc<Live>,
         registry: &Arc<Registry>,
+        generation: Generation,
     ) -> Result<Option<Self>, Error> {
         if let Err(error) = switch_on(live).await {
             if error.is_retryable() {
@@ -47,7 +48,7 @@ impl Tracking {
             return Ok(None);
         }
         let bell = Arc::new(Notify::new());
-        registry.wake_reader(Arc::clone(&bell));
+        registry.wake_reader(generation, Arc::clone(&bell));
         let task = tokio::spawn(run(Arc::clone(live), Arc::clone(registry), bell));
         Ok(Some(Self(task.abort_handle())))
     }
