@@ -62,8 +62,7 @@ pub(super) fn gone_wrong(sent: &Sent<'_>, error: &ServerError) -> Failure {
 }
 
 fn refusal(sent: &Sent<'_>, error: &ServerError) -> Failure {
-    let (code, text) = sent.hide_in(error.code(), error.details());
-    Refusal::new(&code, &text).failure(sent.address)
+    Refusal::new(error.code(), error.details().unwrap_or_default()).failure(sent)
 }
 
 /// What came back is no answer to what was asked.
@@ -95,8 +94,7 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
 
     let address = sent.address;
     if let Some(code) = error.code() {
-        let (code, text) = sent.hide_in(code, error.detail());
-        return Refusal::new(&code, &text).convert(address);
+        return Refusal::new(code, error.detail().unwrap_or_default()).convert(sent);
     }
     match error.kind() {
         Kind::AuthenticationFailed => Error::new(
@@ -158,8 +156,8 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    fn failure(&self, address: &Address) -> Failure {
-        let error = self.convert(address);
+    fn failure(&self, sent: &Sent<'_>) -> Failure {
+        let error = self.convert(sent);
         match self.code {
             "NOSCRIPT" => Failure::NoScript(error),
             "READONLY" => Failure::Demoted(error),
@@ -168,9 +166,13 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    fn convert(&self, address: &Address) -> Error {
+    /// What it means is in the words of the server. What is shown leaves out what was sent, of which a piece
+    /// may look like one of those words.
+    fn convert(&self, sent: &Sent<'_>) -> Error {
         let (kind, meaning) = self.meaning();
-        Error::new(kind, format!("{address} {meaning}: {self}"))
+        let [code, text] = [self.code, self.text].map(|said| sent.hide_in(self.code, said));
+        let shown = Shown { code: &code, text: &text };
+        Error::new(kind, format!("{} {meaning}: {shown}", sent.address))
     }
 
     fn meaning(&self) -> (ErrorKind, &'static str) {
@@ -234,9 +236,15 @@ impl<'a> Refusal<'a> {
     }
 }
 
+/// An error that a server replied with, as people see it.
+struct Shown<'a> {
+    code: &'a str,
+    text: &'a str,
+}
+
 /// One line that is not long, without the arguments that servers like to quote: among them are passwords and
 /// tokens.
-impl fmt::Display for Refusal<'_> {
+impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const QUOTES: [&str; 2] = [", with args", " with args"];
         const MOST: usize = 200;
@@ -258,10 +266,11 @@ mod tests {
     use redis::Value;
 
     use super::*;
-    use crate::wire::garbage;
+    use crate::wire::{Endpoint, garbage};
 
     fn refusal(code: &'static str, text: &'static str) -> Error {
-        Refusal { code, text }.convert(&Address::Tcp { host: "redis.example".into(), port: 6379 })
+        let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
+        Refusal { code, text }.convert(&Sent::to(&address))
     }
 
     #[test]
@@ -336,7 +345,7 @@ mod tests {
             );
             let caught = format!("4: {inner}");
             for (code, text) in [("ERR", &text), ("@user_script:", &caught)] {
-                let failure = Refusal::new(code, text).failure(&address);
+                let failure = Refusal::new(code, text).failure(&Sent::to(&address));
                 assert_eq!(matches!(failure, Failure::Demoted(_)), demoted, "{failure:?}");
                 let error = failure.into_error();
                 assert_eq!(error.kind(), kind, "{error}");
@@ -358,6 +367,22 @@ mod tests {
             let error = refusal("ERR", text);
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
             assert!(error.to_string().starts_with("redis.example:6379 does not know a command: "));
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_does_not_change_what_it_means() {
+        for name in ["OOM", "permissions", "READONLY"] {
+            let endpoint = Endpoint::parse(&format!("redis://{name}:no@redis.example")).unwrap();
+            let refused = |line| {
+                let Value::ServerError(error) = garbage::refusal(line) else { panic!() };
+                refused(&Sent::login(&endpoint), &error).into_error()
+            };
+            assert_eq!(refused("OOM command not allowed").kind(), ErrorKind::OutOfMemory);
+            assert_eq!(refused("READONLY no").kind(), ErrorKind::NotReady);
+            let denied = refused("ERR ACL failure in script: User x has no permissions");
+            assert_eq!(denied.kind(), ErrorKind::Denied);
+            assert!(!refused(&format!("ERR {name} it is")).to_string().contains(name));
         }
     }
 

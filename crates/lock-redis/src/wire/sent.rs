@@ -6,7 +6,9 @@ use redis::{Arg, Cmd};
 
 use super::{Address, Endpoint};
 
-/// An argument shorter than that is a word of a command or a number, and no secret.
+/// An argument shorter than that is a word of a command or a number, and not hidden: it would be taken for a
+/// secret wherever it stands. A value beside a lock that is as short may be repeated, if a server quotes it where
+/// it is not cut off.
 const SHORT: usize = 8;
 
 /// How the codes of our scripts' errors begin.
@@ -19,53 +21,54 @@ const HIDDEN: &str = "…";
 /// the arguments the tokens of owners and what apps keep beside a lock.
 pub(super) struct Sent<'a> {
     pub(super) address: &'a Address,
-    secrets: Vec<&'a str>,
+    credentials: Vec<&'a str>,
+    arguments: Vec<&'a str>,
 }
 
 impl<'a> Sent<'a> {
     /// Nothing but the credentials, which every connection begins with.
     pub(super) fn login(endpoint: &'a Endpoint) -> Self {
         let login = [endpoint.login.password(), endpoint.login.username()];
-        let secrets = login.into_iter().flatten().filter(|it| !it.is_empty()).collect();
-        Self { address: &endpoint.address, secrets }
+        let credentials = login.into_iter().flatten().filter(|it| !it.is_empty()).collect();
+        Self { address: &endpoint.address, credentials, arguments: Vec::new() }
     }
 
     /// These, and the arguments of a command.
     pub(super) fn command(endpoint: &'a Endpoint, command: &'a Cmd) -> Self {
         let mut sent = Self::login(endpoint);
-        let arguments = command.args_iter().skip(1).filter_map(|argument| match argument {
-            Arg::Simple(bytes) if bytes.len() >= SHORT => std::str::from_utf8(bytes).ok(),
-            _ => None,
-        });
-        sent.secrets.extend(arguments);
+        for argument in command.args_iter().skip(1) {
+            if let Arg::Simple(bytes) = argument {
+                // A line of the protocol is text, and shows of other bytes at most what is text between them.
+                let texts = bytes.utf8_chunks().map(|chunk| chunk.valid());
+                sent.arguments.extend(texts.filter(|text| text.len() >= SHORT));
+            }
+        }
         // One may be a piece of another.
-        sent.secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        sent.arguments.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         sent
     }
 
     #[cfg(test)]
     pub(super) fn to(address: &'a Address) -> Self {
-        Self { address, secrets: Vec::new() }
+        Self { address, credentials: Vec::new(), arguments: Vec::new() }
     }
 
-    /// The code and the text of an error, without what was sent. Errors of our own scripts say numbers that were
-    /// sent, and nothing else.
-    pub(super) fn hide_in<'t>(
-        &self,
-        code: &'t str,
-        text: Option<&'t str>,
-    ) -> (Cow<'t, str>, Cow<'t, str>) {
-        let numbers = !code.starts_with(OURS);
-        (self.hide(code, numbers), self.hide(text.unwrap_or_default(), numbers))
-    }
-
-    fn hide<'t>(&self, text: &'t str, numbers: bool) -> Cow<'t, str> {
-        let is_number = |secret: &str| secret.bytes().all(|byte| byte.is_ascii_digit());
-        let secrets = self.secrets.iter().filter(|secret| numbers || !is_number(secret));
-        secrets.fold(Cow::Borrowed(text), |text, secret| {
+    /// What is shown of an error of this code, without what was sent. Errors of our own scripts say numbers that
+    /// were sent, and no other argument. Credentials are hidden everywhere, if they look like a number too.
+    pub(super) fn hide_in<'t>(&self, code: &str, text: &'t str) -> Cow<'t, str> {
+        let is_told = |argument: &str| code.starts_with(OURS) && is_number(argument);
+        let arguments = self.arguments.iter().filter(|argument| !is_told(argument));
+        // A credential may be a piece of an argument.
+        arguments.chain(&self.credentials).fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret) { Cow::Owned(without(&text, secret)) } else { text }
         })
     }
+}
+
+/// Whether an argument is a number. Tokens of owners may have digits alone, but more of them.
+fn is_number(argument: &str) -> bool {
+    const MOST: usize = 20;
+    argument.len() <= MOST && argument.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A text without a secret. A short one may be a piece of a common word, and is taken for what it is only where
@@ -101,7 +104,7 @@ mod tests {
         let Command(mut command) = Command::words(&["EVALSHA", "0", "30000"]);
         command.arg("0123456789abcdef").arg("the 0123456789abcdef of it").arg(b"\xff\xff");
         let sent = Sent::command(&endpoint, &command);
-        let hidden = |text| sent.hide(text, true).into_owned();
+        let hidden = |text| sent.hide_in("ERR", text).into_owned();
         assert_eq!(hidden("User locks has no permissions"), "User … has no permissions");
         assert_eq!(hidden("'hunter2' and hunter2"), "'…' and …");
         assert_eq!(
@@ -116,7 +119,7 @@ mod tests {
     fn words_that_look_like_a_short_secret_stay() {
         let (endpoint, command) = (endpoint("a", "lock"), Command::words(&["PING"]).0);
         let sent = Sent::command(&endpoint, &command);
-        let hidden = |text| sent.hide(text, true).into_owned();
+        let hidden = |text| sent.hide_in("ERR", text).into_owned();
         assert_eq!(hidden("locks are a clockwork, lock: it"), "locks are … clockwork, …: it");
     }
 
@@ -124,17 +127,35 @@ mod tests {
     fn our_own_errors_say_numbers() {
         let endpoint = Endpoint::parse("redis://redis.example").unwrap();
         let Command(command) = Command::words(&["EVALSHA", "4294967295", "0123456789abcdef"]);
-        let text = Some("4294967295 of 0123456789abcdef");
-        let hidden = |code| Sent::command(&endpoint, &command).hide_in(code, text).1.into_owned();
+        let text = "4294967295 of 0123456789abcdef";
+        let hidden = |code| Sent::command(&endpoint, &command).hide_in(code, text).into_owned();
         assert_eq!(hidden("LOCKTAKE"), "4294967295 of …");
         assert_eq!(hidden("ERR"), "… of …");
+    }
+
+    #[test]
+    fn a_password_is_hidden_where_it_looks_like_a_number() {
+        let endpoint = endpoint("locks", "1234");
+        let Command(command) = Command::words(&["EVALSHA", "12345678"]);
+        let sent = Sent::command(&endpoint, &command);
+        assert_eq!(sent.hide_in("LOCKTAKE", "1234 of 12345678, 41234"), "… of 12345678, 41234");
+    }
+
+    #[test]
+    fn a_token_of_digits_alone_and_texts_among_bytes_are_hidden() {
+        let endpoint = Endpoint::parse("redis://redis.example").unwrap();
+        let (token, mut command) = ("12345678901234567890123456789012", redis::cmd("EVALSHA"));
+        command.arg(token).arg(b"\xffhidden-text\xff");
+        let sent = Sent::command(&endpoint, &command);
+        let said = format!("{token} and hidden-text");
+        assert_eq!(sent.hide_in("LOCKTAKE", &said), "… and …");
     }
 
     #[test]
     fn no_credentials_hide_nothing() {
         let endpoint = Endpoint::parse("redis://redis.example").unwrap();
         assert_eq!(
-            Sent::login(&endpoint).hide("NOAUTH Authentication", true),
+            Sent::login(&endpoint).hide_in("NOAUTH", "NOAUTH Authentication"),
             "NOAUTH Authentication"
         );
     }
