@@ -310,7 +310,7 @@ fn assert_sound(stage: &Stage) -> Operations {
     assert_tokens_rise(&spans);
     assert_eq!(stage.resource.tally().meetings, []);
     let probed = probed(&operations);
-    let everywhere = ["e0", "l0", "m0", "m1", "o0", "w0", "w1"];
+    let everywhere = ["e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "w0", "w1"];
     assert!(probed.is_superset(&everywhere.into()), "only {probed:?} were tried in the end");
     println!("{} operations, {} events", operations.len(), stage.events().len());
     operations
@@ -336,7 +336,7 @@ fn workers_on_one_server_do_everything_there_is_to_do() {
     let stage = Stage::new().with(2, "redis", &[server.url()], 1);
     stage.until_seen(&[&EVERYWHERE[..], &COUNTED].concat());
     let operations = assert_sound(&stage);
-    let all = ["b0", "e0", "l0", "m0", "m1", "o0", "s0", "s1", "w0", "w1"];
+    let all = ["b0", "e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "s0", "s1", "w0", "w1"];
     assert_eq!(keys(&operations, true), all.into());
     assert!(probed(&operations).contains("s0"));
     assert_eq!(stage.resource.tally().refused, 0);
@@ -365,7 +365,8 @@ fn workers_over_a_quorum_do_everything_but_count() {
     let stage = Stage::new().with(2, "quorum-3", &servers.each_ref().map(RedisServer::url), 1);
     stage.until_seen(&EVERYWHERE);
     let operations = assert_sound(&stage);
-    assert_eq!(keys(&operations, true), ["e0", "l0", "m0", "m1", "o0", "w0", "w1"].into());
+    let all = ["e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "w0", "w1"];
+    assert_eq!(keys(&operations, true), all.into());
 }
 
 #[test]

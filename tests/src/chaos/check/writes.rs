@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::operations::Operations;
 use super::{Property, Violation};
-use crate::chaos::history::{Deed, Event};
-use crate::chaos::resource::{Meeting, Tally};
+use crate::chaos::history::{Deed, Event, Way};
+use crate::chaos::resource::{Guest, Meeting, Tally};
 
 /// Who met at the resource, and which writes it refused although the guard was valid even after the answer.
 pub(super) fn check(operations: &Operations, events: &[Event], tally: &Tally) -> Vec<Violation> {
@@ -34,9 +34,12 @@ pub(super) fn check(operations: &Operations, events: &[Event], tally: &Tally) ->
 
 fn met(meeting: &Meeting) -> Violation {
     let Meeting { at, key, here, comer } = meeting;
-    let tell = |(way, token): (_, lock_core::FencingToken)| format!("{way} with {}", token.get());
-    let text = format!("the resource saw {} meet {}", tell(*comer), tell(*here));
-    Violation::new(Property::Exclusion, (*at, *at), key, text)
+    let tell = |guest: &Guest| format!("{} with {}", guest.way, guest.token.get());
+    let there: Vec<String> = here.iter().map(tell).collect();
+    let text = format!("the resource saw {} meet {}", tell(comer), there.join(" and "));
+    let counted = matches!(comer.way, Way::Permits(_));
+    let property = if counted { Property::Permits } else { Property::Exclusion };
+    Violation::new(property, (*at, *at), key, text)
 }
 
 #[cfg(test)]
@@ -45,7 +48,6 @@ mod tests {
 
     use super::super::scene::{Scene, at};
     use super::*;
-    use crate::chaos::history::Way;
 
     fn writes(accepted: bool, valid: u64) -> Scene {
         let mut scene = Scene::new();
@@ -73,10 +75,16 @@ mod tests {
 
     #[test]
     fn whom_the_resource_saw_together_counts_without_any_events() {
-        let (key, token) = ("m1".to_owned(), FencingToken::new);
-        let (here, comer) = ((Way::Write, token(1)), (Way::Read, token(2)));
-        let meetings = vec![Meeting { at: at(5), key, here, comer }];
+        let (token, valid_until) = (FencingToken::new(1), at(90));
+        let meeting = |key: &str, way, of| {
+            let guest = Guest { way, of, token, valid_until };
+            Meeting { at: at(5), key: key.to_owned(), here: vec![guest], comer: guest }
+        };
+        let meetings =
+            vec![meeting("m1", Way::Write, None), meeting("s0", Way::Permits(2), Some(3))];
         let tally = Tally { meetings, ..Tally::default() };
-        assert_eq!(found(&Scene::new(), &tally), [(Property::Exclusion, "m1".to_owned())]);
+        let (met, crowded) = (Property::Exclusion, Property::Permits);
+        let seen = found(&Scene::new(), &tally);
+        assert_eq!(seen, [(met, "m1".to_owned()), (crowded, "s0".to_owned())]);
     }
 }

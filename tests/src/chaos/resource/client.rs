@@ -3,14 +3,16 @@
 use std::io;
 use std::path::Path;
 
-use lock_core::{FencingToken, Instant};
+use lock_core::FencingToken;
+use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::desk::Guest;
 use super::words::Word;
-use crate::chaos::history::Way;
 
-/// A task's connection to the resource. Its end is that of everything the task was in.
+/// A task's connection to the resource. If it is dropped the task is not inside any more; if its process is killed,
+/// it is until its leases have ended.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -36,14 +38,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// None: this client is of no use afterwards.
-    pub async fn enter(
-        &mut self,
-        key: &str,
-        way: Way,
-        token: FencingToken,
-        valid_until: Instant,
-    ) -> io::Result<()> {
-        self.say(Word::Enter { key: key.to_owned(), way, token, valid_until }).await
+    pub async fn enter(&mut self, key: &str, guest: Guest) -> io::Result<()> {
+        self.say(Word::Enter { key: key.to_owned(), guest }).await
     }
 
     /// Writes, and returns whether the resource took it. By then it has heard all that was said before.
@@ -84,5 +80,19 @@ impl Client {
 
     async fn say(&mut self, word: Word) -> io::Result<()> {
         self.stream.write_all(format!("{word}\n").as_bytes()).await
+    }
+
+    #[cfg(test)]
+    pub(super) async fn begin_to_say(&mut self, half: &str) {
+        self.stream.write_all(half.as_bytes()).await.unwrap();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // After whatever was being said. Not by the runtime, which may be what is dropped; and whoever does not
+        // listen any more needs not know.
+        let bye = format!("\n{}\n", Word::Bye);
+        _ = send(self.stream.get_ref(), bye.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }

@@ -10,21 +10,41 @@ use crate::chaos::history::Way;
 /// A connection of a task.
 pub(super) type Visitor = u64;
 
-/// How long the end of a connection may take to be seen.
+/// How long it may take until it is heard that somebody was dropped.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Two who were inside at once, though the lock excludes that and neither lease had ended.
+/// As what somebody comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever comes says it all")]
+pub struct Guest {
+    /// How it holds the lock.
+    pub way: Way,
+    /// Of how many permits it holds some, if that is so and their number is fixed.
+    pub of: Option<u32>,
+    /// Its token.
+    pub token: FencingToken,
+    /// It has the lock at least until then, unless it leaves.
+    pub valid_until: Instant,
+}
+
+impl Guest {
+    fn permits(&self) -> u32 {
+        if let Way::Permits(count) = self.way { count } else { 0 }
+    }
+}
+
+/// Some who were inside at once, though the lock excludes that and none of their leases had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Meeting {
-    /// When the second came in.
+    /// When the last of them came in.
     pub at: Instant,
     /// Behind which lock.
     pub key: String,
-    /// How the one who was there holds it, and with which token.
-    pub here: (Way, FencingToken),
-    /// How the one who came holds it, and with which token.
-    pub comer: (Way, FencingToken),
+    /// Those who were there and should not have been: if the comer holds permits, all who hold some.
+    pub here: Vec<Guest>,
+    /// The one who came.
+    pub comer: Guest,
 }
 
 /// What it has seen.
@@ -48,8 +68,7 @@ pub(super) struct Desk {
     entries: u64,
     accepted: u64,
     refused: u64,
-    /// With who was there.
-    meetings: Vec<(Visitor, Meeting)>,
+    meetings: Vec<Met>,
 }
 
 /// What one lock protects.
@@ -60,35 +79,38 @@ struct Room {
     highest: Option<FencingToken>,
 }
 
-/// Somebody inside, as far as it has said.
-#[derive(Clone, Copy, Debug)]
-struct Guest {
-    way: Way,
-    token: FencingToken,
-    /// It is there at least until then, unless it leaves.
-    valid_until: Instant,
+/// A meeting, and by which connections.
+#[derive(Debug)]
+struct Met {
+    at: Instant,
+    key: String,
+    here: Vec<(Visitor, Guest)>,
+    comer: (Visitor, Guest),
+}
+
+impl Met {
+    /// Whether the lock excludes it.
+    fn is_wrong(&self) -> bool {
+        let comer = &self.comer.1;
+        let guests = || self.here.iter().map(|(_, guest)| guest);
+        let held = comer.permits() + guests().map(Guest::permits).sum::<u32>();
+        guests().any(|here| !here.way.stands(comer.way)) || comer.of.is_some_and(|of| held > of)
+    }
 }
 
 impl Desk {
     /// Somebody comes in, or says anew how long it may stay, and in which way.
-    pub(super) fn enter(
-        &mut self,
-        visitor: Visitor,
-        key: &str,
-        (way, token): (Way, FencingToken),
-        valid_until: Instant,
-        now: Instant,
-    ) {
+    pub(super) fn enter(&mut self, visitor: Visitor, key: &str, comer: Guest, now: Instant) {
         let room = self.keys.entry(key.to_owned()).or_default();
-        let comer = Guest { way, token, valid_until };
         let was_here = room.inside.remove(&visitor).is_some();
         self.entries += u64::from(!was_here);
-        let met = room.inside.iter().filter(|(_, here)| !here.way.stands(way));
-        let met = met.filter(|(_, here)| now < here.valid_until && now < valid_until);
-        self.meetings.extend(met.map(|(&visitor, here)| {
-            let (key, here) = (key.to_owned(), (here.way, here.token));
-            (visitor, Meeting { at: now, key, here, comer: (way, token) })
-        }));
+        let concerns = |here: &Guest| comer.of.is_some() || !here.way.stands(comer.way);
+        let here = room.inside.iter().filter(|(_, here)| now < here.valid_until && concerns(here));
+        let here = here.map(|(visitor, here)| (*visitor, *here)).collect();
+        let met = Met { at: now, key: key.to_owned(), here, comer: (visitor, comer) };
+        if now < comer.valid_until && met.is_wrong() {
+            self.meetings.push(met);
+        }
         room.inside.insert(visitor, comer);
     }
 
@@ -111,21 +133,36 @@ impl Desk {
         }
     }
 
-    /// The connection has ended: its process was killed, or its task was dropped. Whom it has just met may
-    /// have come in after that, for nobody waits until the end of a connection is seen here.
+    /// It was dropped before its lock was let go of. What it says may be heard late, so that those who come
+    /// after it, and seem to meet it, do not.
+    ///
+    /// A connection that ends without a word is that of a process that was killed: its locks are nobody
+    /// else's until their leases have ended, and it stays here for as long.
     pub(super) fn vanish(&mut self, visitor: Visitor, now: Instant) {
         for room in self.keys.values_mut() {
             room.inside.remove(&visitor);
         }
-        self.meetings.retain(|(here, meeting)| *here != visitor || meeting.at + GRACE < now);
+        self.meetings.retain_mut(|met| {
+            if met.at + GRACE < now {
+                return true;
+            }
+            met.here.retain(|(here, _)| *here != visitor);
+            met.comer.0 != visitor && met.is_wrong()
+        });
     }
 
     pub(super) fn tally(&self) -> Tally {
+        let meeting = |met: &Met| Meeting {
+            at: met.at,
+            key: met.key.clone(),
+            here: met.here.iter().map(|(_, guest)| *guest).collect(),
+            comer: met.comer.1,
+        };
         Tally {
             entries: self.entries,
             accepted: self.accepted,
             refused: self.refused,
-            meetings: self.meetings.iter().map(|(_, meeting)| meeting.clone()).collect(),
+            meetings: self.meetings.iter().map(meeting).collect(),
         }
     }
 
@@ -147,41 +184,82 @@ mod tests {
         FencingToken::new(number)
     }
 
+    fn guest(way: Way, number: u64, valid: u64) -> Guest {
+        Guest { way, of: None, token: token(number), valid_until: at(valid) }
+    }
+
     #[test]
     fn who_excludes_another_is_seen_to_meet_it_while_both_are_valid() {
         let mut desk = Desk::default();
-        desk.enter(1, "it", (Way::Write, token(5)), at(100), at(10));
-        desk.enter(2, "that", (Way::Write, token(5)), at(100), at(10));
-        desk.enter(3, "it", (Way::Read, token(6)), at(200), at(100));
+        desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));
+        desk.enter(2, "that", guest(Way::Write, 5, 100), at(10));
+        desk.enter(3, "it", guest(Way::Read, 6, 200), at(100));
         assert_eq!(desk.tally().meetings, []);
         // The first has renewed its lease in the meantime, as it says now.
-        desk.enter(1, "it", (Way::Write, token(5)), at(180), at(120));
+        desk.enter(1, "it", guest(Way::Write, 5, 180), at(120));
         let met = Meeting {
             at: at(120),
             key: "it".to_owned(),
-            here: (Way::Read, token(6)),
-            comer: (Way::Write, token(5)),
+            here: vec![guest(Way::Read, 6, 200)],
+            comer: guest(Way::Write, 5, 180),
         };
         assert_eq!(desk.tally().meetings, [met]);
         assert_eq!(desk.tally().entries, 3);
     }
 
     #[test]
-    fn who_has_left_or_vanished_is_met_by_nobody() {
+    fn who_has_left_or_was_dropped_is_met_by_nobody() {
         let mut desk = Desk::default();
-        desk.enter(1, "it", (Way::Write, token(5)), at(100), at(10));
+        desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));
         desk.leave(1, "it");
-        desk.enter(2, "it", (Way::Write, token(6)), at(100), at(20));
+        desk.enter(2, "it", guest(Way::Write, 6, 100), at(20));
         desk.vanish(2, at(30));
-        desk.enter(3, "it", (Way::Owner(1), token(7)), at(100), at(30));
-        desk.enter(4, "it", (Way::Owner(1), token(7)), at(100), at(30));
+        desk.enter(3, "it", guest(Way::Owner(1), 7, 100), at(30));
+        desk.enter(4, "it", guest(Way::Owner(1), 7, 100), at(30));
         assert_eq!(desk.tally().meetings, []);
-        desk.enter(5, "it", (Way::Owner(2), token(8)), at(100), at(40));
-        assert_eq!(desk.tally().meetings.len(), 2);
+        desk.enter(5, "it", guest(Way::Owner(2), 8, 100), at(40));
+        assert_eq!(desk.tally().meetings[0].here.len(), 2);
         // One of them was dropped before, and the other long afterwards.
         desk.vanish(3, at(50));
         desk.vanish(4, at(41) + GRACE);
+        assert_eq!(desk.tally().meetings[0].here.len(), 1);
+    }
+
+    #[test]
+    fn who_was_dropped_before_the_other_came_has_met_nobody_in_whichever_order_they_are_heard() {
+        for dropped in [1, 2] {
+            let mut desk = Desk::default();
+            desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));
+            desk.enter(2, "it", guest(Way::Write, 6, 100), at(20));
+            assert_eq!(desk.tally().meetings.len(), 1);
+            desk.vanish(dropped, at(30));
+            assert_eq!(desk.tally().meetings, [], "{dropped}");
+        }
+    }
+
+    #[test]
+    fn more_permits_than_there_are_is_seen() {
+        let some = |count| Guest { of: Some(3), ..guest(Way::Permits(count), 1, 100) };
+        let mut desk = Desk::default();
+        desk.enter(1, "it", some(1), at(10));
+        desk.enter(2, "it", some(2), at(10));
+        // It holds more now, and less then.
+        desk.enter(1, "it", some(2), at(20));
+        desk.enter(1, "it", some(1), at(20));
         assert_eq!(desk.tally().meetings.len(), 1);
+        desk.leave(2, "it");
+        desk.enter(3, "it", some(2), at(20));
+        desk.enter(4, "it", Guest { valid_until: at(15), ..some(3) }, at(20));
+        assert_eq!(desk.tally().meetings.len(), 1);
+        desk.enter(5, "it", some(1), at(90));
+        assert_eq!(desk.tally().meetings[1].here.len(), 2);
+        // One that was dropped was there at neither time.
+        desk.vanish(1, at(91));
+        assert_eq!(desk.tally().meetings, []);
+        // Nobody knows how many there are.
+        desk.enter(6, "that", guest(Way::Permits(9), 1, 100), at(90));
+        desk.enter(7, "that", guest(Way::Permits(9), 1, 100), at(90));
+        assert_eq!(desk.tally().meetings, []);
     }
 
     #[test]

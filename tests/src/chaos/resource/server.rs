@@ -85,9 +85,8 @@ async fn serve(mut stream: UnixStream, visitor: Visitor, desk: Arc<Mutex<Desk>>)
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let answer = match Word::parse(&line) {
-            Some(Word::Enter { key, way, token, valid_until }) => {
-                let now = clock.now();
-                lock(&desk).enter(visitor, &key, (way, token), valid_until, now);
+            Some(Word::Enter { key, guest }) => {
+                lock(&desk).enter(visitor, &key, guest, clock.now());
                 continue;
             }
             Some(Word::Write { key, token }) => lock(&desk).write(&key, token),
@@ -95,14 +94,17 @@ async fn serve(mut stream: UnixStream, visitor: Visitor, desk: Arc<Mutex<Desk>>)
                 lock(&desk).leave(visitor, &key);
                 true
             }
-            // Half a line, of a process that was killed.
-            None => break,
+            Some(Word::Bye) => {
+                lock(&desk).vanish(visitor, clock.now());
+                break;
+            }
+            // Half a line, of a task that was dropped or a process that was killed.
+            None => continue,
         };
         if to.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
             break;
         }
     }
-    lock(&desk).vanish(visitor, clock.now());
 }
 
 fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
@@ -113,7 +115,7 @@ fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
 mod tests {
     use lock_core::{FencingToken, Instant};
 
-    use super::super::Client;
+    use super::super::{Client, Guest};
     use super::*;
     use crate::chaos::history::Way;
 
@@ -125,9 +127,11 @@ mod tests {
         let mut first = Client::connect(resource.path()).await.unwrap();
         let mut second = Client::connect(resource.path()).await.unwrap();
 
-        first.enter("it", Way::Write, token(5), far).await.unwrap();
+        let writer =
+            |number| Guest { way: Way::Write, of: None, token: token(number), valid_until: far };
+        first.enter("it", writer(5)).await.unwrap();
         assert!(first.write("it", token(5)).await.unwrap());
-        second.enter("it", Way::Write, token(6), far).await.unwrap();
+        second.enter("it", writer(6)).await.unwrap();
         assert!(second.write("it", token(6)).await.unwrap());
         assert!(!first.write("it", token(5)).await.unwrap());
         let tally = resource.tally();
@@ -140,5 +144,44 @@ mod tests {
         crate::eventually("the second is gone", std::time::Duration::from_secs(10), || {
             lock(&resource.desk).is_empty("it")
         });
+    }
+
+    /// Whoever was dropped has let go of its lock since; whoever was killed has not.
+    #[tokio::test]
+    async fn one_that_was_killed_stays_until_its_lease_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let resource = Resource::start(folder.path()).unwrap();
+        let guest = |number| Guest {
+            way: Way::Write,
+            of: None,
+            token: FencingToken::new(number),
+            valid_until: Instant::FAR_FUTURE,
+        };
+        let mut killed = UnixStream::connect(resource.path()).await.unwrap();
+        let word = Word::Enter { key: "it".to_owned(), guest: guest(1) };
+        killed.write_all(format!("{word}\nwri").as_bytes()).await.unwrap();
+        drop(killed);
+        let inside = || !lock(&resource.desk).is_empty("it");
+        crate::eventually("it is inside", std::time::Duration::from_secs(10), inside);
+        let mut comer = Client::connect(resource.path()).await.unwrap();
+        comer.enter("it", guest(2)).await.unwrap();
+        comer.leave("it").await.unwrap();
+        assert_eq!(resource.tally().meetings.len(), 1);
+        assert!(inside());
+    }
+
+    /// Half a word is in the way of nothing.
+    #[tokio::test]
+    async fn one_that_was_dropped_in_the_middle_of_a_word_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let resource = Resource::start(folder.path()).unwrap();
+        let (token, valid_until) = (FencingToken::new(1), Instant::FAR_FUTURE);
+        let mut dropped = Client::connect(resource.path()).await.unwrap();
+        dropped.enter("it", Guest { way: Way::Write, of: None, token, valid_until }).await.unwrap();
+        dropped.begin_to_say("wri").await;
+        let inside = || !lock(&resource.desk).is_empty("it");
+        crate::eventually("it is inside", std::time::Duration::from_secs(10), inside);
+        drop(dropped);
+        crate::eventually("it is gone", std::time::Duration::from_secs(10), || !inside());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::FencingToken;
 use lock_tests::Random;
 use lock_tests::chaos::history::{Patience, Refusal, Way};
-use lock_tests::chaos::resource;
+use lock_tests::chaos::resource::{self, Guest};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -22,6 +22,9 @@ use crate::worker::options::Primitive;
 
 /// What a holder says that it still has, it says so often.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// How many permits the semaphore has.
+const PERMITS: u32 = 3;
 
 /// How long nobody pauses who has got nothing.
 const BREATH: Duration = Duration::from_millis(5);
@@ -42,7 +45,7 @@ impl Locks {
             world: Arc::clone(world),
             mutexes: ["m0", "m1"].map(|key| (key, Mutex::new(world, key))),
             rwlock: Shared::new(world, "w0", 0),
-            semaphore: Shared::new(world, "s0", 3),
+            semaphore: Shared::new(world, "s0", PERMITS),
             barrier: Barrier::new(world, "b0", options.party),
             options,
         })
@@ -240,7 +243,9 @@ impl Task<'_> {
         let time = self.random.between(Duration::ZERO, self.locks.options.hold);
         let careless = self.random.percent(10);
         let Some(mut visitor) = self.visitor().await else { return };
-        if visitor.enter(key, way, token, lease.valid_until()).await.is_err() {
+        let of = matches!(way, Way::Permits(_)).then_some(PERMITS);
+        let guest = Guest { way, of, token, valid_until: lease.valid_until() };
+        if visitor.enter(key, guest).await.is_err() {
             return;
         }
         let (end, mut is_lost) = (now() + time, false);

@@ -8,10 +8,17 @@ use lock_sync::{
     RwLockWriteGuard, SemaphorePermit, SlotPermit,
 };
 
+use super::shelf::SLOT_KEYS;
+
 /// A guard, and the lease of what it holds.
 pub(crate) trait Grip: Send {
     /// The token for this lock, which is one of those that it holds.
     fn token(&self, key: &str) -> FencingToken;
+
+    /// The lock that it is, where one name stands for several.
+    fn slot(&self) -> Option<&'static str> {
+        None
+    }
 
     fn valid_until(&self) -> Instant;
 
@@ -24,8 +31,10 @@ pub(crate) trait Grip: Send {
 }
 
 macro_rules! grips {
-    ($($guard:ty),* $(,)?) => {$(
+    ($($guard:ty $({ $more:item })?),* $(,)?) => {$(
         impl Grip for $guard {
+            $($more)?
+
             fn token(&self, _: &str) -> FencingToken {
                 self.fencing_token()
             }
@@ -64,8 +73,16 @@ grips!(
     OwnedRwLockUpgradableReadGuard<()>,
     SemaphorePermit<'_>,
     OwnedSemaphorePermit,
-    SlotPermit<'_>,
-    OwnedSlotPermit,
+    SlotPermit<'_> {
+        fn slot(&self) -> Option<&'static str> {
+            SLOT_KEYS.get(self.slot()).copied()
+        }
+    },
+    OwnedSlotPermit {
+        fn slot(&self) -> Option<&'static str> {
+            SLOT_KEYS.get(self.slot()).copied()
+        }
+    },
     OwnerGuard<'_, ()>,
     ReentrantGuard<'_, ()>,
 );

@@ -28,8 +28,18 @@ pub(crate) const SEMAPHORES: [(&str, u32); 2] = [("s0", 3), ("s1", 8)];
 /// The one whose limit changes.
 pub(crate) const RESIZED: usize = 1;
 
+/// The slots, each of which is a lock.
+pub(crate) const SLOT_KEYS: [&str; SLOT_COUNT] = ["l0#0", "l0#1"];
+
 /// How many slots there are.
 pub(crate) const SLOT_COUNT: usize = 2;
+
+/// How many permits there are under that name, if that does not change.
+pub(crate) fn permits(key: &str) -> Option<u32> {
+    let semaphores = SEMAPHORES.into_iter().enumerate().filter(|(which, _)| *which != RESIZED);
+    let mut all = semaphores.map(|(_, it)| it).chain([(SLOTS, SLOT_COUNT as u32)]);
+    all.find(|(name, _)| *name == key).map(|(_, count)| count)
+}
 
 /// All of the locks.
 pub(crate) struct Shelf {

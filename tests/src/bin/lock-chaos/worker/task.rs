@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_tests::Random;
-use lock_tests::chaos::history::{self, Way};
+use lock_tests::chaos::history;
 use lock_tests::chaos::resource::Client;
 
 use super::acts;
@@ -168,9 +168,8 @@ impl Task {
     async fn stay<G: Grip>(&mut self, holding: &mut Holding<G>) {
         let is_careless = self.random.percent(self.crew.options.careless);
         let goes_on = self.linger(holding).await;
-        let writes = holding.way().is_some_and(Way::is_exclusive);
         // Who is careless does not even hear that the lease is lost.
-        if writes && (is_careless || (goes_on && holding.is_valid())) {
+        if holding.writes() && (is_careless || (goes_on && holding.is_valid())) {
             holding.write().await;
         }
         if goes_on && self.random.percent(30) && holding.looks() && self.random.percent(50) {

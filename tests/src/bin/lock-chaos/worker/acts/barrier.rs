@@ -26,7 +26,7 @@ pub(super) async fn act(task: &mut Task) {
     let (whim, of) = (task.whim(), crew.options.party);
     // Nobody asks for a lock here, in whatever way.
     let subject = Subject { key: BARRIER, way: Way::Read };
-    let arrived = Asking::arrive(&crew.journal, subject, of);
+    let arrived = Asking::arrive(&crew.journal, task.number, subject, of);
     match whim.bear(counting.barrier.wait_timeout(limit)).await {
         Some(Ok(passed)) => arrived.passed(passed.is_leader()),
         Some(Err(error)) => arrived.not(&error.refusal()),

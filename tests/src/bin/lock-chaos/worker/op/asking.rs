@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lock_core::FencingToken;
-use lock_tests::chaos::history::{Deed, Op, Patience, Refusal};
+use lock_core::{FencingToken, Instant};
+use lock_tests::chaos::history::{Deed, Op, Patience, Refusal, Way};
 
 use super::{Holding, Part, Scribe, Subject};
 use crate::worker::grip::Grip;
@@ -13,6 +13,7 @@ use crate::worker::journal::{Calling, Journal};
 #[derive(Debug)]
 pub(crate) struct Asking {
     scribe: Scribe,
+    task: u32,
     /// Without their tokens.
     parts: Vec<Part>,
     calling: Option<Calling>,
@@ -26,7 +27,7 @@ impl Asking {
         subjects: &[Subject],
         patience: Patience,
     ) -> Self {
-        let asking = Self::number(journal, subjects);
+        let asking = Self::number(journal, task, subjects);
         let ask = |part: &Part| {
             let Subject { key, way } = part.subject;
             Deed::Ask { op: part.op, task, key: key.to_owned(), way, patience }
@@ -36,8 +37,8 @@ impl Asking {
     }
 
     /// Arrives at a barrier of so many.
-    pub(crate) fn arrive(journal: &Arc<Journal>, subject: Subject, of: u32) -> Self {
-        let asking = Self::number(journal, &[subject]);
+    pub(crate) fn arrive(journal: &Arc<Journal>, task: u32, subject: Subject, of: u32) -> Self {
+        let asking = Self::number(journal, task, &[subject]);
         let key = subject.key.to_owned();
         asking.scribe.record(
             asking.scribe.now(),
@@ -46,7 +47,7 @@ impl Asking {
         asking
     }
 
-    fn number(journal: &Arc<Journal>, subjects: &[Subject]) -> Self {
+    fn number(journal: &Arc<Journal>, task: u32, subjects: &[Subject]) -> Self {
         let scribe = Scribe::new(journal);
         let part = |subject: &Subject| Part {
             op: journal.number(),
@@ -55,7 +56,7 @@ impl Asking {
         };
         let parts: Vec<Part> = subjects.iter().map(part).collect();
         let calling = scribe.calls(&parts);
-        Self { scribe, parts, calling }
+        Self { scribe, task, parts, calling }
     }
 
     /// It has been granted.
@@ -69,8 +70,27 @@ impl Asking {
         }
         let got = |part: &Part| Deed::Got { op: part.op, token: part.token, valid_until };
         self.scribe.record(at, parts.iter().map(got));
+        if let Some(key) = guard.slot().filter(|_| at < valid_until) {
+            parts.push(self.found(key, guard.token(key), at, valid_until));
+        }
         drop(self.calling.take());
         Holding::new(self.scribe.clone(), parts, guard)
+    }
+
+    /// Which of several locks it got is known only now. Nobody has waited for that one, so it is as a try.
+    fn found(
+        &self,
+        key: &'static str,
+        token: FencingToken,
+        at: Instant,
+        valid_until: Instant,
+    ) -> Part {
+        let (op, task, way, patience) =
+            (self.scribe.journal.number(), self.task, Way::Write, Patience::None);
+        let ask = Deed::Ask { op, task, key: key.to_owned(), way, patience };
+        let got = Deed::Got { op, token, valid_until };
+        self.scribe.record(at, [ask, got].into_iter());
+        Part { op, subject: Subject { key, way }, token }
     }
 
     /// It has passed a barrier.

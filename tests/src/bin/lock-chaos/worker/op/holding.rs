@@ -3,7 +3,7 @@
 use lock_core::Instant;
 use lock_sync::{LeaseLost, Lost, OwnedSemaphorePermit, SemaphorePermit};
 use lock_tests::chaos::history::{Deed, Op, Patience, Way};
-use lock_tests::chaos::resource::Client;
+use lock_tests::chaos::resource::{Client, Guest};
 
 use super::ending::Ending;
 use super::turning::Turning;
@@ -11,6 +11,7 @@ use super::{Part, Scribe, Subject, Turned};
 use crate::worker::grip::Grip;
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
+use crate::worker::shelf::permits;
 
 /// A guard, and what it is good for. It is let go of if this is dropped.
 #[derive(Debug)]
@@ -51,9 +52,9 @@ impl<G: Grip> Holding<G> {
         self.guard.as_ref().map(Grip::lost)
     }
 
-    /// How the lock is held.
-    pub(crate) fn way(&self) -> Option<Way> {
-        self.parts.first().map(|part| part.subject.way)
+    /// Whether there is anything that nobody else may write.
+    pub(crate) fn writes(&self) -> bool {
+        self.parts.iter().any(|part| part.subject.way.is_exclusive())
     }
 
     /// Says that the lease is lost.
@@ -82,12 +83,22 @@ impl<G: Grip> Holding<G> {
         self.visitor = Some(visitor);
         let (valid_until, _) = self.validity(self.scribe.now());
         let Self { visitor: Some(visitor), parts, .. } = self else { return };
-        for Part { subject: Subject { key, way }, token, .. } in parts {
-            present(visitor.enter(key, *way, *token, valid_until).await);
+        for (number, Part { subject: Subject { key, way }, token, .. }) in parts.iter().enumerate()
+        {
+            // Permits that were had one after the other are inside together.
+            if parts[..number].iter().any(|before| before.subject.key == *key) {
+                continue;
+            }
+            let (way, of) = match way {
+                Way::Permits(_) => (Way::Permits(permits_of(key, parts)), permits(key)),
+                _ => (*way, None),
+            };
+            let guest = Guest { way, of, token: *token, valid_until };
+            present(visitor.enter(key, guest).await);
         }
     }
 
-    /// Writes, with the token of each lock.
+    /// Writes, with the token of each lock that nobody shares.
     ///
     /// # Panics
     ///
@@ -95,6 +106,9 @@ impl<G: Grip> Holding<G> {
     pub(crate) async fn write(&mut self) {
         for index in 0..self.parts.len() {
             let Part { op, subject, token } = self.parts[index];
+            if !subject.way.is_exclusive() {
+                continue;
+            }
             let Some(visitor) = &mut self.visitor else { return };
             let accepted = present(visitor.write(subject.key, token).await);
             let (valid_until, _) = self.validity(self.scribe.now());
@@ -262,6 +276,15 @@ impl<G: Permits> Holding<G> {
                 .record(self.scribe.now(), parts.iter().map(|part| Deed::Forgot { op: part.op }));
         }
     }
+}
+
+/// How many permits these hold together.
+fn permits_of(key: &str, parts: &[Part]) -> u32 {
+    let count = |part: &Part| match part.subject.way {
+        Way::Permits(count) if part.subject.key == key => count,
+        _ => 0,
+    };
+    parts.iter().map(count).sum()
 }
 
 /// The resource outlives every worker.
