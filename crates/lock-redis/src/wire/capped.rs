@@ -16,8 +16,8 @@ const MOST: u64 = 64 << 20;
 /// What a value takes besides its bytes, however small it is.
 const EACH: u64 = 64;
 
-/// As many bytes of a line as matter: a sign, and the digits of a length.
-const HEAD: usize = 24;
+/// As many bytes of a line as matter: a sign, the digits of a length, and the end.
+const HEAD: usize = 22;
 
 /// A stream on which nobody can send a reply without an end.
 pub(super) struct Capped<S> {
@@ -73,7 +73,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Capped<S> {
     }
 }
 
-/// Follows where replies begin and end. What is no reply is left to those who understand it.
+/// Follows where replies begin and end.
+///
+/// It takes lengths as servers write them, and nothing else. The crate takes more for a length, with a sign or
+/// with spaces around it; if the two did not agree on one, they would not agree any more on where anything ends.
 #[derive(Debug)]
 struct Meter {
     /// The most that a reply may take.
@@ -86,19 +89,21 @@ struct Meter {
     text: u64,
     /// The beginning of the line that is being read.
     head: Vec<u8>,
+    /// The latest byte of that line, if there is one yet.
+    last: Option<u8>,
 }
 
 impl Meter {
     fn new(most: u64) -> Self {
-        Self { most, taken: 0, to_come: 0, text: 0, head: Vec::new() }
+        Self { most, taken: 0, to_come: 0, text: 0, head: Vec::new(), last: None }
     }
 
     fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = if self.text > 0 { self.skip_text(bytes) } else { self.read_line(bytes) };
+            let count = if self.text > 0 { self.skip_text(bytes) } else { self.read_line(bytes)? };
             bytes = &bytes[count..];
             if self.taken > self.most {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply is too long"));
+                return Err(invalid("a reply is too long"));
             }
         }
         Ok(())
@@ -114,31 +119,44 @@ impl Meter {
         count as usize
     }
 
-    fn read_line(&mut self, bytes: &[u8]) -> usize {
-        let end = bytes.iter().position(|byte| *byte == b'\n');
-        let count = end.map_or(bytes.len(), |end| end + 1);
+    /// Reads a line, or what there is of it. It ends with both bytes of its end, of which the first may have
+    /// come before.
+    fn read_line(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let newline = bytes.iter().position(|byte| *byte == b'\n');
+        let count = newline.map_or(bytes.len(), |at| at + 1);
+        let before = match count {
+            2.. => Some(bytes[count - 2]),
+            _ => self.last,
+        };
+        let ends = newline.is_some() && before == Some(b'\r');
         let room = HEAD.saturating_sub(self.head.len());
         self.head.extend_from_slice(&bytes[..count.min(room)]);
+        self.last = Some(bytes[count - 1]);
         self.taken += count as u64;
-        if end.is_some() {
-            self.begin_value();
+        if ends {
+            self.begin_value()?;
             self.head.clear();
+            self.last = None;
         }
-        count
+        Ok(count)
     }
 
-    fn begin_value(&mut self) {
+    fn begin_value(&mut self) -> io::Result<()> {
         self.taken += EACH;
         self.to_come = self.to_come.max(1);
-        let (sign, length) = (self.head.first(), self.length());
-        match (sign, length) {
-            (Some(b'$' | b'=' | b'!'), Some(length)) => self.text = length.saturating_add(2),
-            (Some(b'*' | b'~' | b'>'), Some(count)) => self.open(count),
-            (Some(b'%'), Some(count)) => self.open(count.saturating_mul(2)),
+        let sign = self.head.first().copied();
+        match sign {
+            // There is no text, or no array.
+            Some(b'$' | b'*') if self.head[1..] == *b"-1\r\n" => self.end_value(),
+            Some(b'$' | b'=' | b'!') => self.text = self.length()?.saturating_add(2),
+            Some(b'*' | b'~' | b'>') => self.open(self.length()?),
+            Some(b'%') => self.open(self.length()?.saturating_mul(2)),
             // What it is about comes after it.
-            (Some(b'|'), Some(count)) => self.open(count.saturating_mul(2).saturating_add(1)),
-            _ => self.end_value(),
+            Some(b'|') => self.open(self.length()?.saturating_mul(2).saturating_add(1)),
+            Some(b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(') => self.end_value(),
+            _ => return Err(invalid("a reply of no type")),
         }
+        Ok(())
     }
 
     fn open(&mut self, count: u64) {
@@ -153,9 +171,20 @@ impl Meter {
         }
     }
 
-    fn length(&self) -> Option<u64> {
-        std::str::from_utf8(self.head.get(1..)?).ok()?.trim_end().parse().ok()
+    /// Digits, and the end of the line.
+    fn length(&self) -> io::Result<u64> {
+        let digits = self.head.get(1..).and_then(|rest| rest.strip_suffix(b"\r\n"));
+        let length = digits.filter(|it| it.iter().all(u8::is_ascii_digit)).and_then(|digits| {
+            // More than the crate takes is no length either.
+            std::str::from_utf8(digits).ok()?.parse::<i64>().ok()
+        });
+        let length = length.and_then(|length| u64::try_from(length).ok());
+        length.ok_or_else(|| invalid("a reply has a length that is none"))
     }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]
@@ -186,14 +215,65 @@ mod tests {
         for (begin, more) in [
             ("$4000000000\r\n", "x"),
             ("*4000000000\r\n", ":1\r\n"),
-            (">18446744073709551615\r\n", "_\r\n"),
-            ("%9223372036854775808\r\n", "$0\r\n\r\n"),
+            (">9223372036854775807\r\n", "_\r\n"),
+            ("%9223372036854775807\r\n", "$0\r\n\r\n"),
+            ("|9223372036854775807\r\n", "$0\r\n\r\n"),
+            ("=9223372036854775807\r\n", "+\r\n"),
+            ("!4000000000\r\n", "_\r\n"),
+            // A line of which only the half of an end comes.
+            ("+", "a\n"),
+            ("+", "a\r"),
+            (":1", "\n"),
             ("", "*1\r\n"),
             ("", "|1\r\n+a\r\n+b\r\n"),
             ("+", "OK"),
             ("*3\r\n$7\r\nmessage\r\n", "*2\r\n"),
         ] {
             assert!(!is_endless(begin.as_bytes(), more.as_bytes()), "{begin} {more}");
+        }
+    }
+
+    /// What the crate takes for a length, or waits for.
+    #[test]
+    fn what_is_no_length_ends_the_connection() {
+        for sign in "$*%~>|!=".chars() {
+            for length in [
+                "",
+                " ",
+                "+4000000000",
+                " 4000000000",
+                "4000000000 ",
+                "\t4",
+                "4\n",
+                "\u{a0}4",
+                "-0",
+                "-2",
+                "--1",
+                "-9223372036854775808",
+                "9223372036854775808",
+                "18446744073709551615",
+                "?",
+                "1e9",
+                "0x7",
+                "00000000000000000000000004000000000",
+                "x",
+                "-1 ",
+                " -1",
+                "-01",
+            ] {
+                let line = format!("{sign}{length}\r\n");
+                let error = Meter::new(LITTLE).read(line.as_bytes()).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{line:?}");
+                // In whatever pieces it comes.
+                let mut meter = Meter::new(LITTLE);
+                let outcome = line.as_bytes().chunks(1).try_for_each(|piece| meter.read(piece));
+                assert!(outcome.is_err(), "{line:?}");
+            }
+            let is_none = Meter::new(LITTLE).read(format!("{sign}-1\r\n").as_bytes()).is_ok();
+            assert_eq!(is_none, "$*".contains(sign), "{sign}");
+        }
+        for line in ["\r\n", "x\r\n", "7\r\n", "\n\r\n"] {
+            assert!(Meter::new(LITTLE).read(line.as_bytes()).is_err(), "{line:?}");
         }
     }
 
@@ -208,6 +288,7 @@ mod tests {
             "*-1\r\n",
             "*0\r\n",
             "$3\r\n\r\n\n\r\n",
+            "+a\nb\rc\r\n",
             "=7\r\ntxt:a\r\n\r\n",
             ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n",
             "%1\r\n$5\r\nproto\r\n:3\r\n",
