@@ -6,6 +6,7 @@ mod connection;
 mod failure;
 #[cfg(test)]
 pub(crate) mod garbage;
+mod gate;
 mod pubsub;
 mod reply;
 mod sent;

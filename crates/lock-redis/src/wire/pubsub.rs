@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use lock_core::Error;
 use redis::ProtocolVersion;
 use redis::aio::PubSubSink;
@@ -14,6 +13,7 @@ use super::Endpoint;
 use super::capped::Capped;
 use super::connection::{Driver, Push, names};
 use super::failure::broken;
+use super::gate::Gate;
 use super::sent::Sent;
 
 /// A connection that only listens.
@@ -35,13 +35,12 @@ impl PubSub {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let login = endpoint.login.clone().set_protocol(ProtocolVersion::RESP2);
-        let opened = redis::aio::PubSub::new(&login, Capped::new(stream)).await;
+        let gate = Arc::new(Gate::default());
+        let opened = redis::aio::PubSub::new(&login, gate.before(Capped::new(stream))).await;
         let opened = opened.map_err(|error| broken(&Sent::login(endpoint), error).into_error())?;
         let (sink, mut messages) = opened.split();
-        // The crate puts messages into a queue without a bound, as many as have come at a time. With the budget
-        // of a task fewer would be taken out of it at a time, and whoever sends fast enough would make it grow.
         let driver = unconstrained(async move {
-            while let Some(message) = messages.next().await {
+            while let Some(message) = gate.take(&mut messages).await {
                 if let Ok(channel) = message.get_channel::<Vec<u8>>() {
                     let payload = message.get_payload_bytes();
                     on_push(Push::Message { channel: &channel, payload });

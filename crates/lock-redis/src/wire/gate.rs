@@ -1,0 +1,181 @@
+//! A stream that is read no faster than what comes on it is taken.
+//!
+//! The crate puts the messages of a connection that only listens into a queue without a bound. Whoever sends
+//! faster than they are taken out of it would make it grow.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::task::AtomicWaker;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// So many bytes are read before all messages were taken that had come. The server's follow when the socket
+/// is full.
+const MOST: usize = 64 << 10;
+
+/// Where the reader of a stream waits for whoever takes what it has read.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// The bytes that were read since all was taken.
+    read: AtomicUsize,
+    reader: AtomicWaker,
+    taker: AtomicWaker,
+}
+
+impl Gate {
+    /// What is read of a stream waits at the gate.
+    pub(super) fn before<S>(self: &Arc<Self>, stream: S) -> Gated<S> {
+        Gated { stream, gate: Arc::clone(self) }
+    }
+
+    /// Takes the next message, and opens the gate when there is none. The task that polls must not be made to
+    /// pause by its budget, which would look as if there were none.
+    pub(super) async fn take<M>(
+        &self,
+        messages: &mut (impl Stream<Item = M> + Unpin),
+    ) -> Option<M> {
+        std::future::poll_fn(|context| {
+            // The reader has closed the gate before it wakes the taker, who is known to it by then.
+            self.taker.register(context.waker());
+            let next = Pin::new(&mut *messages).poll_next(context);
+            if next.is_pending() {
+                self.read.store(0, Ordering::Release);
+                self.reader.wake();
+            }
+            next
+        })
+        .await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.read.load(Ordering::Acquire) >= MOST
+    }
+
+    fn poll_open(&self, context: &Context<'_>) -> Poll<()> {
+        if self.is_closed() {
+            self.reader.register(context.waker());
+            if self.is_closed() {
+                // What was read may be the beginning of a message, for which nobody else wakes the taker.
+                self.taker.wake();
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A stream behind a gate.
+pub(super) struct Gated<S> {
+    stream: S,
+    gate: Arc<Gate>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gated<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.gate.poll_open(context));
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.gate.read.fetch_add(buffer.filled().len() - before, Ordering::AcqRel);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gated<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::mpsc;
+    use tokio::task::coop::unconstrained;
+
+    use super::*;
+
+    /// Reads all that comes, and puts it into a queue without a bound.
+    fn queue(mut stream: Gated<tokio::io::DuplexStream>) -> mpsc::UnboundedReceiver<usize> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 8 << 10];
+            while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                let _ = sender.send(count);
+            }
+        });
+        receiver
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_is_taken() {
+        let (mut server, client) = tokio::io::duplex(1 << 10);
+        let gate = Arc::new(Gate::default());
+        let mut queue = queue(gate.before(client));
+        let total = 16 * MOST;
+        let sending = tokio::spawn(async move {
+            for _ in 0..total >> 10 {
+                server.write_all(&[0; 1 << 10]).await.unwrap();
+            }
+            server
+        });
+        while gate.read.load(Ordering::SeqCst) < MOST {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        let is_in_queue = queue.len() * (1 << 10);
+        assert!(!sending.is_finished() && is_in_queue < 2 * MOST, "{is_in_queue}");
+        let mut messages = futures::stream::poll_fn(|context| queue.poll_recv(context)).boxed();
+        let taking = unconstrained(async {
+            let mut taken = 0;
+            while taken < total {
+                taken += gate.take(&mut messages).await.unwrap();
+            }
+            taken
+        });
+        assert_eq!(taking.await, total);
+        sending.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_longer_than_what_is_read_at_once_comes_through() {
+        let (mut server, client) = tokio::io::duplex(1 << 10);
+        let gate = Arc::new(Gate::default());
+        let (mut stream, total) = (gate.before(client), 4 * MOST);
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut message = vec![0; total];
+            stream.read_exact(&mut message).await.unwrap();
+            let _ = sender.send(message.len());
+            std::future::pending::<()>().await;
+        });
+        tokio::spawn(async move {
+            server.write_all(&vec![0; total]).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let mut messages = futures::stream::poll_fn(|context| receiver.poll_recv(context)).boxed();
+        assert_eq!(unconstrained(gate.take(&mut messages)).await, Some(total));
+    }
+}
