@@ -248,8 +248,9 @@ fn doubts(events: &[Event], tally: &Tally, terms: &Terms) -> Vec<String> {
     let mut doubts = Vec::new();
     let first = terms.troubles.iter().map(|trouble| trouble.begin).min();
     let before = |event: &&Event| first.is_none_or(|first| event.at < first);
-    let got = events.iter().filter(before).filter(|event| matches!(event.deed, Deed::Got { .. }));
-    let got = got.count();
+    let got = events.iter().filter(before);
+    let got =
+        got.filter(|event| matches!(event.deed, Deed::Got { .. } | Deed::Pass { .. })).count();
     if got < terms.traffic {
         doubts.push(format!("only {got} were served before the first fault, of {}", terms.traffic));
     }

@@ -13,11 +13,9 @@ use super::{Property, Violation};
 use crate::chaos::history::{Refusal, Way};
 
 pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
-    let together = together(operations);
+    let together = operations.together();
     let alone = |operation: &&Operation| {
-        operation.way == Way::Write
-            && !operation.tries()
-            && !together.contains_key(&(operation.client, operation.task, operation.asked))
+        operation.way == Way::Write && !operation.tries() && together.last_of(operation).is_none()
     };
     let unrest = terms.unrest(Property::Overtaking);
     let mut violations = Vec::new();
@@ -37,16 +35,6 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
 }
 
 type Found<'a> = (Property, &'a Operation, String);
-
-/// Those that one call asked for: it waits for one lock after another.
-fn together(operations: &Operations) -> HashMap<(usize, u32, Instant), usize> {
-    let mut calls = HashMap::new();
-    for it in &operations.all {
-        *calls.entry((it.client, it.task, it.asked)).or_default() += 1;
-    }
-    calls.retain(|_, count| *count > 1);
-    calls
-}
 
 /// Whoever asked clearly later than another of its client is served later.
 fn within_clients<'a>(
@@ -189,23 +177,10 @@ mod tests {
     #[test]
     fn a_call_for_several_locks_waits_for_one_after_another() {
         let mut scene = Scene::new();
-        let event = |op, key: &str| Deed::Ask {
-            op,
-            task: 7,
-            key: key.to_owned(),
-            way: Way::Write,
-            patience: super::super::scene::PATIENCE,
-        };
-        scene.event("z", 0, event(0, "m0"));
-        scene.event("z", 0, event(1, "m1"));
-        scene.event("z", 20, event(2, "m1"));
-        let got = |op, token| Deed::Got {
-            op,
-            token: lock_core::FencingToken::new(token),
-            valid_until: at(900),
-        };
-        for (when, op) in [(50, 2), (60, 0), (60, 1)] {
-            scene.event("z", when, got(op, when));
+        let both = scene.asks_for_all("z", &["m0", "m1"], 0);
+        scene.held("z", "m1", Way::Write, 1, [20, 50, 55]);
+        for id in both {
+            scene.gets(id, 2, 60, 900);
         }
         assert_eq!(found(&scene, None), []);
     }

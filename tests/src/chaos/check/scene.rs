@@ -70,6 +70,26 @@ impl Scene {
         id
     }
 
+    /// It asks for several in one call.
+    pub(super) fn asks_for_all(
+        &mut self,
+        client: &'static str,
+        keys: &[&str],
+        when: u64,
+    ) -> Vec<Id> {
+        let task = *self.next.entry(client).or_default() as u32;
+        let way = Way::Write;
+        let one = |key: &&str| {
+            let next = self.next.entry(client).or_default();
+            let id = Id(client, *next);
+            *next += 1;
+            let key = (*key).to_owned();
+            self.says(id, when, |op| Deed::Ask { op, task, key, way, patience: PATIENCE });
+            id
+        };
+        keys.iter().map(one).collect()
+    }
+
     /// It gets what it asked for.
     pub(super) fn gets(&mut self, id: Id, token: u64, when: u64, valid: u64) {
         let token = FencingToken::new(token);

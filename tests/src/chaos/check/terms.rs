@@ -97,6 +97,8 @@ pub struct Terms {
     pub traffic: usize,
     /// Whether some stale write should have been refused.
     pub stale_writes: bool,
+    /// Until when connections are opened that there were not before.
+    begun: Instant,
     /// When the machine was late, which is nobody's fault, and by how much.
     late: Vec<(Instant, Instant, Duration)>,
 }
@@ -141,6 +143,7 @@ impl Terms {
             stood_still: Vec::new(),
             traffic: 0,
             stale_writes: false,
+            begun: Instant::from_nanos(0),
             late: Vec::new(),
         }
     }
@@ -167,6 +170,9 @@ impl Terms {
         terms.late = lateness(events, self)
             .map(|(event, late)| (event.at - SINCE - late, event.at + self.undo, late))
             .collect();
+        if let Some(first) = events.first() {
+            terms.begun = first.at + OPENS;
+        }
         terms
     }
 
@@ -209,7 +215,8 @@ impl Terms {
         let late = late.map(|&(begin, end, _)| (begin, end));
         let windows = self.windows(Property::Wakeups);
         let windows = windows.iter().map(|window| (window.begin, window.end));
-        Unrest::of(wrong.chain(late).chain(windows).collect())
+        let begin = [(Instant::from_nanos(0), self.begun)];
+        Unrest::of(wrong.chain(late).chain(windows).chain(begin).collect())
     }
 
     /// Why this violation of something may be, if it may.
@@ -332,6 +339,9 @@ impl Terms {
         self.ttl + self.slack
     }
 }
+
+/// How long everybody's first connections may take at the beginning of a run.
+const OPENS: Duration = Duration::from_secs(2);
 
 /// Whoever was late says so when it notices, which it looks for that often.
 pub(super) const SINCE: Duration = Duration::from_millis(60);

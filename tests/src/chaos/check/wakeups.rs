@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::Instant;
 
 use super::limits::Limit;
-use super::operations::{End, Operation, Operations};
+use super::operations::{End, Operation, Operations, Together};
 use super::permits::changes;
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
@@ -17,6 +17,7 @@ use crate::chaos::history::{Event, Way};
 /// is less than any timer would take: a message that is lost is not made good by asking again.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let times = [(terms.unrest(Property::Wakeups), terms.wakeup), (terms.disquiet(), terms.prompt)];
+    let together = operations.together();
     let mut changes = changes(events);
     let mut violations = Vec::new();
     for (key, list) in operations.by_key() {
@@ -24,7 +25,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         let permits = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms).least);
         let mut told = HashSet::new();
         for (unrest, most) in &times {
-            let steps = steps(operations, &list, terms, unrest);
+            let steps = steps(operations, (key, &list), &together, (terms, unrest));
             let (room, waiting) = (Room::new(permits), BTreeSet::new());
             let sweep = Sweep { list: &list, room, waiting, free: None };
             let mut late = sweep.run(steps, *most);
@@ -76,9 +77,9 @@ impl Rank {
 
 fn steps(
     operations: &Operations,
-    list: &[&Operation],
-    terms: &Terms,
-    unrest: &Unrest,
+    (key, list): (&str, &[&Operation]),
+    together: &Together<'_>,
+    (terms, unrest): (&Terms, &Unrest),
 ) -> Vec<(Instant, Step)> {
     let mut steps = Vec::new();
     let mut holds = |way: Way, from: Instant, until: Instant| {
@@ -91,7 +92,9 @@ fn steps(
         let pieces = operations.possible(operation, terms, unrest);
         pieces.into_iter().for_each(|(way, from, until)| holds(way, from, until));
         let without = operations.without_until(operation);
-        if operation.tries() {
+        // A call for several may have this one, and wait for a later one.
+        let may_have = together.last_of(operation).is_some_and(|last| last != key);
+        if operation.tries() || may_have {
             holds(operation.way, operation.asked, without);
         }
         if operation.spans.is_empty() {
@@ -99,7 +102,9 @@ fn steps(
             holds(operation.way, without, until);
         }
     }
-    for (number, operation) in list.iter().enumerate().filter(|(_, operation)| !operation.tries()) {
+    // Which of its locks a call for several waits for, nobody knows.
+    let waits = |it: &Operation| !it.tries() && together.last_of(it).is_none();
+    for (number, operation) in list.iter().enumerate().filter(|(_, it)| waits(it)) {
         steps.push((operation.asked, Step::Waits(number)));
         let dies = operation.end == End::Gone && operation.spans.is_empty();
         let until = operations.without_until(operation);
@@ -360,5 +365,27 @@ mod tests {
             vec![Trouble { fault, extent, servers, workers: vec![], begin: at(20), end: at(30) }];
         assert_eq!(found(&late(101 + prompt + 10), &terms), 0);
         assert_eq!(found(&late(101 + asks + 10), &terms), 1);
+    }
+
+    #[test]
+    fn a_call_for_several_waits_for_one_after_another() {
+        let mut scene = Scene::new();
+        scene.held("a", "m0", Way::Write, 1, [0, 1, 5_000]);
+        let both = scene.asks_for_all("b", &["m0", "m1"], 10);
+        for (id, token) in both.into_iter().zip([2, 1]) {
+            scene.gets(id, token, 5_002, 9_000);
+            scene.leaves(id, 5_010, 9_000);
+        }
+        assert_eq!(found(&scene, &terms()), 0);
+        // It may have had the first while it waited for the second, so that others waited for it.
+        let mut scene = Scene::new();
+        scene.held("a", "m1", Way::Write, 1, [0, 1, 5_000]);
+        let both = scene.asks_for_all("b", &["m0", "m1"], 10);
+        scene.held("c", "m0", Way::Write, 3, [20, 5_020, 5_030]);
+        for (id, token) in both.into_iter().zip([2, 2]) {
+            scene.gets(id, token, 5_002, 9_000);
+            scene.leaves(id, 5_010, 9_000);
+        }
+        assert_eq!(found(&scene, &terms()), 0);
     }
 }

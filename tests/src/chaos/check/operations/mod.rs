@@ -7,6 +7,7 @@
 
 mod reading;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use lock_core::{FencingToken, Instant};
@@ -153,6 +154,19 @@ impl Operations {
         self.keys.iter().map(String::as_str).zip(lists)
     }
 
+    /// Those that one call asked for: it waits for one lock after the other, by their names, and holds those
+    /// before it. For each such call, the last.
+    pub(super) fn together(&self) -> Together<'_> {
+        let mut calls = HashMap::<_, (usize, &str)>::new();
+        for operation in &self.all {
+            let (count, last) = calls.entry(Together::call(operation)).or_default();
+            *count += 1;
+            *last = (*last).max(self.key(operation));
+        }
+        calls.retain(|_, (count, _)| *count > 1);
+        Together(calls.into_iter().map(|(call, (_, last))| (call, last)).collect())
+    }
+
     /// How one is to be found in the files.
     pub(super) fn name(&self, operation: &Operation) -> Name {
         Name {
@@ -207,6 +221,21 @@ impl Operations {
                 (span.at_most, span.from, end)
             })
             .collect()
+    }
+}
+
+/// The calls that ask for several locks: by client, task and time, with the lock for which each waits last.
+#[derive(Debug)]
+pub(super) struct Together<'a>(HashMap<(usize, u32, Instant), &'a str>);
+
+impl<'a> Together<'a> {
+    /// The lock for which the call of this operation waits last, if it asks for several.
+    pub(super) fn last_of(&self, operation: &Operation) -> Option<&'a str> {
+        self.0.get(&Self::call(operation)).copied()
+    }
+
+    fn call(operation: &Operation) -> (usize, u32, Instant) {
+        (operation.client, operation.task, operation.asked)
     }
 }
 
