@@ -166,7 +166,7 @@ impl Scene {
 /// In between they all go on for at least so long.
 fn pauses(count: u32, between: Duration) -> Vec<Step> {
     let pause = |number: u32| {
-        let at = ms(1_500) + (ms(1_300) + between) * number;
+        let at = ms(2_500) + (ms(1_300) + between) * number;
         let stopped = [[0, 1], [1, 2], [2, 0]][number as usize % 3];
         Step::new(Fault::StopWorker, at, ms(1_000)).workers(&stopped)
     };

@@ -110,7 +110,7 @@ fn sound(scene: Scene) -> Result<(), String> {
         match report.verdict() {
             Verdict::Sound => return Ok(()),
             Verdict::Broken => break,
-            Verdict::Inconclusive => {}
+            Verdict::Inconclusive => println!("  {}", report.findings.doubts.join("\n  ")),
         }
     }
     Err(last)

@@ -38,6 +38,8 @@ impl Trouble {
     pub fn befalls(&self, client: &str) -> bool {
         match self.fault.victim() {
             Victim::Server | Victim::Memory => true,
+            // It is one process that has the memory and all clients.
+            Victim::Worker if self.fault == Fault::StopWorker && client.starts_with("m.") => true,
             Victim::Link | Victim::Worker => {
                 worker(client).is_none_or(|worker| self.workers.contains(&worker))
             }
@@ -95,8 +97,6 @@ pub struct Terms {
     pub stood_still: Vec<(String, Instant, Instant)>,
     /// How many holds there have to be before the first fault.
     pub traffic: usize,
-    /// Whether some stale write should have been refused.
-    pub stale_writes: bool,
     /// Until when connections are opened that there were not before.
     begun: Instant,
     /// When the machine was late, which is nobody's fault, and by how much.
@@ -142,7 +142,6 @@ impl Terms {
             troubles: Vec::new(),
             stood_still: Vec::new(),
             traffic: 0,
-            stale_writes: false,
             begun: Instant::from_nanos(0),
             late: Vec::new(),
         }
@@ -508,6 +507,8 @@ mod tests {
         let seen = ["w2", "w2-3", "w11", "m.2", "w1", "w22", "m.1"].map(|it| partition.befalls(it));
         assert_eq!(seen, [true, true, true, true, false, false, false]);
         assert!(trouble(Fault::Flush, &[0], 1, 2).befalls("w1"));
+        let stopped = Trouble { fault: Fault::StopWorker, ..partition.clone() };
+        assert!(stopped.befalls("m.1") && !stopped.befalls("w1"));
         let mut terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
         terms.troubles = vec![partition];
         let explained =

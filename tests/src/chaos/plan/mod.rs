@@ -94,17 +94,6 @@ impl Plan {
     pub fn healed(&self) -> Duration {
         self.steps.iter().map(|step| step.at + step.lasts).max().unwrap_or_default()
     }
-
-    /// How long it may take after that until all is as before: what is held by nobody any more has expired,
-    /// whoever was cut off tries again, and whoever may have forgotten something votes again.
-    pub fn recovery(&self) -> Duration {
-        const RECONNECT: Duration = Duration::from_secs(2);
-        let forgets = matches!(self.deployment, Deployment::Quorum(_))
-            && self.steps.iter().any(|step| step.fault.may_forget());
-        // A hundredth more and something, for clocks that differ.
-        let quarantine = if forgets { self.max_ttl * 11 / 10 } else { Duration::ZERO };
-        self.ttl + quarantine + RECONNECT
-    }
 }
 
 impl fmt::Display for Plan {
@@ -134,13 +123,5 @@ impl Fault {
             (Worker, _) => true,
             (Server | Link, _) => deployment != Deployment::Memory,
         }
-    }
-
-    /// Whether a server may have forgotten leases afterwards, and knows.
-    pub fn may_forget(self) -> bool {
-        matches!(
-            self,
-            Self::KillKept | Self::KillEmpty | Self::KillStale | Self::Flush | Self::Evict
-        )
     }
 }

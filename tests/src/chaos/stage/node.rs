@@ -55,7 +55,6 @@ impl Node {
             .append_only()
             .config("appendfsync", "no")
             .config("auto-aof-rewrite-percentage", "0")
-            .config("slowlog-log-slower-than", SLOW.as_micros().to_string())
             .user(super::rights::USER, rules(all_rights, &[]));
         let server = notifying(deployment, server).start();
         Self { server, clock, all_rights, state: Mutex::default() }
@@ -268,9 +267,6 @@ impl State {
         self.stops == 0 && self.kills == 0 && !deaf
     }
 }
-
-/// What takes a server longer than that is slow.
-pub(super) const SLOW: Duration = Duration::from_millis(50);
 
 fn notifying(deployment: Deployment, server: RedisServerBuilder) -> RedisServerBuilder {
     match deployment {

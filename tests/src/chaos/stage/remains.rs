@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::rights::USER;
 use crate::RedisServer;
-use crate::resp::Value;
 
 /// What there is on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +14,6 @@ pub struct Remains {
     pub keys: BTreeMap<String, Option<Duration>>,
     /// How many connections the workers have.
     pub connections: usize,
-    /// How many channels somebody listens to.
-    pub channels: usize,
-    /// The commands that took longer than 50 ms, with their names, the latest first.
-    pub slow: Vec<(String, Duration)>,
 }
 
 impl Remains {
@@ -29,8 +24,6 @@ impl Remains {
         Self {
             keys: server.keys("*").into_iter().map(|key| lives(server, key)).collect(),
             connections: clients.lines().filter(is_worker).count(),
-            channels: server.cli(&["PUBSUB", "CHANNELS"]).array().len(),
-            slow: server.cli(&["SLOWLOG", "GET", "64"]).array().iter().map(slow).collect(),
         }
     }
 }
@@ -43,10 +36,4 @@ fn lives(server: &RedisServer, key: String) -> (String, Option<Duration>) {
         left => Some(Duration::from_millis(left.max(0).unsigned_abs())),
     };
     (key, left)
-}
-
-fn slow(entry: &Value) -> (String, Duration) {
-    let entry = entry.array();
-    let name = entry[3].array().first().map(Value::text).unwrap_or_default();
-    (name, Duration::from_micros(entry[2].int().unsigned_abs()))
 }
