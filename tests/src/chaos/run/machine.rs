@@ -116,7 +116,11 @@ mod tests {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 * cores {
-                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                });
             }
             while waited.look(&[std::process::id()]) < LATE && Instant::now() < deadline {
                 thread::sleep(LOOK);
