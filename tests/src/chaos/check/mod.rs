@@ -19,6 +19,7 @@
 //! | [`Tries`](Property::Tries) | a try that says busy although nobody was there |
 //! | [`Errors`](Property::Errors) | an error or a lost lease that nothing explains, an operation that takes too long |
 //! | [`Barriers`](Property::Barriers) | a barrier that opens for fewer than its group, or has two leaders |
+//! | [`Values`](Property::Values) | a cell of which two see different values, or that is made again |
 //! | [`Leaks`](Property::Leaks) | keys, files, threads, tasks, connections or memory that stay |
 //! | [`History`](Property::History) | events that cannot follow one another: then nothing is proved |
 
@@ -35,6 +36,7 @@ mod recovery;
 mod terms;
 mod tokens;
 mod tries;
+mod values;
 mod wakeups;
 mod writes;
 
@@ -83,6 +85,8 @@ pub enum Property {
     Errors,
     /// Groups at barriers are whole, and have one leader.
     Barriers,
+    /// All who see the value of a cell see the same, which one of them has made alone and once.
+    Values,
     /// Nothing stays behind.
     Leaks,
     /// The events of the run make sense.
@@ -91,7 +95,7 @@ pub enum Property {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Exclusion,
         Self::Conversions,
         Self::Permits,
@@ -104,6 +108,7 @@ impl Property {
         Self::Tries,
         Self::Errors,
         Self::Barriers,
+        Self::Values,
         Self::Leaks,
         Self::History,
     ];
@@ -231,6 +236,7 @@ pub fn check(events: &[Event], tally: &Tally, terms: &Terms) -> Findings {
     seen.extend(tries::check(&operations, events, terms));
     seen.extend(errors::check(&operations, events, terms));
     seen.extend(barriers::check(events, terms));
+    seen.extend(values::check(events, terms));
     let mut findings = Findings {
         doubts: doubts(events, tally, terms),
         holds: operations.held(),
