@@ -254,9 +254,13 @@ fn doubts(events: &[Event], tally: &Tally, terms: &Terms) -> Vec<String> {
     let mut doubts = Vec::new();
     let first = terms.troubles.iter().map(|trouble| trouble.begin).min();
     let before = |event: &&Event| first.is_none_or(|first| event.at < first);
-    let got = events.iter().filter(before);
-    let got =
-        got.filter(|event| matches!(event.deed, Deed::Got { .. } | Deed::Pass { .. })).count();
+    let served = |event: &&Event| {
+        matches!(
+            event.deed,
+            Deed::Got { .. } | Deed::Pass { .. } | Deed::Saw { value: Some(_), .. }
+        )
+    };
+    let got = events.iter().filter(before).filter(served).count();
     if got < terms.traffic {
         doubts.push(format!("only {got} were served before the first fault, of {}", terms.traffic));
     }

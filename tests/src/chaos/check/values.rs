@@ -12,14 +12,14 @@ use crate::chaos::history::{Deed, Event, Op, Refusal};
 
 pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
     let (cells, mut violations) = read(events, terms);
-    let unrest = terms.unrest(Property::Errors);
+    let (forgets, unrest) = (terms.unrest(Property::Values), terms.unrest(Property::Errors));
     for (key, cell) in &cells {
         let found = [cell.different(), cell.vanished(), cell.again(terms, &unrest)];
         let found = found.into_iter().flatten().chain(cell.at_once(terms, &unrest));
-        violations.extend(found.map(|(at, text)| {
-            // Whatever has happened to the cell since then may be why.
-            Violation::new(Property::Values, (cell.begin, at), key, text)
-        }));
+        // What befalls the store at any time since it has the value shows whenever somebody asks.
+        let found = found.filter(|(at, _)| !forgets.touches(cell.begin, *at));
+        let tell = |(at, text)| Violation::new(Property::Values, (at, at), key, text);
+        violations.extend(found.map(tell));
     }
     violations
 }
@@ -307,6 +307,27 @@ mod tests {
             end: at(18),
         }];
         assert_eq!(check(scene.events(), &terms), []);
+    }
+
+    #[test]
+    fn a_store_that_forgets_may_have_another_value_afterwards() {
+        let with = |begin: u64| {
+            let mut scene = made();
+            makes(&mut scene, "c", 9, [9_000, 9_010], Some(8));
+            scene.event("c", 9_020, Deed::Saw { op: 9, value: Some(8) });
+            let mut terms = terms();
+            terms.troubles = vec![Trouble {
+                fault: Fault::Flush,
+                extent: Extent::Majority,
+                servers: vec![0],
+                workers: vec![],
+                begin: at(begin),
+                end: at(begin),
+            }];
+            check(scene.events(), &terms).len()
+        };
+        assert_eq!(with(1_000), 0);
+        assert_ne!(with(9_100), 0);
     }
 
     #[test]
