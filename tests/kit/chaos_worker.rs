@@ -18,8 +18,10 @@ const TTL: Duration = Duration::from_millis(800);
 const TASKS: u32 = 6;
 
 /// What can be seen in any history of any deployment.
-const EVERYWHERE: [&str; 10] =
-    ["ask", "got", "not", "turn", "turned", "kept", "still", "leave", "left", "wrote"];
+const EVERYWHERE: [&str; 14] = [
+    "ask", "got", "not", "turn", "turned", "kept", "still", "leave", "left", "wrote", "look",
+    "make", "made", "saw",
+];
 
 /// What is there only where permits are counted.
 const COUNTED: [&str; 5] = ["resize", "resized", "forgot", "arrive", "pass"];
@@ -173,7 +175,10 @@ fn operations(events: &[Event]) -> Operations {
     for (key, events) in &operations {
         let deeds: Vec<String> = events.iter().map(|event| event.deed.to_string()).collect();
         let (first, last) = (&events[0].deed, &events[events.len() - 1].deed);
-        assert!(matches!(first, Deed::Ask { .. } | Deed::Arrive { .. }), "{key:?}: {deeds:?}");
+        assert!(
+            matches!(first, Deed::Ask { .. } | Deed::Arrive { .. } | Deed::Look { .. }),
+            "{key:?}: {deeds:?}"
+        );
         let ended = events.iter().filter(|event| ends(&event.deed)).count();
         if !collapsed.contains(key) {
             assert!(ended == 1 && ends(last), "{key:?}: {deeds:?}");
@@ -189,7 +194,9 @@ fn operations(events: &[Event]) -> Operations {
 }
 
 fn ends(deed: &Deed) -> bool {
-    matches!(deed, Deed::Not { .. } | Deed::Left { .. } | Deed::Forgot { .. } | Deed::Pass { .. })
+    use Deed::{Forgot, Left, Not, Pass, Saw};
+
+    matches!(deed, Not { .. } | Left { .. } | Forgot { .. } | Pass { .. } | Saw { .. })
 }
 
 fn op(deed: &Deed) -> Option<Op> {
@@ -207,7 +214,11 @@ fn op(deed: &Deed) -> Option<Op> {
         | Deed::Forgot { op }
         | Deed::Wrote { op, .. }
         | Deed::Arrive { op, .. }
-        | Deed::Pass { op, .. } => Some(*op),
+        | Deed::Pass { op, .. }
+        | Deed::Look { op, .. }
+        | Deed::Make { op }
+        | Deed::Made { op, .. }
+        | Deed::Saw { op, .. } => Some(*op),
         _ => None,
     }
 }

@@ -166,3 +166,31 @@ async fn where_it_is_not_to_be_had_it_is_done_without() {
     let error = mute.protocol(Protocol::Resp2).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
+
+/// Longer than any reply may be, so that it cannot be read as a whole.
+#[tokio::test]
+async fn what_others_keep_at_a_key_may_be_of_any_length() {
+    let server = Server::start();
+    let backend = alone(&server).build().unwrap();
+    let (mut raw, far) = (server.client(), (70 << 20).to_string());
+    raw.command::<()>(&["SETRANGE", "lock:{a}", &far, "theirs"]);
+    let mut connections = {
+        let mut raw = server.client();
+        move || {
+            let stats: String = raw.command(&["INFO", "stats"]);
+            let mut lines = stats.lines();
+            lines.find(|it| it.starts_with("total_connections_received:")).unwrap().to_owned()
+        }
+    };
+    let mut watch = backend.watch(&claim("a").key).await.unwrap();
+    let before = connections();
+    for (change, hint) in [
+        (&["APPEND", "lock:{a}", "more"][..], Hint::Changed),
+        (&["SETRANGE", "lock:{a}", "0", "begin"], Hint::Changed),
+        (&["DEL", "lock:{a}"], Hint::Released),
+    ] {
+        raw.command::<()>(change);
+        assert_eq!(next(&mut watch).await, Some(hint));
+    }
+    assert_eq!(connections(), before);
+}

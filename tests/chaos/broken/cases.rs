@@ -31,6 +31,8 @@ pub(super) enum Scene {
     Barrier,
     /// All workers but one stand still for longer than a lease, again and again.
     Pauses,
+    /// The same, with values that one makes and all read.
+    Cells,
     /// The same over a quorum.
     QuorumPauses,
     /// The links of a worker are as slow as leases are short.
@@ -81,6 +83,7 @@ pub(super) const CASES: &[Case] = &[
     case("mute-loss", Exclusion, Scene::Pauses),
     case("no-reconnect", Recovery, Scene::Disconnected),
     case("early-barrier", Barriers, Scene::Barrier),
+    case("blind-store", Values, Scene::Cells),
 ];
 
 const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
@@ -104,7 +107,7 @@ impl Scene {
             Self::Fair => Plan { fair: true, tasks: 8, hold: ms(20), ..one(vec![]) },
             Self::Quiet => Plan { workers: 2, tasks: 1, hold: ms(80), ..one(vec![]) },
             Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), ..one(vec![]) },
-            Self::Pauses => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
+            Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
                 let slow = Step::new(Delay, ms(1_500), ms(7_000)).how(How::By(ms(300)));
@@ -157,6 +160,7 @@ impl Scene {
             Self::Readers => "rwlock",
             Self::Permits => "semaphore",
             Self::Barrier => "barrier",
+            Self::Cells => "cell",
             _ => "mutex",
         }
     }

@@ -93,7 +93,10 @@ fn politely(words: &[String], sign: char) -> String {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
         "SCRIPT" => format!("$40\r\n{}\r\n", "0".repeat(40)),
         // Nothing is at the key that is looked at. The last word is the number of the request.
-        "EVALSHA" => format!("*2\r\n:{}\r\n$-1\r\n", words.last().map_or("", String::as_str)),
+        "EVALSHA" => {
+            let number = words.last().map_or("", String::as_str);
+            format!("*2\r\n${}\r\n{number}\r\n$-1\r\n", number.len())
+        }
         "SUBSCRIBE" => {
             let confirm = |(at, it): (usize, &String)| {
                 let len = it.len();

@@ -82,6 +82,10 @@ const ANY: &[Reach] = &[Reach::Memory, Reach::Server, Reach::Minority, Reach::Ma
 const SERVERS: &[Reach] = &[Reach::Server, Reach::Minority, Reach::Majority];
 const QUORUM: &[Reach] = &[Reach::Minority, Reach::Majority];
 
+/// Why a quorum may tell some of a value and others not.
+const STORED_ON_FEW: &str = "a value that has reached too few nodes is seen by those who ask them, and by others not, \
+                             until another is stored";
+
 /// That no two have what only one can have.
 const SAFE: &[Property] = &[Exclusion, Conversions, Permits, Resource];
 /// That whoever can be served is.
@@ -94,7 +98,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FORGETS,
         reach: ALONE,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers],
+        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Values],
         why: "it has forgotten who holds a lock, and the holder hears of that when it renews",
         lasts: Lasts::Lease,
     },
@@ -108,7 +112,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: &[Evict],
         reach: QUORUM,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Tokens],
+        excludes: &[Exclusion, Conversions, Permits, Resource, Tokens, Values],
         why: "a server cannot tell that it has evicted a lock: its policy must be `noeviction`",
         lasts: Lasts::Lease,
     },
@@ -122,7 +126,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: &[ClockJump],
         reach: SERVERS,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Tokens],
+        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Tokens, Values],
         why: "it counts leases by a clock that was set, and two majorities may have no other in common",
         lasts: Lasts::Lease,
     },
@@ -173,6 +177,34 @@ const RULES: &[Rule] = &[
         reach: MOST,
         excludes: &[Errors],
         why: "a script may be gone again as soon as it was loaded",
+        lasts: Lasts::Meanwhile,
+    },
+    Rule {
+        faults: FORGETS_AND_KNOWS,
+        reach: &[Reach::Majority],
+        excludes: &[Values],
+        why: "too few nodes are left that know what was stored",
+        lasts: Lasts::Quarantine,
+    },
+    Rule {
+        faults: AWAY,
+        reach: &[Reach::Majority],
+        excludes: &[Values],
+        why: STORED_ON_FEW,
+        lasts: Lasts::Lease,
+    },
+    Rule {
+        faults: LINKS,
+        reach: &[Reach::Majority],
+        excludes: &[Values],
+        why: STORED_ON_FEW,
+        lasts: Lasts::Lease,
+    },
+    Rule {
+        faults: &[KillWorker, Collapse],
+        reach: QUORUM,
+        excludes: &[Values],
+        why: STORED_ON_FEW,
         lasts: Lasts::Meanwhile,
     },
     Rule {

@@ -110,16 +110,20 @@ impl Call {
 pub(crate) struct Number(u64);
 
 impl Number {
-    /// Scripts have doubles for numbers, which hold so many bits exactly.
-    const MOST: u64 = (1 << 53) - 1;
+    /// Enough for no two to meet, in few digits.
+    const MOST: u64 = (1 << 48) - 1;
 
-    pub(super) fn is(self, named: i64) -> bool {
-        u64::try_from(named) == Ok(self.0)
+    /// What follows the number at the beginning of an answer, if that is it.
+    pub(super) fn rest(self, answer: &[u8]) -> Option<&[u8]> {
+        let digits = answer.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (named, rest) = answer.split_at(digits);
+        let named = std::str::from_utf8(named).ok()?.parse::<u64>().ok()?;
+        (named == self.0).then_some(rest)
     }
 
     #[cfg(test)]
-    pub(super) fn to_value(self) -> redis::Value {
-        redis::Value::Int(self.0 as i64)
+    pub(super) fn to_text(self) -> String {
+        self.0.to_string()
     }
 }
 
@@ -194,14 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_follow_one_another_and_fit_into_a_double() {
+    fn numbers_follow_one_another() {
         for first in [0, Number::MOST - 1, u64::MAX - 1] {
             let numbers = Numbers(AtomicU64::new(first));
             let drawn: Vec<_> = std::iter::repeat_with(|| numbers.next().0).take(4).collect();
             assert!(drawn.iter().all(|number| *number <= Number::MOST));
             assert!(drawn.windows(2).all(|pair| pair[1] == (pair[0] + 1) & Number::MOST));
         }
-        assert!(Number(7).is(7) && !Number(7).is(8) && !Number(0).is(i64::MIN));
+        assert_eq!(Number(7).rest(b"7 a"), Some(&b" a"[..]));
+        assert_eq!(Number(7).rest(b"7"), Some(&b""[..]));
+        for answer in ["", " ", "8 a", "77 a", "-7 a", "+7", "18446744073709551623 a", "a 7"] {
+            assert_eq!(Number(7).rest(answer.as_bytes()), None, "{answer}");
+        }
         assert_ne!(Numbers::new().unwrap().next(), Numbers::new().unwrap().next());
     }
 }

@@ -189,17 +189,33 @@ impl fmt::Debug for Connection {
 
 /// What was said to the call of this number.
 fn answer<'a>(number: Number, value: Value, sent: impl Fn() -> Sent<'a>) -> Result<Reply, Failure> {
-    let parts = match value {
-        Value::Array(parts) => <[Value; 2]>::try_from(parts).ok(),
+    let read = match value {
+        Value::BulkString(text) => told(number, text),
+        Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+            Ok([Value::BulkString(named), result]) if number.rest(&named) == Some(b"") => {
+                if let Value::ServerError(error) = result {
+                    return Err(gone_wrong(&sent(), &error));
+                }
+                Some(Reply::from_value(result))
+            }
+            _ => None,
+        },
         Value::ServerError(error) => return Err(refused(&sent(), &error)),
         _ => None,
     };
-    match parts {
-        Some([Value::Int(named), Value::ServerError(error)]) if number.is(named) => {
-            Err(gone_wrong(&sent(), &error))
+    read.ok_or_else(|| astray(sent().address))
+}
+
+/// Reads `number text` or `number:integer`.
+fn told(number: Number, mut text: Vec<u8>) -> Option<Reply> {
+    let at = text.len() - number.rest(&text)?.len();
+    match text.get(at)? {
+        b' ' => {
+            text.drain(..=at);
+            Some(Reply::Text(text))
         }
-        Some([Value::Int(named), result]) if number.is(named) => Ok(Reply::from_value(result)),
-        _ => Err(astray(sent().address)),
+        b':' => Some(Reply::Int(std::str::from_utf8(&text[at + 1..]).ok()?.parse().ok()?)),
+        _ => None,
     }
 }
 
@@ -234,7 +250,11 @@ mod tests {
     use super::*;
     use crate::wire::{Numbers, garbage};
 
-    fn told(number: Number, value: Value) -> Result<Reply, Failure> {
+    fn named(number: Number) -> Value {
+        Value::BulkString(number.to_text().into_bytes())
+    }
+
+    fn said(number: Number, value: Value) -> Result<Reply, Failure> {
         let address = crate::wire::Address::Tcp { host: "redis.example".into(), port: 6379 };
         answer(number, value, || Sent::to(&address))
     }
@@ -246,18 +266,18 @@ mod tests {
     #[test]
     fn an_error_of_a_script_names_the_request_and_one_of_the_server_does_not() {
         let number = Numbers::new().unwrap().next();
-        let within = |line| Value::Array(vec![number.to_value(), garbage::refusal(line)]);
+        let within = |line| Value::Array(vec![named(number), garbage::refusal(line)]);
         for line in ["LOCKQUEUE 7 wait", "WRONGTYPE no"] {
-            assert!(is_astray(&told(number, garbage::refusal(line))), "{line}");
-            assert!(matches!(told(number, within(line)), Err(Failure::Error(_))), "{line}");
+            assert!(is_astray(&said(number, garbage::refusal(line))), "{line}");
+            assert!(matches!(said(number, within(line)), Err(Failure::Error(_))), "{line}");
         }
         // It did not run, and is run again.
         let line = "NOSCRIPT no";
-        assert!(matches!(told(number, garbage::refusal(line)), Err(Failure::NoScript(_))));
-        assert!(matches!(told(number, within(line)), Err(Failure::Error(_))));
+        assert!(matches!(said(number, garbage::refusal(line)), Err(Failure::NoScript(_))));
+        assert!(matches!(said(number, within(line)), Err(Failure::Error(_))));
         let line = "READONLY no";
         for value in [garbage::refusal(line), within(line)] {
-            assert!(matches!(told(number, value), Err(Failure::Demoted(_))));
+            assert!(matches!(said(number, value), Err(Failure::Demoted(_))));
         }
     }
 
@@ -269,17 +289,24 @@ mod tests {
             let own = |name: Value, more: usize| {
                 let mut parts = vec![name];
                 parts.extend(std::iter::repeat_n(value.clone(), more));
-                told(number, Value::Array(parts))
+                said(number, Value::Array(parts))
             };
-            if !number.is(wrong) {
-                prop_assert!(is_astray(&own(Value::Int(wrong), 1)));
+            let text = |text: String| said(number, Value::BulkString(text.into_bytes()));
+            if number.to_text() != wrong.to_string() {
+                prop_assert!(is_astray(&own(Value::BulkString(wrong.to_string().into()), 1)));
+                for said in [" 7 9", ":0"] {
+                    prop_assert!(is_astray(&text(wrong.to_string() + said)));
+                }
             }
-            prop_assert!(is_astray(&own(number.to_value(), 0)) && is_astray(&own(number.to_value(), 2)));
-            match own(number.to_value(), 1) {
+            prop_assert_eq!(text(format!("{} 7 9", number.to_text())).unwrap(), Reply::Text(b"7 9".to_vec()));
+            prop_assert_eq!(text(format!("{}:{}", number.to_text(), wrong)).unwrap(), Reply::Int(wrong));
+            prop_assert!(is_astray(&text(number.to_text())) && is_astray(&text(number.to_text() + ":x")));
+            prop_assert!(is_astray(&own(named(number), 0)) && is_astray(&own(named(number), 2)));
+            match own(named(number), 1) {
                 Ok(reply) => prop_assert_eq!(reply, Reply::from_value(value.clone())),
                 Err(failure) => prop_assert!(matches!((&value, failure), (Value::ServerError(_), Failure::Error(_)))),
             }
-            prop_assert!(told(number, value).is_err());
+            prop_assert!(said(number, value).is_err());
         }
 
         /// Whatever is pushed, what is handed on are messages of two strings, and keys.

@@ -25,7 +25,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let mut found = Vec::new();
     for operation in &operations.all {
         let (begin, end) = (operation.asked, operation.ended);
-        let OfClient { terms: own, unrest } = &own[operation.client];
+        let OfClient { terms: own, unrest, .. } = &own[operation.client];
         let what = match &operation.end {
             End::Refused(Refusal::Failed(kind)) if !own.explained(kind, begin, end) => {
                 Some(format!("{kind} is not explained by anything"))
@@ -62,7 +62,10 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         operations.client_names().iter().map(String::as_str).zip(own).collect();
     let troubled = |event: &Event| {
         let own = own.get(event.client.as_str());
-        own.is_some_and(|own| own.unrest.touches(event.at - terms.ttl, event.at))
+        let since = event.at - terms.ttl;
+        own.is_some_and(|own| own.faults.touches(since, event.at))
+            // A renewal has a good part of the lease to come through.
+            || late_within(&late, since, event.at) >= terms.ttl / 4
     };
     let lost = lost_for_nothing(operations, events, &troubled);
     found.into_iter().map(tell).chain(lost).collect()
@@ -72,12 +75,15 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
 struct OfClient {
     terms: Terms,
     unrest: Unrest,
+    /// The same but for the machine.
+    faults: Unrest,
 }
 
 impl OfClient {
     fn new(terms: &Terms, client: &str) -> Self {
         let terms = terms.of_client(client);
-        Self { unrest: terms.unrest(Property::Errors), terms }
+        let faults = terms.clone().in_time().unrest(Property::Errors);
+        Self { unrest: terms.unrest(Property::Errors), faults, terms }
     }
 }
 

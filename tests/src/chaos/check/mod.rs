@@ -19,6 +19,7 @@
 //! | [`Tries`](Property::Tries) | a try that says busy although nobody was there |
 //! | [`Errors`](Property::Errors) | an error or a lost lease that nothing explains, an operation that takes too long |
 //! | [`Barriers`](Property::Barriers) | a barrier that opens for fewer than its group, or has two leaders |
+//! | [`Values`](Property::Values) | a cell of which two see different values, or that is made again |
 //! | [`Leaks`](Property::Leaks) | keys, files, threads, tasks, connections or memory that stay |
 //! | [`History`](Property::History) | events that cannot follow one another: then nothing is proved |
 
@@ -35,6 +36,7 @@ mod recovery;
 mod terms;
 mod tokens;
 mod tries;
+mod values;
 mod wakeups;
 mod writes;
 
@@ -83,6 +85,8 @@ pub enum Property {
     Errors,
     /// Groups at barriers are whole, and have one leader.
     Barriers,
+    /// All who see the value of a cell see the same, which one of them has made alone and once.
+    Values,
     /// Nothing stays behind.
     Leaks,
     /// The events of the run make sense.
@@ -91,7 +95,7 @@ pub enum Property {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Exclusion,
         Self::Conversions,
         Self::Permits,
@@ -104,6 +108,7 @@ impl Property {
         Self::Tries,
         Self::Errors,
         Self::Barriers,
+        Self::Values,
         Self::Leaks,
         Self::History,
     ];
@@ -224,13 +229,14 @@ pub fn check(events: &[Event], tally: &Tally, terms: &Terms) -> Findings {
     seen.extend(conversions::check(&operations));
     seen.extend(permits::check(&operations, events, terms));
     seen.extend(tokens::check(&operations, events, terms));
-    seen.extend(writes::check(&operations, events, tally));
+    seen.extend(writes::check(&operations, events, tally, terms));
     seen.extend(wakeups::check(&operations, events, terms));
     seen.extend(recovery::check(&operations, terms));
     seen.extend(overtaking::check(&operations, terms));
     seen.extend(tries::check(&operations, events, terms));
     seen.extend(errors::check(&operations, events, terms));
     seen.extend(barriers::check(events, terms));
+    seen.extend(values::check(events, terms));
     let mut findings =
         Findings { doubts: doubts(events, terms), holds: operations.held(), ..Default::default() };
     let mut excuses = Excuses::new(terms);
@@ -245,9 +251,13 @@ fn doubts(events: &[Event], terms: &Terms) -> Vec<String> {
     let mut doubts = Vec::new();
     let first = terms.troubles.iter().map(|trouble| trouble.begin).min();
     let before = |event: &&Event| first.is_none_or(|first| event.at < first);
-    let got = events.iter().filter(before);
-    let got =
-        got.filter(|event| matches!(event.deed, Deed::Got { .. } | Deed::Pass { .. })).count();
+    let served = |event: &&Event| {
+        matches!(
+            event.deed,
+            Deed::Got { .. } | Deed::Pass { .. } | Deed::Saw { value: Some(_), .. }
+        )
+    };
+    let got = events.iter().filter(before).filter(served).count();
     if got < terms.traffic {
         doubts.push(format!("only {got} were served before the first fault, of {}", terms.traffic));
     }

@@ -10,7 +10,7 @@ use super::operations::{End, Operation, Operations, Together};
 use super::permits::changes;
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
-use crate::chaos::history::{Event, Way};
+use crate::chaos::history::{Event, Refusal, Way};
 
 /// Goes through who waits for a lock and who may hold it, and looks for times in which all who wait could have
 /// it at once, and one of them has to wait for longer than it takes to notice that. While nothing is wrong that
@@ -94,7 +94,10 @@ fn steps(
         let without = operations.without_until(operation);
         // A call for several may have this one, and wait for a later one.
         let may_have = together.last_of(operation).is_some_and(|last| last != key);
-        if operation.tries() || may_have {
+        // One store does nothing for a try that it refuses.
+        let in_passing =
+            operation.tries() && !(is_busy(operation) && terms.deployment.minority() == 0);
+        if in_passing || may_have {
             holds(operation.way, operation.asked, without);
         }
         if operation.spans.is_empty() {
@@ -117,6 +120,10 @@ fn steps(
     }
     steps.sort_unstable();
     steps
+}
+
+fn is_busy(operation: &Operation) -> bool {
+    operation.end == End::Refused(Refusal::Busy)
 }
 
 /// Who is where.
@@ -239,7 +246,7 @@ mod tests {
     use super::super::scene::{Scene, at};
     use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::history::{Deed, Refusal};
+    use crate::chaos::history::Deed;
     use crate::chaos::{Deployment, Extent, Fault};
 
     fn terms() -> Terms {

@@ -2,25 +2,47 @@
 
 use std::collections::HashMap;
 
+use lock_core::FencingToken;
+
 use super::operations::Operations;
+use super::terms::Terms;
 use super::{Property, Violation};
+use crate::chaos::Deployment;
 use crate::chaos::history::{Deed, Event, Way};
 use crate::chaos::resource::{Guest, Meeting, Tally};
 
 /// Who met at the resource, and which writes it refused although the guard was valid even after the answer.
-pub(super) fn check(operations: &Operations, events: &[Event], tally: &Tally) -> Vec<Violation> {
+///
+/// Over a quorum the members of one owner may differ in their tokens, so that one of them refuses another.
+pub(super) fn check(
+    operations: &Operations,
+    events: &[Event],
+    tally: &Tally,
+    terms: &Terms,
+) -> Vec<Violation> {
     let mut violations: Vec<Violation> = tally.meetings.iter().map(met).collect();
-    let refused = events.iter().filter_map(|event| match event.deed {
-        Deed::Wrote { op, token, accepted: false, valid_until } if event.at < valid_until => {
-            Some((event, op, token, valid_until))
-        }
-        _ => None,
-    });
     let index: HashMap<_, _> =
         operations.all.iter().map(|it| ((operations.client(it), it.number), it)).collect();
-    for (event, op, token, valid_until) in refused {
+    let differ = matches!(terms.deployment, Deployment::Quorum(_));
+    // The owner who has written with the highest token.
+    let mut highest = HashMap::<&str, (FencingToken, Option<u64>)>::new();
+    for event in events {
+        let Deed::Wrote { op, token, accepted, valid_until } = event.deed else { continue };
         let whose = index.get(&(event.client.as_str(), op));
         let key = whose.map_or("?", |operation| operations.key(operation));
+        let owner = whose.and_then(|operation| match operation.way {
+            Way::Owner(owner) => Some(owner),
+            _ => None,
+        });
+        if accepted {
+            let highest = highest.entry(key).or_insert((token, owner));
+            *highest = if highest.0 <= token { (token, owner) } else { *highest };
+            continue;
+        }
+        let by_itself = owner.is_some() && highest.get(key).is_some_and(|(_, it)| *it == owner);
+        if event.at >= valid_until || differ && by_itself {
+            continue;
+        }
         let (at, until) = (event.at.as_nanos(), valid_until.as_nanos());
         let text = format!(
             "{} op {op} wrote with {}, which was refused at {at} although its guard was valid until {until}",
@@ -44,7 +66,7 @@ fn met(meeting: &Meeting) -> Violation {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::FencingToken;
+    use std::time::Duration;
 
     use super::super::scene::{Scene, at};
     use super::*;
@@ -62,7 +84,34 @@ mod tests {
         let (operations, odd) = Operations::of(scene.events());
         assert_eq!(odd, []);
         let of = |violation: Violation| (violation.property, violation.key);
-        check(&operations, scene.events(), tally).into_iter().map(of).collect()
+        let terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
+        check(&operations, scene.events(), tally, &terms).into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn over_a_quorum_an_owner_may_refuse_itself_and_nobody_else() {
+        let scene = |first, second| {
+            let mut scene = Scene::new();
+            for (client, way, number, accepted) in [("a", first, 9, true), ("b", second, 7, false)]
+            {
+                let it = scene.had(client, "o0", way, number, [0, 1], 100);
+                let (token, valid_until) = (FencingToken::new(number), at(100));
+                let when = 50 - number;
+                let wrote = |op| Deed::Wrote { op, token, accepted, valid_until };
+                scene.says(it, if accepted { when } else { 60 }, wrote);
+            }
+            scene
+        };
+        let found = |deployment, scene: &Scene| {
+            let terms = Terms::new(deployment, Duration::from_secs(1));
+            let operations = Operations::of(scene.events()).0;
+            check(&operations, scene.events(), &Tally::default(), &terms).len()
+        };
+        let (quorum, owner) = (Deployment::Quorum(3), Way::Owner);
+        assert_eq!(found(quorum, &scene(owner(1), owner(1))), 0);
+        assert_eq!(found(quorum, &scene(owner(2), owner(1))), 1);
+        assert_eq!(found(quorum, &scene(Way::Write, owner(1))), 1);
+        assert_eq!(found(Deployment::Redis, &scene(owner(1), owner(1))), 1);
     }
 
     #[test]

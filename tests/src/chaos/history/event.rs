@@ -207,6 +207,34 @@ pub enum Deed {
         /// Whether it is the one of its group.
         leads: bool,
     },
+    /// It is about to ask for the value of a cell. Stamped before the call.
+    Look {
+        /// Which operation begins.
+        op: Op,
+        /// By which task.
+        task: u32,
+        /// Which cell.
+        key: String,
+    },
+    /// It begins to make that value, alone.
+    Make {
+        /// Which operation.
+        op: Op,
+    },
+    /// It ends that. Stamped before anybody else can know the value.
+    Made {
+        /// Which operation.
+        op: Op,
+        /// What it made; `None` if it failed or was stopped.
+        value: Option<u64>,
+    },
+    /// It was told the value, or that there is none. Stamped after the call.
+    Saw {
+        /// Which operation.
+        op: Op,
+        /// The value.
+        value: Option<u64>,
+    },
     /// All of the client's tasks were ended where they stood: open operations have ended, nobody knows how.
     Collapse,
     /// How late a timer of the client was, or for how long somebody had to wait for a processor. Stamped when

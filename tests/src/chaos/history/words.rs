@@ -118,6 +118,12 @@ impl fmt::Display for Deed {
             }
             Self::Arrive { op, key, of } => write!(f, "arrive {op} {key} {of}"),
             Self::Pass { op, leads } => write!(f, "pass {op} {leads}"),
+            Self::Look { op, task, key } => write!(f, "look {op} {task} {key}"),
+            Self::Make { op } => write!(f, "make {op}"),
+            Self::Made { op, value: Some(value) } => write!(f, "made {op} {value}"),
+            Self::Made { op, value: None } => write!(f, "made {op} nothing"),
+            Self::Saw { op, value: Some(value) } => write!(f, "saw {op} {value}"),
+            Self::Saw { op, value: None } => write!(f, "saw {op} nothing"),
             Self::Collapse => f.write_str("collapse"),
             Self::Late { millis } => write!(f, "late {millis}"),
             Self::Uses { files, threads, tasks, memory } => {
@@ -177,6 +183,10 @@ impl FromStr for Deed {
             },
             "arrive" => Self::Arrive { op: words.next()?, key: words.next()?, of: words.next()? },
             "pass" => Self::Pass { op: words.next()?, leads: words.next()? },
+            "look" => Self::Look { op: words.next()?, task: words.next()?, key: words.next()? },
+            "make" => Self::Make { op: words.next()? },
+            "made" => Self::Made { op: words.next()?, value: words.value()? },
+            "saw" => Self::Saw { op: words.next()?, value: words.value()? },
             "collapse" => Self::Collapse,
             "late" => Self::Late { millis: words.next()? },
             "uses" => Self::Uses {
@@ -202,6 +212,11 @@ impl Words<'_> {
 
     fn token(&mut self) -> Result<FencingToken, ()> {
         self.next().map(FencingToken::new)
+    }
+
+    fn value(&mut self) -> Result<Option<u64>, ()> {
+        let word: String = self.next()?;
+        if word == "nothing" { Ok(None) } else { word.parse().map(Some).map_err(drop) }
     }
 
     fn at(&mut self) -> Result<Instant, ()> {
@@ -246,6 +261,12 @@ mod tests {
             Deed::Wrote { op, token, accepted: false, valid_until: at },
             Deed::Arrive { op, key: key(), of: 3 },
             Deed::Pass { op, leads: true },
+            Deed::Look { op, task: 2, key: key() },
+            Deed::Make { op },
+            Deed::Made { op, value: Some(9) },
+            Deed::Made { op, value: None },
+            Deed::Saw { op, value: Some(9) },
+            Deed::Saw { op, value: None },
             Deed::Collapse,
             Deed::Late { millis: 12 },
             Deed::Uses { files: 1, threads: 2, tasks: 3, memory: 4 },

@@ -64,8 +64,9 @@ impl Waited {
     fn look(&mut self, processes: &[u32]) -> Duration {
         let mut now = HashMap::new();
         let mut longest = Duration::ZERO;
-        for &process in processes {
-            for (thread, waited) in threads(process) {
+        let own = std::process::id();
+        for &process in processes.iter().chain([&own]) {
+            for (thread, waited) in threads(process, |name| process != own || carries(name)) {
                 let name = (process, thread);
                 if let Some(before) = self.0.get(&name) {
                     longest = longest.max(waited.saturating_sub(*before));
@@ -78,10 +79,20 @@ impl Waited {
     }
 }
 
-/// The threads of a process, and how long each has waited for a processor. None if it is gone, or nobody tells.
-fn threads(process: u32) -> Vec<(String, Duration)> {
+/// Whether a thread of the harness is one on which workers wait: a proxy, or the resource.
+fn carries(name: &str) -> bool {
+    name.starts_with("proxy") || name.starts_with("resource")
+}
+
+/// The threads of a process that have such names, and how long each has waited for a processor. None if it is
+/// gone, or nobody tells.
+fn threads(process: u32, is_meant: impl Fn(&str) -> bool) -> Vec<(String, Duration)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     let waited = |task: fs::DirEntry| {
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        if !is_meant(name.trim_end()) {
+            return None;
+        }
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         Some((task.file_name().to_string_lossy().into_owned(), waited(&text)?))
     };
@@ -111,14 +122,20 @@ mod tests {
     fn who_has_to_share_a_processor_waits_and_who_is_new_does_not() {
         let cores = thread::available_parallelism().unwrap().get();
         let mut waited = Waited::default();
-        assert_eq!(waited.look(&[std::process::id()]), Duration::ZERO);
+        assert_eq!(waited.look(&[]), Duration::ZERO);
         let deadline = Instant::now() + Duration::from_secs(20);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 * cores {
-                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                let name = thread::Builder::new().name("proxy to nowhere".to_owned());
+                let work = || {
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                };
+                name.spawn_scoped(scope, work).unwrap();
             }
-            while waited.look(&[std::process::id()]) < LATE && Instant::now() < deadline {
+            while waited.look(&[]) < LATE && Instant::now() < deadline {
                 thread::sleep(LOOK);
             }
             over.store(true, Ordering::Relaxed);

@@ -16,6 +16,9 @@ use super::{Report, run};
 /// How many faults a plan of a suite has.
 const FAULTS: usize = 4;
 
+/// How often a run is made again that was inconclusive.
+const AGAIN: usize = 2;
+
 /// Of so many runs one may be inconclusive.
 const INCONCLUSIVE: usize = 5;
 
@@ -82,7 +85,16 @@ impl Suite {
             if is_over {
                 return;
             }
-            let report = run(&Self::plan(seed(number)), cast);
+            let plan = Self::plan(seed(number));
+            let mut report = run(&plan, cast);
+            // Most often it was the machine, and another time it is not.
+            for _ in 0..AGAIN {
+                if report.verdict() != Verdict::Inconclusive {
+                    break;
+                }
+                tell(&report);
+                report = run(&plan, cast);
+            }
             tell(&report);
             summary.lock().unwrap_or_else(PoisonError::into_inner).add(&report);
         };

@@ -159,7 +159,7 @@ impl Node {
         self.tell(&state);
     }
 
-    /// Lets it evict some keys, if it has any. Whether it could be told to.
+    /// Lets it evict some keys, if it can be told to and has any. Whether it has.
     pub(in crate::chaos) fn evict(&self) -> bool {
         let state = self.state();
         if !state.hears() || state.full > 0 {
@@ -179,7 +179,7 @@ impl Node {
             }
         }
         self.config("maxmemory-policy", "noeviction");
-        true
+        self.number("stats", "evicted_keys") > before
     }
 
     /// Lets it answer nobody for so long, or nobody who writes. Whether it could be told.

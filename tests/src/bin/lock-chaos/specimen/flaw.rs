@@ -69,11 +69,14 @@ pub(crate) enum Flaw {
     NoReconnect,
     /// A barrier opens for one too few: it counts those who gave up (a counter and no list).
     EarlyBarrier,
+    /// A value is stored by whoever has made one, whether the lock is still its own or not (what most people write
+    /// who cache something under a lock).
+    BlindStore,
 }
 
 impl Flaw {
     /// All of them, and none.
-    pub(crate) const ALL: [(Self, &str); 30] = [
+    pub(crate) const ALL: [(Self, &str); 31] = [
         (Self::None, "none"),
         (Self::NoOwnerCheck, "no-owner-check"),
         (Self::NoValidity, "no-validity"),
@@ -104,6 +107,7 @@ impl Flaw {
         (Self::MuteLoss, "mute-loss"),
         (Self::NoReconnect, "no-reconnect"),
         (Self::EarlyBarrier, "early-barrier"),
+        (Self::BlindStore, "blind-store"),
     ];
 }
 

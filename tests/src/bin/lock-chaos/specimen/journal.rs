@@ -47,6 +47,13 @@ impl Journal {
         Entry { journal: self, op, stage: Stage::Asked }
     }
 
+    /// Before it asks for the value of a cell.
+    pub(super) fn look(&self, task: u32, key: &str) -> Entry<'_> {
+        let op = self.next();
+        self.record(&Deed::Look { op, task, key: key.to_owned() });
+        Entry { journal: self, op, stage: Stage::Asked }
+    }
+
     /// Before it stands at a barrier.
     pub(super) fn arrive(&self, key: &str, of: u32) -> Entry<'_> {
         let op = self.next();
@@ -64,6 +71,19 @@ impl Entry<'_> {
     pub(super) fn pass(mut self, leads: bool) {
         self.stage = Stage::Over;
         self.record(Deed::Pass { op: self.op, leads });
+    }
+
+    pub(super) fn make(&self) {
+        self.record(Deed::Make { op: self.op });
+    }
+
+    pub(super) fn made(&self, value: u64) {
+        self.record(Deed::Made { op: self.op, value: Some(value) });
+    }
+
+    pub(super) fn saw(mut self, value: u64) {
+        self.stage = Stage::Over;
+        self.record(Deed::Saw { op: self.op, value: Some(value) });
     }
 
     pub(super) fn got(&mut self, token: FencingToken, lease: &Arc<Lease>) {

@@ -6,11 +6,12 @@
 //! ```text
 //!    traffic ─► mutex ─► line (of this process) ─► store ─► one server: queue, hand-over, messages
 //!       │         └─► lease, renewed                 └────► quorum: votes, tokens, quarantine
-//!       ├─► shared (readers, writers, permits) ─► one server
+//!       ├─► shared (readers, writers, permits), cell ─► one server
 //!       └─► journal ─► history
 //! ```
 
 mod barrier;
+mod cell;
 mod ears;
 mod flaw;
 mod journal;

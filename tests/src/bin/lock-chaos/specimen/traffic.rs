@@ -12,13 +12,14 @@ use tokio::time::{sleep, timeout};
 
 use super::World;
 use super::barrier::Barrier;
+use super::cell::Cell;
 use super::journal::Entry;
 use super::lease::{Lease, now};
 use super::link::Failed;
 use super::mutex::Mutex;
 use super::shared::Shared;
-use crate::worker::Options;
 use crate::worker::options::Primitive;
+use crate::worker::{Options, cells};
 
 /// What a holder says that it still has, it says so often.
 const SLICE: Duration = Duration::from_millis(50);
@@ -116,8 +117,58 @@ impl Task<'_> {
                 let way = Way::Permits(1 + self.random.below(2) as u32);
                 self.share("s0", way, false).await
             }
+            Primitive::Cell => self.look().await,
             _ => self.alone().await,
         }
+    }
+
+    /// Asks for the value of a cell, and makes it if there is none; whether it got it.
+    async fn look(&mut self) -> bool {
+        let locks = self.locks;
+        let (ttl, limit) = (locks.options.ttl, locks.options.wait_limit);
+        let key = cells::name(cells::Series::new(ttl).draw(&mut self.random));
+        let (cell, end) = (Cell::new(&locks.world, &key), now() + limit);
+        let entry = locks.world.journal.look(self.number, &key);
+        let mut is_mine = false;
+        let value = loop {
+            let found = match cell.load().await {
+                // Whoever had the lock before may have stored one.
+                Ok(None) if is_mine => break None,
+                Ok(None) => cell.lock().await.map(|locked| is_mine = locked).map(|()| None),
+                found => found,
+            };
+            match found {
+                Ok(Some(value)) => break Some(value),
+                _ if now() > end => {
+                    entry.not(if found.is_ok() { Refusal::TimedOut } else { failed() });
+                    return false;
+                }
+                _ if is_mine => {}
+                _ => sleep(BREATH).await,
+            }
+        };
+        let value = match value {
+            Some(value) => Ok(Some(value)),
+            None => {
+                entry.make();
+                sleep(self.random.between(ttl / 4, ttl / 2)).await;
+                let value = self.random.draw();
+                entry.made(value);
+                cell.store(value).await.map(|stored| stored.then_some(value))
+            }
+        };
+        if is_mine {
+            cell.unlock().await;
+        }
+        match value {
+            Ok(Some(value)) => {
+                entry.saw(value);
+                return true;
+            }
+            Ok(None) => entry.not(Refusal::Lost),
+            Err(Failed) => entry.not(failed()),
+        }
+        false
     }
 
     async fn alone(&mut self) -> bool {

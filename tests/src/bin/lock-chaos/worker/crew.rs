@@ -28,6 +28,7 @@ pub(crate) struct Crew {
     /// Whether somebody here has forgotten a permit, which once is enough.
     pub(crate) has_forgotten: AtomicBool,
     owners: AtomicU64,
+    values: AtomicU64,
     started: AtomicU64,
 }
 
@@ -50,6 +51,7 @@ impl Crew {
             blocking: Attendance::default(),
             has_forgotten: AtomicBool::new(false),
             owners: AtomicU64::new(0),
+            values: AtomicU64::new(0),
             started: AtomicU64::new(0),
         }
     }
@@ -68,6 +70,12 @@ impl Crew {
     pub(crate) fn owner(&self) -> u64 {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed);
         digest(&format!("owner {} {owner}", self.name)) | 1
+    }
+
+    /// A value that nobody else in the run makes.
+    pub(crate) fn value(&self) -> u64 {
+        let value = self.values.fetch_add(1, Ordering::Relaxed);
+        digest(&format!("value {} {value}", self.name))
     }
 
     /// The secret of the owner whom all clients of the run know.

@@ -10,6 +10,7 @@
 
 mod acts;
 mod attendance;
+pub(crate) mod cells;
 mod client;
 mod crew;
 mod grip;

@@ -54,10 +54,12 @@ pub(crate) enum Primitive {
     Slots,
     Barrier,
     Election,
+    /// A value that one makes and all read.
+    Cell,
 }
 
 impl Primitive {
-    const ALL: [(Self, &'static str); 8] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Mutex, "mutex"),
         (Self::RwLock, "rwlock"),
         (Self::Semaphore, "semaphore"),
@@ -66,6 +68,7 @@ impl Primitive {
         (Self::Slots, "slots"),
         (Self::Barrier, "barrier"),
         (Self::Election, "election"),
+        (Self::Cell, "cell"),
     ];
 
     /// How often it is taken beside the others: more often, where there are several.
@@ -74,7 +77,7 @@ impl Primitive {
             Self::Mutex => 3,
             Self::RwLock => 5,
             Self::Semaphore => 4,
-            Self::Reentrant | Self::Slots => 2,
+            Self::Reentrant | Self::Slots | Self::Cell => 2,
             Self::Together | Self::Barrier | Self::Election => 1,
         }
     }

@@ -2,8 +2,8 @@
 
 use lock_core::Error;
 use lock_sync::{
-    AcquireError, BarrierError, LockError, ReentrantLockError, TryAcquireError, TryLockError,
-    TryReentrantLockError,
+    AcquireError, BarrierError, LockError, OnceCellError, ReentrantLockError, TryAcquireError,
+    TryLockError, TryReentrantLockError,
 };
 use lock_tests::chaos::history::Refusal;
 
@@ -46,4 +46,17 @@ denials! {
     ReentrantLockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
     TryReentrantLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
     BarrierError { Timeout { .. } => Refusal::TimedOut }
+}
+
+impl<E: Send> Denial for OnceCellError<E> {
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Init(_) => Refusal::Failed("Init".to_owned()),
+            Self::Lost(_) => Refusal::Lost,
+            Self::Timeout { .. } => Refusal::TimedOut,
+            Self::Closed => Refusal::Closed,
+            Self::Value(error) | Self::Backend(error) => failed(error),
+            _ => unknown(),
+        }
+    }
 }

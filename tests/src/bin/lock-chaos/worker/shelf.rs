@@ -12,6 +12,7 @@ use lock_sync::{
 };
 use lock_tests::chaos::Deployment;
 
+use super::cells::{Cells, Series};
 use super::options::Options;
 
 /// The names of the locks.
@@ -49,6 +50,7 @@ pub(crate) struct Shelf {
     pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) slots: Arc<SlotSemaphore>,
     pub(crate) election: Election,
+    pub(crate) cells: Cells,
     pub(crate) counting: Option<Counting>,
 }
 
@@ -79,7 +81,7 @@ impl Shelf {
                 if let Some(max_ttl) = options.max_ttl {
                     quorum = quorum.max_ttl(Ttl::new(max_ttl)?);
                 }
-                Self::over(&locks(quorum.build().await?, options)?)
+                Self::over(&locks(quorum.build().await?, options)?, options)
             }
         }
     }
@@ -95,10 +97,10 @@ impl Shelf {
             barrier: locks.barrier(BARRIER, options.party as usize)?,
             backend: Arc::new(backend),
         };
-        Ok(Self { counting: Some(counting), ..Self::over(&locks)? })
+        Ok(Self { counting: Some(counting), ..Self::over(&locks, options)? })
     }
 
-    fn over<B>(locks: &Locks<B>) -> Result<Self, Error>
+    fn over<B>(locks: &Locks<B>, options: &Options) -> Result<Self, Error>
     where
         B: SharedBackend + JointBackend + CellBackend,
     {
@@ -110,6 +112,7 @@ impl Shelf {
             reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
             election: locks.election(ELECTION)?,
+            cells: Cells::new(locks.clone(), Series::new(options.ttl / 2)),
             counting: None,
             locks: locks.erase(),
         })

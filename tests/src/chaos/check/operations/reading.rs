@@ -14,7 +14,7 @@ pub(super) struct Reader {
     all: Vec<Operation>,
     /// Of each operation that is open, where it is.
     open: HashMap<(usize, Op), usize>,
-    /// Those who stand at a barrier.
+    /// Those who stand at a barrier, or want the value of a cell.
     arrived: HashSet<(usize, Op)>,
     /// Those of each client that are open.
     of_client: HashMap<usize, Vec<Op>>,
@@ -94,8 +94,12 @@ impl Reader {
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
             // They are numbered with the others, and looked at elsewhere.
-            Deed::Arrive { op, .. } => _ = self.arrived.insert((client, *op)),
-            Deed::Pass { op, .. } => _ = self.arrived.remove(&(client, *op)),
+            Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
+                _ = self.arrived.insert((client, *op));
+            }
+            Deed::Pass { op, .. } | Deed::Saw { op, .. } => {
+                _ = self.arrived.remove(&(client, *op));
+            }
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! What a task does with each primitive.
 
 mod barrier;
+mod cell;
 mod election;
 mod mutex;
 mod probe;
@@ -27,6 +28,7 @@ pub(crate) async fn act(task: &mut Task) {
         Primitive::Slots => slots::act(task).await,
         Primitive::Barrier => barrier::act(task).await,
         Primitive::Election => election::act(task).await,
+        Primitive::Cell => cell::act(task).await,
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) async fn probe(crew: &Arc<Crew>) {
             Primitive::Reentrant => reentrant(&mut task, crew).await,
             Primitive::Slots => slots(&mut task, crew).await,
             Primitive::Election => election(&mut task, crew).await,
-            // They are made of mutexes, and cannot be had alone.
-            Primitive::Together | Primitive::Barrier => {}
+            // They are made of mutexes, cannot be had alone, or are new each time.
+            Primitive::Together | Primitive::Barrier | Primitive::Cell => {}
         }
     }
 }

@@ -14,10 +14,12 @@
 mod asking;
 mod ending;
 mod holding;
+mod looking;
 mod turning;
 
 pub(crate) use asking::Asking;
 pub(crate) use holding::{Holding, Permits};
+pub(crate) use looking::Looking;
 pub(crate) use turning::Turned;
 
 use std::sync::Arc;
