@@ -45,8 +45,11 @@ impl<N> Core<N> {
             }
         }
         let for_good = said.iter().flatten().filter(|error| !error.is_retryable());
+        let of_lease = |error: &&Error| error.kind() == ErrorKind::NotHeld;
+        // A few nodes that do not have a lease say nothing of it: the others may.
+        let is_over = for_good.clone().filter(of_lease).count() > nodes - needed;
         let cause = if for_good.clone().count() > nodes - needed {
-            for_good.clone().next()
+            for_good.clone().find(|error| is_over || !of_lease(error))
         } else {
             most_telling(said)
         };

@@ -133,3 +133,22 @@ async fn a_lease_that_was_converted_twice_leaves_nothing_behind() {
     quorum.release(&read).await.unwrap();
     until(|| cluster.leases() == 0).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lacks_a_lease_and_one_that_refuses_to_convert_it_do_not_end_it() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let (upgradable, upgrade) = upgradable(&quorum).await;
+    cluster.stores[0].force_release(&upgradable.key).await.unwrap();
+    node(&quorum, 1).faults().on(Verb::Vote).fail(ErrorKind::Denied);
+    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    // Two do have it, as a renewal finds.
+    let renewal = renewed(&quorum, &upgradable).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    // A majority that lacks it has the last word.
+    cluster.stores[2].force_release(&upgradable.key).await.unwrap();
+    cluster.stores[0].force_release(&upgradable.key).await.unwrap();
+    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+}
