@@ -214,8 +214,8 @@ impl Post {
         }
         orders.extend(state.mischief.iter().map(|(_, mischief)| format!("store {mischief}")));
         for order in orders {
-            // It is done whatever the clients are at.
-            let sent = state.worker.try_send(&order);
+            // It is done whatever the clients are at, unless all of the process stands still.
+            let sent = state.worker.try_send(&order) && state.stops == 0;
             if let Err(why) = sent.then(|| state.worker.try_wait_for("stored", SOON)).transpose() {
                 state.complaints.push(format!("{}: {order}: {why}", self.name));
             }
