@@ -234,14 +234,25 @@ impl Terms {
 
     /// Whether a failure of this kind, in an operation of that time, is explained by something.
     pub(super) fn explained(&self, kind: &str, begin: Instant, end: Instant) -> bool {
-        self.windows(Property::Errors).iter().any(|window| {
+        let by_fault = self.windows(Property::Errors).iter().any(|window| {
             begin <= window.end
                 && window.begin <= end
                 && match window.fault {
                     Some(fault) => explains(fault, kind),
                     None => OF_LATENESS.contains(&kind),
                 }
-        })
+        });
+        by_fault || OF_LATENESS.contains(&kind) && self.drags(begin, end)
+    }
+
+    /// Whether the machine was late by little, but for so much of the time before that it adds up: an answer
+    /// goes through several hands, and one that did not come in time is looked for again after a while.
+    fn drags(&self, begin: Instant, end: Instant) -> bool {
+        const BEFORE: Duration = Duration::from_secs(2);
+
+        let late =
+            self.late.iter().filter(|(from, until, _)| begin - BEFORE <= *until && *from <= end);
+        late.map(|(.., late)| *late).sum::<Duration>() >= self.slack / 2
     }
 
     /// When this property is not promised.
@@ -562,6 +573,9 @@ mod tests {
         let more = terms.hearing(&late("w1", 120));
         assert!(explained(&more, "Timeout") && !explained(&more, "Denied"));
         assert!(!explained(&little, "Timeout"));
+        let often: Vec<_> = (0..6).flat_map(|_| late("w1", 60)).collect();
+        assert!(explained(&terms.hearing(&often), "NotReady"));
+        assert!(!explained(&terms.hearing(&often), "Protocol"));
         assert!(touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
         terms.stood_still = vec![("w1".to_owned(), at(4_000), at(4_960))];
         assert!(!touched(&terms.hearing(&late("w1", 600)), Property::Wakeups));
