@@ -24,23 +24,11 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let late: Vec<_> = lateness(events, terms).collect();
     let mut found = Vec::new();
     for operation in &operations.all {
-        let (begin, end) = (operation.asked, operation.ended);
-        let OfClient { terms: own, unrest } = &own[operation.client];
-        let what = match &operation.end {
-            End::Refused(Refusal::Failed(kind)) if !own.explained(kind, begin, end) => {
-                Some(format!("{kind} is not explained by anything"))
-            }
-            End::Refused(why @ (Refusal::Lost | Refusal::Closed))
-                if !unrest.touches(begin, end) =>
-            {
-                Some(format!("there is no reason for {why}"))
-            }
-            End::Refused(Refusal::TimedOut) if is_early(operation) => {
-                Some(format!("it was over after {:?}", end.saturating_duration_since(begin)))
-            }
-            _ => None,
-        };
-        found.extend(what.map(|what| (operation, end, what)));
+        let own = &own[operation.client];
+        let denials = denials(operation, terms);
+        let wrong = denials.iter().filter_map(|denial| Some((denial, denial.wrong(own)?)));
+        found.extend(wrong.map(|(denial, what)| (operation, denial.end, what)));
+        let unrest = &own.unrest;
         let too_long = phases(operations, operation, terms, unrest).into_iter().find(|phase| {
             let &Phase { begin, end, most, .. } = phase;
             let (time, most) = (end.saturating_duration_since(begin), most + terms.slack);
@@ -81,12 +69,72 @@ impl OfClient {
     }
 }
 
-/// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
-fn is_early(operation: &Operation) -> bool {
-    match operation.patience {
-        Patience::None => true,
-        Patience::Within(limit) => {
-            operation.ended.saturating_duration_since(operation.asked) + GRAIN < limit
+/// A call that came to nothing.
+struct Denial<'a> {
+    what: &'static str,
+    begin: Instant,
+    end: Instant,
+    /// How long it may wait for others.
+    patience: Patience,
+    /// Since when there may have been a reason for a lease to be lost.
+    since: Instant,
+    why: &'a Refusal,
+}
+
+fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
+    let asking = match &operation.end {
+        End::Refused(why) => Some(Denial {
+            what: "asking",
+            begin: operation.asked,
+            end: operation.ended,
+            patience: operation.patience,
+            since: operation.asked,
+            why,
+        }),
+        _ => None,
+    };
+    let converting = operation.kept.iter().map(|kept| Denial {
+        what: "converting",
+        begin: kept.asked,
+        end: kept.ended,
+        patience: kept.patience,
+        // Whatever has kept it from being renewed.
+        since: kept.asked - terms.ttl,
+        why: &kept.why,
+    });
+    asking.into_iter().chain(converting).collect()
+}
+
+impl Denial<'_> {
+    /// What is wrong with it, if anything. Whether somebody was in the way of a try is seen with
+    /// [tries](super::tries).
+    fn wrong(&self, own: &OfClient) -> Option<String> {
+        let &Self { what, begin, end, since, why, .. } = self;
+        match why {
+            Refusal::Failed(kind) if !own.terms.explained(kind, begin, end) => {
+                Some(format!("{kind} is not explained by anything, {what}"))
+            }
+            Refusal::Lost if !own.unrest.touches(since, end) => {
+                Some(format!("there is no reason for {why}, {what}"))
+            }
+            Refusal::Closed if !own.unrest.touches(begin, end) => {
+                Some(format!("there is no reason for {why}, {what}"))
+            }
+            Refusal::TimedOut if self.is_early() => {
+                let time = end.saturating_duration_since(begin);
+                Some(format!("it was over after {time:?}, {what}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
+    fn is_early(&self) -> bool {
+        match self.patience {
+            Patience::None => true,
+            Patience::Within(limit) => {
+                self.end.saturating_duration_since(self.begin) + GRAIN < limit
+            }
         }
     }
 }
@@ -268,6 +316,38 @@ mod tests {
         assert_eq!(found(&fails(odd, 100), &revoked(50, 200)), 1);
         assert_eq!(found(&fails(Refusal::Closed, 100), &terms()), 1);
         assert_eq!(found(&fails(Refusal::Lost, 100), &terms()), 1);
+    }
+
+    /// One that was to become a writer from 100 on, and at 130 knows that it does not.
+    fn stays(patience: Patience, why: Refusal) -> Scene {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 900);
+        scene.turns_within(it, Way::Write, patience, 100, 900);
+        scene.says(it, 130, |op| Deed::Kept { op, why });
+        scene.leaves(it, 140, 900);
+        scene
+    }
+
+    #[test]
+    fn what_keeps_a_hold_from_becoming_another_has_to_be_explained_as_well() {
+        let stays = |why, terms| found(&stays(within(30), why), &terms);
+        for why in [Refusal::Busy, Refusal::TimedOut] {
+            assert_eq!(stays(why, terms()), 0);
+        }
+        let denied = || Refusal::Failed("Denied".to_owned());
+        assert_eq!(stays(denied(), terms()), 1);
+        assert_eq!(stays(denied(), revoked(120, 200)), 0);
+        assert_eq!(stays(denied(), revoked(131, 200)), 1);
+        for why in [Refusal::Closed, Refusal::Lost] {
+            assert_eq!(stays(why.clone(), terms()), 1);
+            assert_eq!(stays(why, revoked(50, 200)), 0);
+        }
+    }
+
+    #[test]
+    fn the_limit_of_an_upgrade_is_not_reached_before_it_is_over_either() {
+        let over = |patience| found(&stays(patience, Refusal::TimedOut), &terms());
+        assert_eq!([within(31), within(32), Patience::None].map(over), [0, 1, 1]);
     }
 
     #[test]

@@ -152,7 +152,19 @@ impl Scene {
 
     /// What it holds is to become another.
     pub(super) fn turn(&mut self, id: Id, way: Way, asks: u64, valid: u64) {
-        let (patience, valid_until) = (PATIENCE, at(valid));
+        self.turns_within(id, way, PATIENCE, asks, valid);
+    }
+
+    /// The same, and it may wait for so long.
+    pub(super) fn turns_within(
+        &mut self,
+        id: Id,
+        way: Way,
+        patience: Patience,
+        asks: u64,
+        valid: u64,
+    ) {
+        let valid_until = at(valid);
         self.says(id, asks, |op| Deed::Turn { op, way, patience, valid_until });
     }
 }

@@ -104,7 +104,7 @@ impl fmt::Display for Deed {
             Self::Turned { op, token, valid_until } => {
                 write!(f, "turned {op} {} {}", token.get(), nanos(*valid_until))
             }
-            Self::Kept { op } => write!(f, "kept {op}"),
+            Self::Kept { op, why } => write!(f, "kept {op} {why}"),
             Self::Still { op, valid_until } => write!(f, "still {op} {}", nanos(*valid_until)),
             Self::Lost { op } => write!(f, "lost {op}"),
             Self::Leave { op, valid_until } => write!(f, "leave {op} {}", nanos(*valid_until)),
@@ -162,7 +162,7 @@ impl FromStr for Deed {
             "turned" => {
                 Self::Turned { op: words.next()?, token: words.token()?, valid_until: words.at()? }
             }
-            "kept" => Self::Kept { op: words.next()? },
+            "kept" => Self::Kept { op: words.next()?, why: words.next()? },
             "still" => Self::Still { op: words.next()?, valid_until: words.at()? },
             "lost" => Self::Lost { op: words.next()? },
             "leave" => Self::Leave { op: words.next()?, valid_until: words.at()? },
@@ -243,13 +243,13 @@ mod tests {
             Refusal::Closed,
             Refusal::Failed("Timeout".to_owned()),
         ];
+        let kept = refusals.clone().map(|why| Deed::Kept { op, why });
         let nots = refusals.map(|why| Deed::Not { op, why });
         let rest = [
             Deed::Ask { op, task: 0, key: key(), way: Way::Write, patience: Patience::None },
             Deed::Got { op, token, valid_until: at },
             Deed::Turn { op, way: Way::Permits(1), patience, valid_until: at },
             Deed::Turned { op, token, valid_until: at },
-            Deed::Kept { op },
             Deed::Still { op, valid_until: at },
             Deed::Lost { op },
             Deed::Leave { op, valid_until: at },
@@ -273,7 +273,7 @@ mod tests {
             Deed::Fault { step: 1, what: "kill-server-0".to_owned() },
             Deed::Healed { step: 1 },
         ];
-        for deed in asks.into_iter().chain(nots).chain(rest) {
+        for deed in asks.into_iter().chain(nots).chain(kept).chain(rest) {
             let line = deed.to_string();
             assert_eq!(line.parse(), Ok(deed), "{line}");
             assert_eq!(format!("{line} more").parse::<Deed>(), Err(()), "{line}");

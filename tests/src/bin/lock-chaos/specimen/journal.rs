@@ -111,10 +111,10 @@ impl Entry<'_> {
     }
 
     /// It was converted, or it was not.
-    pub(super) fn turned(&self, token: Option<FencingToken>) {
-        self.record(match token {
-            Some(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
-            None => Deed::Kept { op: self.op },
+    pub(super) fn turned(&self, outcome: Result<FencingToken, Refusal>) {
+        self.record(match outcome {
+            Ok(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
+            Err(why) => Deed::Kept { op: self.op, why },
         });
     }
 
