@@ -102,7 +102,19 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
         since: kept.asked - terms.ttl,
         why: &kept.why,
     });
-    asking.into_iter().chain(converting).collect()
+    let letting_go = match (&operation.end, operation.leaves) {
+        (End::Left { why: Some(why), .. }, Some(begin)) => Some(Denial {
+            what: "letting go",
+            begin,
+            end: operation.ended,
+            // It has no limit that could be reached.
+            patience: Patience::None,
+            since: begin - terms.ttl,
+            why,
+        }),
+        _ => None,
+    };
+    asking.into_iter().chain(converting).chain(letting_go).collect()
 }
 
 impl Denial<'_> {
@@ -351,6 +363,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_release_says_has_to_be_explained_as_well() {
+        let says = |why: Option<Refusal>, terms: &Terms| {
+            let mut scene = Scene::new();
+            let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 9_000);
+            scene.says(it, 5_000, |op| Deed::Leave { op, valid_until: at(9_000) });
+            scene.says(it, 5_010, |op| Deed::Left { op, confirmed: false, why });
+            found(&scene, terms)
+        };
+        let denied = || Some(Refusal::Failed("Denied".to_owned()));
+        assert_eq!(says(None, &terms()), 0);
+        assert_eq!([terms(), revoked(5_011, 5_100)].map(|it| says(denied(), &it)), [1, 1]);
+        assert_eq!(says(denied(), &revoked(5_005, 5_100)), 0);
+        let lost = || Some(Refusal::Lost);
+        assert_eq!([terms(), revoked(5_011, 5_100)].map(|it| says(lost(), &it)), [1, 1]);
+        // It is told of a lease that was not renewed before.
+        assert_eq!(says(lost(), &revoked(4_000, 4_100)), 0);
+        assert_eq!(says(Some(Refusal::TimedOut), &terms()), 1);
+    }
+
+    #[test]
     fn a_lease_is_lost_for_a_reason() {
         let mut scene = Scene::new();
         let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
@@ -391,7 +423,7 @@ mod tests {
         scene.turns(it, Way::Write, [10, 11_000], 2, 90_000);
         scene.says(it, 11_010, |op| Deed::Leave { op, valid_until: at(90_000) });
         assert_eq!(found(&scene, &terms()), 1);
-        scene.says(it, 14_000, |op| Deed::Left { op, confirmed: false });
+        scene.says(it, 14_000, |op| Deed::Left { op, confirmed: false, why: None });
         let (operations, _) = Operations::of(scene.events());
         let (terms, operation) = (terms(), &operations.all[0]);
         let phases = phases(&operations, operation, &terms, &terms.unrest(Property::Errors));

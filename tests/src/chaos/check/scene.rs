@@ -114,7 +114,7 @@ impl Scene {
     /// It lets go, and has when a millisecond is over.
     pub(super) fn leaves(&mut self, id: Id, when: u64, valid: u64) {
         self.says(id, when, |op| Deed::Leave { op, valid_until: at(valid) });
-        self.says(id, when + 1, |op| Deed::Left { op, confirmed: true });
+        self.says(id, when + 1, |op| Deed::Left { op, confirmed: true, why: None });
     }
 
     /// One that asks, gets and leaves at these times, while its lease lives.

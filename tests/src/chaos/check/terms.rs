@@ -334,6 +334,12 @@ impl Terms {
         lasts.after(self.ttl, self.max_ttl, self.slack)
     }
 
+    /// Until when the store may keep what was given up at that time.
+    pub(super) fn undone(&self, at: Instant, unrest: &Unrest) -> Instant {
+        let undo = at + self.undo;
+        if unrest.touches(at, undo) { at + self.lingers() } else { undo }
+    }
+
     /// How long the store may keep something for a client after that is gone, its lease included.
     pub(super) fn lingers(&self) -> Duration {
         self.ttl + self.slack

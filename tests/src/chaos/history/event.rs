@@ -162,6 +162,8 @@ pub enum Deed {
         op: Op,
         /// Whether the store has confirmed that. A guard that was dropped is released a little later.
         confirmed: bool,
+        /// What the release said instead. `None` also if nobody waited for it.
+        why: Option<Refusal>,
     },
     /// It has forgotten its permits, or its guard: they are as gone, for as long as the store keeps them.
     Forgot {

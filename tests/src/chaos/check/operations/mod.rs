@@ -79,8 +79,8 @@ pub(super) struct Kept {
 pub(super) enum End {
     /// Without a lock.
     Refused(Refusal),
-    /// It let go, and knows that the store knows, or does not.
-    Left { confirmed: bool },
+    /// It let go, and knows that the store knows, or does not; and what the release said instead.
+    Left { confirmed: bool, why: Option<Refusal> },
     /// It was forgotten.
     Forgot,
     /// Its tasks were ended where they stood.
@@ -200,14 +200,12 @@ impl Operations {
         terms: &Terms,
         unrest: &Unrest,
     ) -> Instant {
-        let undone = |at: Instant| {
-            let undo = at + terms.undo;
-            if unrest.touches(at, undo) { at + terms.lingers() } else { undo }
-        };
         let ended = operation.ended;
         match operation.end {
-            End::Left { confirmed: true } => ended,
-            End::Left { confirmed: false } | End::Refused(_) | End::Collapsed => undone(ended),
+            End::Left { confirmed: true, .. } => ended,
+            End::Left { confirmed: false, .. } | End::Refused(_) | End::Collapsed => {
+                terms.undone(ended, unrest)
+            }
             End::Forgot => Instant::FAR_FUTURE,
             End::Gone => {
                 let last = self.last_of(operation.client) + terms.lingers();
@@ -333,7 +331,7 @@ mod tests {
         scene.leaves(stays, 30, 100);
         let over = scene.had("a", "w0", Way::Upgradable, 2, [40, 41], 100);
         scene.turn(over, Way::Write, 50, 100);
-        scene.says(over, 60, |op| Deed::Left { op, confirmed: false });
+        scene.says(over, 60, |op| Deed::Left { op, confirmed: false, why: None });
         let up = Way::Upgradable;
         assert_eq!(spans(&scene), [(up, 1, 10), (up, 10, 20), (up, 20, 30), (up, 41, 50)]);
     }

@@ -88,8 +88,9 @@ impl Reader {
                     operation.leaves = Some(at);
                 }
             }
-            Deed::Left { op, confirmed } => {
-                self.end(event, client, *op, End::Left { confirmed: *confirmed });
+            Deed::Left { op, confirmed, why } => {
+                let end = End::Left { confirmed: *confirmed, why: why.clone() };
+                self.end(event, client, *op, end);
             }
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
