@@ -182,19 +182,19 @@ fn is_busy(operation: &Operation) -> bool {
 
 /// Times, each with a weight.
 #[derive(Default)]
-struct Times {
+pub(super) struct Times {
     begins: Vec<(Instant, u64)>,
     ends: Vec<(Instant, u64)>,
 }
 
 impl Times {
-    fn add(&mut self, begin: Instant, end: Instant, weight: u64) {
+    pub(super) fn add(&mut self, begin: Instant, end: Instant, weight: u64) {
         self.begins.push((begin, weight));
         self.ends.push((end, weight));
     }
 
     /// Puts them in order, each with the sum of all up to it.
-    fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         for list in [&mut self.begins, &mut self.ends] {
             list.sort_unstable();
             let mut sum = 0;
@@ -206,7 +206,7 @@ impl Times {
     }
 
     /// How much weight have those that lie between these at least in part.
-    fn between(&self, begin: Instant, end: Instant) -> u64 {
+    pub(super) fn between(&self, begin: Instant, end: Instant) -> u64 {
         let sum = |list: &[(Instant, u64)], count: usize| match count {
             0 => 0,
             _ => list[count - 1].1,
