@@ -206,7 +206,7 @@ fn op(deed: &Deed) -> Option<Op> {
         | Deed::Not { op, .. }
         | Deed::Turn { op, .. }
         | Deed::Turned { op, .. }
-        | Deed::Kept { op }
+        | Deed::Kept { op, .. }
         | Deed::Still { op, .. }
         | Deed::Lost { op }
         | Deed::Leave { op, .. }

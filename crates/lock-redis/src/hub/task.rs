@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lock_core::{Error, ErrorKind, Hint};
 use tokio::sync::{mpsc, oneshot};
@@ -60,15 +61,28 @@ enum Inbox {
     Untried,
     Heard,
     /// All works without, but for the queue.
-    Refused,
+    Refused {
+        since: Instant,
+    },
 }
 
 /// The server, or what stands before it, takes no subscriptions.
 #[derive(Debug)]
 struct Refusal {
-    /// The connection for as long as which that holds.
+    /// The connection for as long as which that holds, at most.
     live: Arc<Live>,
+    since: Instant,
     error: Error,
+}
+
+/// After how long a server is asked again that refused. Rights may be given.
+const REFUSED: Duration = Duration::from_secs(5);
+
+impl Refusal {
+    fn is_over(&self) -> bool {
+        self.live.is_closed()
+            || self.error.kind() == ErrorKind::Denied && self.since.elapsed() >= REFUSED
+    }
 }
 
 #[derive(Debug)]
@@ -198,7 +212,7 @@ impl Task {
 
     /// Answers those who want to watch what the server has answered before.
     fn decline(&mut self) {
-        self.refusal.take_if(|refusal| refusal.live.is_closed());
+        self.refusal.take_if(|refusal| refusal.is_over());
         if let Some(Refusal { error, .. }) = &self.refusal {
             for join in self.joining.drain(..) {
                 let _ = join.done.send(Err(error.clone()));
@@ -215,11 +229,12 @@ impl Task {
         // They are in the registry before the server is asked, so that they miss nothing that comes
         // after its confirmation.
         let mut fresh = Vec::new();
-        match self.inbox {
-            Inbox::Untried => fresh.extend(self.registry.inbox().cloned()),
+        let tries_inbox = self.inbox.is_to_be_tried();
+        if tries_inbox {
+            fresh.extend(self.registry.inbox().cloned());
+        } else if self.inbox == Inbox::Heard {
             // A task before this one may have gone since, and said that it hears nothing any more.
-            Inbox::Heard => self.registry.confirm(self.generation, self.registry.inbox()),
-            Inbox::Refused => {}
+            self.registry.confirm(self.generation, self.registry.inbox());
         }
         for join in &self.joining {
             self.registry.enter(&join.lock, join.id, &join.mailbox);
@@ -243,7 +258,7 @@ impl Task {
                     self.generation,
                     fresh.iter().filter(|channel| !is_among(refused, channel)),
                 );
-                if self.inbox == Inbox::Untried {
+                if tries_inbox {
                     let ours = self.registry.inbox();
                     self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
                 }
@@ -310,7 +325,8 @@ impl Task {
         let lasting = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied);
         if let Some(subscriber) = subscriber.filter(|_| lasting) {
             tracing::warn!(%error, "waiters rely on time alone: no subscription is possible");
-            self.refusal = Some(Refusal { live: subscriber.into_live(), error });
+            let (live, since) = (subscriber.into_live(), Instant::now());
+            self.refusal = Some(Refusal { live, since, error });
         }
     }
 
@@ -367,7 +383,15 @@ impl Join {
 
 impl Inbox {
     fn after(was_refused: bool) -> Self {
-        if was_refused { Self::Refused } else { Self::Heard }
+        if was_refused { Self::Refused { since: Instant::now() } } else { Self::Heard }
+    }
+
+    fn is_to_be_tried(self) -> bool {
+        match self {
+            Self::Untried => true,
+            Self::Heard => false,
+            Self::Refused { since } => since.elapsed() >= REFUSED,
+        }
     }
 }
 

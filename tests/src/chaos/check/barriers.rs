@@ -4,15 +4,24 @@ use std::collections::HashMap;
 
 use lock_core::Instant;
 
-use super::terms::Terms;
+use super::terms::{Terms, Unrest};
+use super::tries::Times;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Op};
 
-/// At some moment while each of those who pass stood there, the whole group did. And of so many groups each has
-/// no more than one leader, and one if nobody's end is unknown.
+/// At some moment while each of those who pass stood there, the whole group did. And each group has no more than
+/// one leader, and one if nobody's end is unknown.
+///
+/// Which of those who were there at once made a group is not known. But whoever passed met all of its group, and
+/// so its leader: in any time there cannot be more leaders, from their arrivals to their passes, than there are
+/// groups among those who stood there in some of it; nor more groups among those who passed than there are some
+/// who may have led. Who was told that its time was over may have been counted, and may even have led: whether the
+/// others were let pass by its arrival, it does not know.
 pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (key, visits) in visits(events, terms) {
+    // It says how long the store may count somebody, and when somebody else may take the place of one who lives.
+    let unrest = terms.unrest(Property::Tries);
+    for (key, visits) in visits(events, terms, &unrest) {
         let Some(of) = visits.first().map(|visit| visit.of) else { continue };
         let full = full(&visits, of as usize);
         let passes = visits.iter().filter(|visit| visit.passed.is_some());
@@ -26,23 +35,55 @@ pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
             let text = format!("{client} op {number} passed when fewer than {of} were there");
             Violation::new(Property::Barriers, times, key, text)
         }));
-        let unknown = visits.iter().filter(|visit| visit.passed.is_none()).count();
-        let passed = passes.clone().count();
-        let leaders = passes.filter(|visit| visit.passed == Some(true));
-        let (most, least) = ((passed + unknown) / of as usize, passed.div_ceil(of as usize));
-        let count = leaders.clone().count();
-        if count > most || count + unknown < least {
-            let last = visits.iter().map(|visit| visit.last).max().unwrap_or(visits[0].last);
-            let text = format!("of {passed} that passed, and {unknown} more at most, {count} lead");
-            violations.push(Violation::new(
-                Property::Barriers,
-                (visits[0].arrived, last),
-                key,
-                text,
-            ));
-        }
+        let there = times(visits.iter());
+        let may_lead = times(visits.iter().filter(|visit| visit.passed != Some(false)));
+        let leaders = visits.iter().filter(|visit| visit.passed == Some(true));
+        let many = shortest(leaders, |count, begin, end| {
+            count * u64::from(of) > there.between(begin, end)
+        });
+        let few = shortest(passes, |count, begin, end| {
+            // With each group may pass those of whom it took the place.
+            let is_whole = !unrest.touches(begin - terms.ttl, end);
+            let groups = if is_whole { count.div_ceil(of.into()) } else { 1 };
+            groups > may_lead.between(begin, end)
+        });
+        let tell = |(begin, end): (Instant, Instant), what: &str| {
+            let text = format!("{what} for groups of {of} from {} on", begin.as_nanos());
+            Violation::new(Property::Barriers, (end, end), key, text)
+        };
+        violations.extend(many.into_iter().map(|time| tell(time, "there are too many leaders")));
+        violations.extend(few.into_iter().map(|time| tell(time, "there are too few leaders")));
     }
     violations
+}
+
+fn times<'a>(visits: impl Iterator<Item = &'a Visit<'a>>) -> Times {
+    let mut times = Times::default();
+    visits.for_each(|visit| times.add(visit.arrived, visit.last, 1));
+    times.sort();
+    times
+}
+
+/// The times, each from an arrival to an end, in which so many of these visits lie that something is wrong with
+/// it. Each is as short as can be and has nothing in common with those before, so that what is found early hides
+/// nothing that comes later.
+fn shortest<'a>(
+    visits: impl Iterator<Item = &'a Visit<'a>>,
+    wrong: impl Fn(u64, Instant, Instant) -> bool,
+) -> Vec<(Instant, Instant)> {
+    let mut visits: Vec<_> = visits.map(|visit| (visit.last, visit.arrived)).collect();
+    visits.sort_unstable();
+    let (mut found, mut arrived) = (Vec::<(Instant, Instant)>::new(), Vec::new());
+    for (end, begin) in visits {
+        arrived.insert(arrived.partition_point(|at| *at < begin), begin);
+        let since = found.last().map(|&(_, end)| end);
+        let later = arrived.iter().rev().take_while(|at| since.is_none_or(|since| **at > since));
+        let mut counted = (1..).zip(later);
+        found.extend(
+            counted.find(|&(count, &begin)| wrong(count, begin, end)).map(|(_, &at)| (at, end)),
+        );
+    }
+    found
 }
 
 /// Somebody who stood at a barrier.
@@ -56,7 +97,11 @@ struct Visit<'a> {
     passed: Option<bool>,
 }
 
-fn visits<'a>(events: &'a [Event], terms: &Terms) -> HashMap<&'a str, Vec<Visit<'a>>> {
+fn visits<'a>(
+    events: &'a [Event],
+    terms: &Terms,
+    unrest: &Unrest,
+) -> HashMap<&'a str, Vec<Visit<'a>>> {
     let mut visits = HashMap::<&str, Vec<Visit<'_>>>::new();
     let mut open = HashMap::<(&str, Op), (&str, usize)>::new();
     for event in events {
@@ -81,7 +126,7 @@ fn visits<'a>(events: &'a [Event], terms: &Terms) -> HashMap<&'a str, Vec<Visit<
                     && let Some(visit) = visits.get_mut(key).map(|list| &mut list[number])
                 {
                     // The store may count it until it was taken back.
-                    visit.last = event.at + terms.lingers();
+                    visit.last = terms.undone(event.at, unrest);
                 }
             }
             _ => {}
@@ -116,12 +161,21 @@ fn full(visits: &[Visit<'_>], of: usize) -> Vec<(Instant, Instant)> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::scene::Scene;
+    use super::super::scene::{Scene, at};
+    use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::Deployment;
     use crate::chaos::history::Refusal;
+    use crate::chaos::{Deployment, Extent, Fault};
+
+    fn terms() -> Terms {
+        Terms::new(Deployment::Redis, Duration::from_secs(1))
+    }
 
     fn found(visits: &[(&str, [u64; 2], Option<bool>)]) -> usize {
+        found_with(&terms(), visits)
+    }
+
+    fn found_with(terms: &Terms, visits: &[(&str, [u64; 2], Option<bool>)]) -> usize {
         let mut scene = Scene::new();
         for (number, &(client, [arrives, ends], passes)) in visits.iter().enumerate() {
             let (op, key) = (number as Op, "b0".to_owned());
@@ -131,12 +185,11 @@ mod tests {
                 ends,
                 match passes {
                     Some(leads) => Deed::Pass { op, leads },
-                    None => Deed::Not { op, why: Refusal::TimedOut },
+                    None => Deed::Not { op, why: Refusal::GivenUp },
                 },
             );
         }
-        let terms = Terms::new(Deployment::Redis, Duration::from_secs(1));
-        check(scene.events(), &terms).len()
+        check(scene.events(), terms).len()
     }
 
     #[test]
@@ -171,6 +224,53 @@ mod tests {
             ("d", [99, 106], Some(false)),
         ];
         assert_eq!(found(&[&first[..], &whole[..]].concat()), 0);
+    }
+
+    /// Three from that time on, so many of whom lead.
+    fn group(begin: u64, leaders: usize) -> [(&'static str, [u64; 2], Option<bool>); 3] {
+        [("a", 0), ("b", 1), ("c", 2)].map(|(client, number)| {
+            (client, [begin + number, begin + 5], Some((number as usize) < leaders))
+        })
+    }
+
+    #[test]
+    fn who_gave_up_long_ago_hides_no_wrong_leaders() {
+        let gave_up: Vec<_> = (0..9).map(|at| ("d", [20 * at, 20 * at + 10], None)).collect();
+        let seen = |leaders| found(&[&gave_up[..], &group(5_000, leaders)[..]].concat());
+        assert_eq!([0, 1, 2, 3].map(seen), [1, 0, 1, 1]);
+        // Nor do those who come later, and each group is looked at.
+        let seen = |leaders: [usize; 3]| {
+            let groups = [100, 4_000, 8_000].into_iter().zip(leaders);
+            let groups: Vec<_> = groups.flat_map(|(begin, count)| group(begin, count)).collect();
+            found(&[&groups[..], &[("d", [9_000, 9_010], None)]].concat())
+        };
+        assert_eq!(seen([1, 1, 1]), 0);
+        assert_eq!(seen([1, 2, 1]), 1);
+        assert_eq!(seen([2, 1, 2]), 2);
+    }
+
+    #[test]
+    fn one_who_stood_still_passes_with_those_who_took_its_place() {
+        let four = [&group(0, 1)[..], &[("d", [0, 9], Some(false))]].concat();
+        let mut terms = terms();
+        assert_eq!(found_with(&terms, &four), 1);
+        let (fault, extent) = (Fault::StopWorker, Extent::Minority);
+        let (begin, end) = (at(1), at(8));
+        let (servers, workers) = (vec![], vec![]);
+        terms.troubles = vec![Trouble { fault, extent, servers, workers, begin, end }];
+        assert_eq!(found_with(&terms, &four), 0);
+        assert_eq!(found_with(&terms, &group(0, 0)), 1);
+        assert_eq!(found_with(&terms, &group(0, 2)), 1);
+    }
+
+    #[test]
+    fn who_gave_up_may_make_one_group_whole_and_not_two() {
+        let rest = [("d", [3, 15], Some(true)), ("e", [4, 15], Some(false))];
+        let with = |gave_up: &[_]| found(&[&group(0, 1)[..], &rest, gave_up].concat());
+        assert_eq!(with(&[("f", [2, 12], None)]), 0);
+        assert_eq!(with(&[]), 1);
+        let few = [&group(0, 1)[..], &rest[..1], &[("f", [2, 12], None)]];
+        assert_eq!(found(&few.concat()), 1);
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn wrong<'a>(before: &Span, turning: &Span, after: &'a Span) -> Option<(&'a Span
 mod tests {
     use super::super::scene::Scene;
     use super::*;
+    use crate::chaos::history::{Deed, Refusal};
 
     fn found(from: Way, to: Way, token: u64) -> usize {
         let mut scene = Scene::new();
@@ -65,7 +66,7 @@ mod tests {
         let mut scene = Scene::new();
         let it = scene.had("a", "it", Way::Upgradable, 5, [0, 1], 900);
         scene.turn(it, Way::Write, 10, 900);
-        scene.says(it, 20, |op| crate::chaos::history::Deed::Kept { op });
+        scene.says(it, 20, |op| Deed::Kept { op, why: Refusal::Busy });
         scene.leaves(it, 30, 900);
         assert_eq!(check(&Operations::of(scene.events()).0), []);
     }

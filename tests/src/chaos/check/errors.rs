@@ -24,23 +24,11 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let late: Vec<_> = lateness(events, terms).collect();
     let mut found = Vec::new();
     for operation in &operations.all {
-        let (begin, end) = (operation.asked, operation.ended);
-        let OfClient { terms: own, unrest, .. } = &own[operation.client];
-        let what = match &operation.end {
-            End::Refused(Refusal::Failed(kind)) if !own.explained(kind, begin, end) => {
-                Some(format!("{kind} is not explained by anything"))
-            }
-            End::Refused(why @ (Refusal::Lost | Refusal::Closed))
-                if !unrest.touches(begin, end) =>
-            {
-                Some(format!("there is no reason for {why}"))
-            }
-            End::Refused(Refusal::TimedOut) if is_early(operation) => {
-                Some(format!("it was over after {:?}", end.saturating_duration_since(begin)))
-            }
-            _ => None,
-        };
-        found.extend(what.map(|what| (operation, end, what)));
+        let own = &own[operation.client];
+        let denials = denials(operation, terms);
+        let wrong = denials.iter().filter_map(|denial| Some((denial, denial.wrong(own)?)));
+        found.extend(wrong.map(|(denial, what)| (operation, denial.end, what)));
+        let unrest = &own.unrest;
         let too_long = phases(operations, operation, terms, unrest).into_iter().find(|phase| {
             let &Phase { begin, end, most, .. } = phase;
             let (time, most) = (end.saturating_duration_since(begin), most + terms.slack);
@@ -87,12 +75,84 @@ impl OfClient {
     }
 }
 
-/// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
-fn is_early(operation: &Operation) -> bool {
-    match operation.patience {
-        Patience::None => true,
-        Patience::Within(limit) => {
-            operation.ended.saturating_duration_since(operation.asked) + GRAIN < limit
+/// A call that came to nothing.
+struct Denial<'a> {
+    what: &'static str,
+    begin: Instant,
+    end: Instant,
+    /// How long it may wait for others.
+    patience: Patience,
+    /// Since when there may have been a reason for a lease to be lost.
+    since: Instant,
+    why: &'a Refusal,
+}
+
+fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
+    let asking = match &operation.end {
+        End::Refused(why) => Some(Denial {
+            what: "asking",
+            begin: operation.asked,
+            end: operation.ended,
+            patience: operation.patience,
+            since: operation.asked,
+            why,
+        }),
+        _ => None,
+    };
+    let converting = operation.kept.iter().map(|kept| Denial {
+        what: "converting",
+        begin: kept.asked,
+        end: kept.ended,
+        patience: kept.patience,
+        // Whatever has kept it from being renewed.
+        since: kept.asked - terms.ttl,
+        why: &kept.why,
+    });
+    let letting_go = match (&operation.end, operation.leaves) {
+        (End::Left { why: Some(why), .. }, Some(begin)) => Some(Denial {
+            what: "letting go",
+            begin,
+            end: operation.ended,
+            // It has no limit that could be reached.
+            patience: Patience::None,
+            since: begin - terms.ttl,
+            why,
+        }),
+        _ => None,
+    };
+    asking.into_iter().chain(converting).chain(letting_go).collect()
+}
+
+impl Denial<'_> {
+    /// What is wrong with it, if anything. Whether somebody was in the way of a try is seen with
+    /// [tries](super::tries).
+    fn wrong(&self, own: &OfClient) -> Option<String> {
+        let &Self { what, begin, end, since, why, .. } = self;
+        match why {
+            Refusal::Failed(kind) if !own.terms.explained(kind, begin, end) => {
+                Some(format!("{kind} is not explained by anything, {what}"))
+            }
+            Refusal::Lost if !own.unrest.touches(since, end) => {
+                Some(format!("there is no reason for {why}, {what}"))
+            }
+            Refusal::Closed if !own.unrest.touches(begin, end) => {
+                Some(format!("there is no reason for {why}, {what}"))
+            }
+            Refusal::TimedOut if self.is_early() => {
+                let time = end.saturating_duration_since(begin);
+                Some(format!("it was over after {time:?}, {what}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
+    fn is_early(&self) -> bool {
+        match self.patience {
+            Patience::None => true,
+            Patience::Within(limit) => {
+                self.end.saturating_duration_since(self.begin) + GRAIN < limit
+            }
         }
     }
 }
@@ -276,6 +336,58 @@ mod tests {
         assert_eq!(found(&fails(Refusal::Lost, 100), &terms()), 1);
     }
 
+    /// One that was to become a writer from 100 on, and at 130 knows that it does not.
+    fn stays(patience: Patience, why: Refusal) -> Scene {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 900);
+        scene.turns_within(it, Way::Write, patience, 100, 900);
+        scene.says(it, 130, |op| Deed::Kept { op, why });
+        scene.leaves(it, 140, 900);
+        scene
+    }
+
+    #[test]
+    fn what_keeps_a_hold_from_becoming_another_has_to_be_explained_as_well() {
+        let stays = |why, terms| found(&stays(within(30), why), &terms);
+        for why in [Refusal::Busy, Refusal::TimedOut] {
+            assert_eq!(stays(why, terms()), 0);
+        }
+        let denied = || Refusal::Failed("Denied".to_owned());
+        assert_eq!(stays(denied(), terms()), 1);
+        assert_eq!(stays(denied(), revoked(120, 200)), 0);
+        assert_eq!(stays(denied(), revoked(131, 200)), 1);
+        for why in [Refusal::Closed, Refusal::Lost] {
+            assert_eq!(stays(why.clone(), terms()), 1);
+            assert_eq!(stays(why, revoked(50, 200)), 0);
+        }
+    }
+
+    #[test]
+    fn the_limit_of_an_upgrade_is_not_reached_before_it_is_over_either() {
+        let over = |patience| found(&stays(patience, Refusal::TimedOut), &terms());
+        assert_eq!([within(31), within(32), Patience::None].map(over), [0, 1, 1]);
+    }
+
+    #[test]
+    fn what_a_release_says_has_to_be_explained_as_well() {
+        let says = |why: Option<Refusal>, terms: &Terms| {
+            let mut scene = Scene::new();
+            let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 9_000);
+            scene.says(it, 5_000, |op| Deed::Leave { op, valid_until: at(9_000) });
+            scene.says(it, 5_010, |op| Deed::Left { op, confirmed: false, why });
+            found(&scene, terms)
+        };
+        let denied = || Some(Refusal::Failed("Denied".to_owned()));
+        assert_eq!(says(None, &terms()), 0);
+        assert_eq!([terms(), revoked(5_011, 5_100)].map(|it| says(denied(), &it)), [1, 1]);
+        assert_eq!(says(denied(), &revoked(5_005, 5_100)), 0);
+        let lost = || Some(Refusal::Lost);
+        assert_eq!([terms(), revoked(5_011, 5_100)].map(|it| says(lost(), &it)), [1, 1]);
+        // It is told of a lease that was not renewed before.
+        assert_eq!(says(lost(), &revoked(4_000, 4_100)), 0);
+        assert_eq!(says(Some(Refusal::TimedOut), &terms()), 1);
+    }
+
     #[test]
     fn a_lease_is_lost_for_a_reason() {
         let mut scene = Scene::new();
@@ -317,7 +429,7 @@ mod tests {
         scene.turns(it, Way::Write, [10, 11_000], 2, 90_000);
         scene.says(it, 11_010, |op| Deed::Leave { op, valid_until: at(90_000) });
         assert_eq!(found(&scene, &terms()), 1);
-        scene.says(it, 14_000, |op| Deed::Left { op, confirmed: false });
+        scene.says(it, 14_000, |op| Deed::Left { op, confirmed: false, why: None });
         let (operations, _) = Operations::of(scene.events());
         let (terms, operation) = (terms(), &operations.all[0]);
         let phases = phases(&operations, operation, &terms, &terms.unrest(Property::Errors));

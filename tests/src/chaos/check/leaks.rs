@@ -25,11 +25,14 @@ const SPARE: (u64, u64) = (6, 3);
 /// How much more memory, in kibibytes: what allocators keep.
 const SPARE_MEMORY: u64 = 32 * 1024;
 
+/// How the key ends that tells how many permits the semaphore has whose limit is changed.
+const CHANGED: &str = "{s1}:limit";
+
 /// What stays behind: what each client uses when it is at rest for the last time, compared with the first, and
 /// what is left on the servers.
 ///
-/// A lock leaves its fence there for an hour. A limit that was changed and the value of a cell stay for good.
-/// Everything else has to be gone.
+/// A lock leaves its fence there for an hour, and a semaphore its limit. The limit that is changed and the value
+/// of a cell stay for good. Everything else has to be gone.
 pub fn leaks(events: &[Event], left: &Left) -> Vec<Violation> {
     let end = events.last().map_or(Instant::from_nanos(0), |event| event.at);
     let stays = |what: &str, text: String| Violation::new(Property::Leaks, (end, end), what, text);
@@ -86,8 +89,9 @@ fn uses(events: &[Event]) -> BTreeMap<&str, (Used, Used)> {
 }
 
 fn may_stay(key: &str, lives: Option<Duration>) -> bool {
-    let stays = key.ends_with(":limit") || key.ends_with(":cell") || key.contains(":node@");
-    stays || (key.ends_with(":fence") && lives.is_some())
+    let stays = key.ends_with(CHANGED) || key.ends_with(":cell") || key.contains(":node@");
+    let ends = key.ends_with(":fence") || key.ends_with(":limit");
+    stays || (ends && lives.is_some())
 }
 
 #[cfg(test)]
@@ -125,19 +129,30 @@ mod tests {
     #[test]
     fn fences_stay_and_locks_do_not() {
         let keys = [
-            "lock:m0:fence",
-            "lock:s1:limit",
-            "lock:e0:cell",
+            "lock:{m0}:fence",
+            "lock:{s0}:limit",
+            "lock:{s1}:limit",
+            "lock:{e0}:cell",
             "lock:node@0",
-            "lock:m0",
-            "lock:m0:queue",
+            "lock:{m0}",
+            "lock:{m0}:queue",
         ];
         let keys = keys.map(|key| (key.to_owned(), Some(Duration::from_secs(9)))).to_vec();
         let mut left = Left { keys, connections: vec![0, 2] };
-        left.keys.push(("lock:m1:fence".to_owned(), None));
-        left.keys.push(("lock:e1:cell".to_owned(), None));
+        for key in ["{m1}:fence", "{e1}:cell", "{s0}:limit", "{b0:arrivals:7}:limit", "{s1}:limit"]
+        {
+            left.keys.push((format!("lock:{key}"), None));
+        }
         let seen = found(&Scene::new(), &left);
         let names: Vec<&str> = seen.iter().map(|leak| leak.split(": ").next().unwrap()).collect();
-        assert_eq!(names, ["lock:m0", "lock:m0:queue", "lock:m1:fence", "server 1"]);
+        let expected = [
+            "lock:{m0}",
+            "lock:{m0}:queue",
+            "lock:{m1}:fence",
+            "lock:{s0}:limit",
+            "lock:{b0:arrivals:7}:limit",
+            "server 1",
+        ];
+        assert_eq!(names, expected);
     }
 }

@@ -260,7 +260,7 @@ impl World {
         let Visit { client, op, over, .. } = self.visits[visit];
         if !std::mem::replace(&mut self.visits[visit].over, true) && !over {
             self.holders.retain(|(it, _)| *it != visit);
-            self.say(time + 100, client, Deed::Left { op, confirmed: true });
+            self.say(time + 100, client, Deed::Left { op, confirmed: true, why: None });
             self.again(time + 100, visit);
             self.serve(time + 1);
         }

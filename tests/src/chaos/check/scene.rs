@@ -114,7 +114,7 @@ impl Scene {
     /// It lets go, and has when a millisecond is over.
     pub(super) fn leaves(&mut self, id: Id, when: u64, valid: u64) {
         self.says(id, when, |op| Deed::Leave { op, valid_until: at(valid) });
-        self.says(id, when + 1, |op| Deed::Left { op, confirmed: true });
+        self.says(id, when + 1, |op| Deed::Left { op, confirmed: true, why: None });
     }
 
     /// One that asks, gets and leaves at these times, while its lease lives.
@@ -152,7 +152,19 @@ impl Scene {
 
     /// What it holds is to become another.
     pub(super) fn turn(&mut self, id: Id, way: Way, asks: u64, valid: u64) {
-        let (patience, valid_until) = (PATIENCE, at(valid));
+        self.turns_within(id, way, PATIENCE, asks, valid);
+    }
+
+    /// The same, and it may wait for so long.
+    pub(super) fn turns_within(
+        &mut self,
+        id: Id,
+        way: Way,
+        patience: Patience,
+        asks: u64,
+        valid: u64,
+    ) {
+        let valid_until = at(valid);
         self.says(id, asks, |op| Deed::Turn { op, way, patience, valid_until });
     }
 }

@@ -215,7 +215,13 @@ impl Terms {
         let quorum = matches!(self.deployment, Deployment::Quorum(_));
         let lasts = if quorum { Lasts::Quarantine } else { Lasts::Lease };
         let wrong = self.troubles.iter();
-        let wrong = wrong.map(|trouble| (trouble.begin, trouble.end + self.after(lasts)));
+        // Whoever was refused to listen tries that again after a while.
+        let refused = |trouble: &Trouble| match trouble.fault {
+            Fault::RevokeRights => LISTENS_AGAIN,
+            _ => Duration::ZERO,
+        };
+        let wrong = wrong
+            .map(|trouble| (trouble.begin, trouble.end + self.after(lasts) + refused(trouble)));
         let late = self.late.iter().filter(|(.., late)| *late >= self.slack / 4);
         let late = late.map(|&(begin, end, _)| (begin, end));
         let windows = self.windows(Property::Wakeups);
@@ -352,6 +358,12 @@ impl Terms {
         lasts.after(self.ttl, self.max_ttl, self.slack)
     }
 
+    /// Until when the store may keep what was given up at that time.
+    pub(super) fn undone(&self, at: Instant, unrest: &Unrest) -> Instant {
+        let undo = at + self.undo;
+        if unrest.touches(at, undo) { at + self.lingers() } else { undo }
+    }
+
     /// How long the store may keep something for a client after that is gone, its lease included.
     pub(super) fn lingers(&self) -> Duration {
         self.ttl + self.slack
@@ -360,6 +372,10 @@ impl Terms {
 
 /// How long everybody's first connections may take at the beginning of a run.
 const OPENS: Duration = Duration::from_secs(2);
+
+/// After how long at the latest whoever was refused to listen listens again: once for the process and once for
+/// each lock, one after the other.
+const LISTENS_AGAIN: Duration = Duration::from_secs(10);
 
 /// Whoever was late says so when it notices, which it looks for that often.
 pub(super) const SINCE: Duration = Duration::from_millis(60);

@@ -178,6 +178,7 @@ mod tests {
 
     use super::super::scene::Scene;
     use super::*;
+    use crate::chaos::history::Refusal;
 
     fn found_over(deployment: Deployment, scene: &Scene) -> usize {
         let terms = Terms::new(deployment, Duration::from_secs(1));
@@ -288,7 +289,7 @@ mod tests {
         let mut scene = Scene::new();
         let it = scene.had("a", "w0", Way::Write, 1, [0, 1], 900);
         scene.turn(it, Way::Read, 10, 900);
-        scene.says(it, 20, |op| Deed::Kept { op });
+        scene.says(it, 20, |op| Deed::Kept { op, why: Refusal::Busy });
         scene.turns(it, Way::Read, [30, 40], 1, 900);
         scene.leaves(it, 50, 900);
         assert_eq!(found(&scene), 0);

@@ -5,29 +5,47 @@ use std::collections::{BTreeMap, HashMap};
 use lock_core::Instant;
 
 use super::limits::Limit;
-use super::operations::{End, Operation, Operations};
+use super::operations::{End, Kept, Operation, Operations};
 use super::permits::changes;
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
 use crate::chaos::history::{Event, Refusal, Way};
 
-/// For every try that somebody was said to be in the way of, looks for anybody who may have been: who held the
-/// lock, may have held it, waited for it or tried as well.
+/// For every try that somebody was said to be in the way of, to have a lock or to hold it in another way, looks
+/// for anybody who may have been: who held the lock, may have held it, waited for it or tried as well.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let unrest = terms.unrest(Property::Tries);
     let mut changes = changes(events);
     let mut alone: Vec<&Operation> = Vec::new();
+    let mut kept = Vec::new();
     for (key, list) in operations.by_key() {
         let changes = changes.remove(key).unwrap_or_default();
         let limit = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms));
         let there = There::of(operations, &list, terms, &unrest);
+        for operation in &list {
+            let busy = operation.kept.iter().filter(|kept| {
+                let begin = kept.asked - terms.lingers();
+                let tries = kept.patience.tries() && kept.why == Refusal::Busy;
+                tries && !unrest.touches(begin, kept.ended)
+            });
+            // It does not stand in its own way.
+            let own = |kept: &Kept| {
+                let held = operations.possible(operation, terms, &unrest).into_iter();
+                let meets = |from, until| from <= kept.ended && kept.asked <= until + terms.linger;
+                held.filter(|&(_, from, until)| meets(from, until)).count() as u64
+            };
+            let alone = busy.filter(|kept| {
+                !there.in_the_way_of(&Try::to_turn(operation, kept, own(kept)), None)
+            });
+            kept.extend(alone.map(|kept| (*operation, kept.ended, kept.way)));
+        }
         let refused = list.into_iter().filter(|operation| {
             let begin = operation.asked - terms.lingers();
             operation.tries() && is_busy(operation) && !unrest.touches(begin, operation.ended)
         });
         alone.extend(refused.filter(|it| {
             let permits = limit.as_ref().map(|limit| limit.least_between(it.asked, it.ended));
-            !there.in_the_way_of(it, permits)
+            !there.in_the_way_of(&Try::to_have(it), permits)
         }));
     }
     // Who tries to have several locks at once has none of them if somebody is in the way of one.
@@ -40,12 +58,40 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let all = count(&mut operations.all.iter().filter(|it| it.tries() && is_busy(it)));
     let of_those = count(&mut alone.iter().copied());
     alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
-    let found = alone.into_iter().map(|operation| {
-        let text = format!("nobody was in the way of {}", operations.name(operation));
-        let times = (operation.ended, operation.ended);
-        Violation::new(Property::Tries, times, operations.key(operation), text)
+    let tell = |operation: &Operation, at: Instant, what: String| {
+        let text = format!("nobody was in the way of {}{what}", operations.name(operation));
+        Violation::new(Property::Tries, (at, at), operations.key(operation), text)
+    };
+    let alone = alone.into_iter().map(|it| tell(it, it.ended, String::new()));
+    let kept = kept.into_iter().map(|(it, at, way)| {
+        tell(it, at, format!(", which was not to become {way} at {}", at.as_nanos()))
     });
-    found.collect()
+    alone.chain(kept).collect()
+}
+
+/// Something that is tried: to have a lock, or to hold it in another way.
+struct Try {
+    client: usize,
+    task: u32,
+    way: Way,
+    begin: Instant,
+    end: Instant,
+    /// How often it is one of those who ask itself, and of those who hold the lock.
+    asks: u64,
+    holds: u64,
+}
+
+impl Try {
+    fn to_have(operation: &Operation) -> Self {
+        let &Operation { client, task, way, asked, ended, .. } = operation;
+        Self { client, task, way, begin: asked, end: ended, asks: 1, holds: 0 }
+    }
+
+    fn to_turn(operation: &Operation, kept: &Kept, holds: u64) -> Self {
+        let &Operation { client, task, .. } = operation;
+        let &Kept { way, asked, ended, .. } = kept;
+        Self { client, task, way, begin: asked, end: ended, asks: 0, holds }
+    }
 }
 
 /// When somebody may have been there, in which way.
@@ -105,20 +151,19 @@ impl There {
         self.held.entry(kind).or_default().add(from, until, count);
     }
 
-    fn in_the_way_of(&self, operation: &Operation, permits: Option<u32>) -> bool {
-        let (begin, end) = (operation.asked, operation.ended);
-        let of_task = self.done.get(&(operation.client, operation.task));
+    fn in_the_way_of(&self, it: &Try, permits: Option<u32>) -> bool {
+        let &Try { client, task, way, begin, end, asks, holds } = it;
+        let of_task = self.done.get(&(client, task));
         let own = of_task.map_or(0, |times| times.between(begin, begin));
-        // It is one of those who ask itself.
-        if self.asking.between(begin, end) > 1 + own {
+        if self.asking.between(begin, end) > asks + own {
             return true;
         }
         let held = |kind| self.held.get(&kind).map_or(0, |times| times.between(begin, end));
         let alone = held(Kind::Write) + held(Kind::Owner);
-        match operation.way {
-            Way::Read => alone > 0,
-            Way::Upgradable => alone + held(Kind::Upgradable) > 0,
-            Way::Write => alone + held(Kind::Upgradable) + held(Kind::Read) > 0,
+        match way {
+            Way::Read => alone > holds,
+            Way::Upgradable => alone + held(Kind::Upgradable) > holds,
+            Way::Write => alone + held(Kind::Upgradable) + held(Kind::Read) > holds,
             Way::Owner(owner) => {
                 let own = self.owners.get(&owner).map_or(0, |times| times.between(begin, end));
                 alone > own
@@ -137,19 +182,19 @@ fn is_busy(operation: &Operation) -> bool {
 
 /// Times, each with a weight.
 #[derive(Default)]
-struct Times {
+pub(super) struct Times {
     begins: Vec<(Instant, u64)>,
     ends: Vec<(Instant, u64)>,
 }
 
 impl Times {
-    fn add(&mut self, begin: Instant, end: Instant, weight: u64) {
+    pub(super) fn add(&mut self, begin: Instant, end: Instant, weight: u64) {
         self.begins.push((begin, weight));
         self.ends.push((end, weight));
     }
 
     /// Puts them in order, each with the sum of all up to it.
-    fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         for list in [&mut self.begins, &mut self.ends] {
             list.sort_unstable();
             let mut sum = 0;
@@ -161,7 +206,7 @@ impl Times {
     }
 
     /// How much weight have those that lie between these at least in part.
-    fn between(&self, begin: Instant, end: Instant) -> u64 {
+    pub(super) fn between(&self, begin: Instant, end: Instant) -> u64 {
         let sum = |list: &[(Instant, u64)], count: usize| match count {
             0 => 0,
             _ => list[count - 1].1,
@@ -218,6 +263,39 @@ mod tests {
         // It left at 101, and may be seen for a moment.
         assert_eq!(refused(Way::Write, Way::Write, 110), 0);
         assert_eq!(refused(Way::Write, Way::Write, 200), 1);
+    }
+
+    #[test]
+    fn readers_are_in_the_way_of_an_upgrade_and_it_is_not_in_its_own() {
+        let refused = |when: u64, readers: &[&'static str]| {
+            let mut scene = Scene::new();
+            for reader in readers {
+                scene.held(reader, "it", Way::Read, 1, [0, 1, 100]);
+            }
+            let it = scene.had("b", "it", Way::Upgradable, 1, [2, 3], 900);
+            scene.turns_within(it, Way::Write, Patience::None, when, 900);
+            scene.says(it, when + 1, |op| Deed::Kept { op, why: Refusal::Busy });
+            scene.leaves(it, when + 2, 900);
+            found(&scene, &terms())
+        };
+        assert_eq!([50, 110, 200].map(|when| refused(when, &["a", "c"])), [0, 0, 1]);
+        assert_eq!([5, 50, 200].map(|when| refused(when, &[])), [1, 1, 1]);
+    }
+
+    #[test]
+    fn an_upgrade_is_refused_for_who_waits_and_again_only_if_somebody_is_there() {
+        let mut scene = Scene::new();
+        let it = scene.had("b", "it", Way::Upgradable, 1, [0, 1], 900);
+        let tries = |scene: &mut Scene, when| {
+            scene.turns_within(it, Way::Write, Patience::None, when, 900);
+            scene.says(it, when + 1, |op| Deed::Kept { op, why: Refusal::Busy });
+        };
+        let waits = scene.asks("a", "it", Way::Write, 10);
+        tries(&mut scene, 50);
+        scene.fails(waits, 60, Refusal::TimedOut);
+        assert_eq!(found(&scene, &terms()), 0);
+        tries(&mut scene, 400);
+        assert_eq!(found(&scene, &terms()), 1);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Patience {
     }
 }
 
-/// Why an operation has ended without a lock.
+/// Why an operation has ended without a lock, or came to less than it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a checker looks at each")]
 pub enum Refusal {
@@ -67,7 +67,7 @@ pub enum Refusal {
     TimedOut,
     /// Its future was dropped: whether it had the lock by then, nobody knows.
     GivenUp,
-    /// The lease that it was to convert is lost.
+    /// The lease that it was to convert, or to release, is lost.
     Lost,
     /// The semaphore is closed.
     Closed,
@@ -134,6 +134,8 @@ pub enum Deed {
     Kept {
         /// Which operation.
         op: Op,
+        /// Why.
+        why: Refusal,
     },
     /// It still holds the lock, if that is before `valid_until`. Stamped before it looked at that.
     Still {
@@ -160,6 +162,8 @@ pub enum Deed {
         op: Op,
         /// Whether the store has confirmed that. A guard that was dropped is released a little later.
         confirmed: bool,
+        /// What the release said instead. `None` also if nobody waited for it.
+        why: Option<Refusal>,
     },
     /// It has forgotten its permits, or its guard: they are as gone, for as long as the store keeps them.
     Forgot {

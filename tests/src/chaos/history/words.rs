@@ -104,11 +104,16 @@ impl fmt::Display for Deed {
             Self::Turned { op, token, valid_until } => {
                 write!(f, "turned {op} {} {}", token.get(), nanos(*valid_until))
             }
-            Self::Kept { op } => write!(f, "kept {op}"),
+            Self::Kept { op, why } => write!(f, "kept {op} {why}"),
             Self::Still { op, valid_until } => write!(f, "still {op} {}", nanos(*valid_until)),
             Self::Lost { op } => write!(f, "lost {op}"),
             Self::Leave { op, valid_until } => write!(f, "leave {op} {}", nanos(*valid_until)),
-            Self::Left { op, confirmed } => write!(f, "left {op} {confirmed}"),
+            Self::Left { op, confirmed, why: Some(why) } => {
+                write!(f, "left {op} {confirmed} {why}")
+            }
+            Self::Left { op, confirmed, why: None } => {
+                write!(f, "left {op} {confirmed} nothing")
+            }
             Self::Forgot { op } => write!(f, "forgot {op}"),
             Self::Resize { key, limit } => write!(f, "resize {key} {limit}"),
             Self::Resized { key, limit: Some(limit) } => write!(f, "resized {key} {limit}"),
@@ -162,11 +167,15 @@ impl FromStr for Deed {
             "turned" => {
                 Self::Turned { op: words.next()?, token: words.token()?, valid_until: words.at()? }
             }
-            "kept" => Self::Kept { op: words.next()? },
+            "kept" => Self::Kept { op: words.next()?, why: words.next()? },
             "still" => Self::Still { op: words.next()?, valid_until: words.at()? },
             "lost" => Self::Lost { op: words.next()? },
             "leave" => Self::Leave { op: words.next()?, valid_until: words.at()? },
-            "left" => Self::Left { op: words.next()?, confirmed: words.next()? },
+            "left" => Self::Left {
+                op: words.next()?,
+                confirmed: words.next()?,
+                why: words.unless_nothing()?,
+            },
             "forgot" => Self::Forgot { op: words.next()? },
             "resize" => Self::Resize { key: words.next()?, limit: words.next()? },
             "resized" => {
@@ -185,8 +194,8 @@ impl FromStr for Deed {
             "pass" => Self::Pass { op: words.next()?, leads: words.next()? },
             "look" => Self::Look { op: words.next()?, task: words.next()?, key: words.next()? },
             "make" => Self::Make { op: words.next()? },
-            "made" => Self::Made { op: words.next()?, value: words.value()? },
-            "saw" => Self::Saw { op: words.next()?, value: words.value()? },
+            "made" => Self::Made { op: words.next()?, value: words.unless_nothing()? },
+            "saw" => Self::Saw { op: words.next()?, value: words.unless_nothing()? },
             "collapse" => Self::Collapse,
             "late" => Self::Late { millis: words.next()? },
             "uses" => Self::Uses {
@@ -214,7 +223,7 @@ impl Words<'_> {
         self.next().map(FencingToken::new)
     }
 
-    fn value(&mut self) -> Result<Option<u64>, ()> {
+    fn unless_nothing<T: FromStr>(&mut self) -> Result<Option<T>, ()> {
         let word: String = self.next()?;
         if word == "nothing" { Ok(None) } else { word.parse().map(Some).map_err(drop) }
     }
@@ -243,17 +252,18 @@ mod tests {
             Refusal::Closed,
             Refusal::Failed("Timeout".to_owned()),
         ];
+        let kept = refusals.clone().map(|why| Deed::Kept { op, why });
+        let lefts = refusals.clone().map(|why| Deed::Left { op, confirmed: false, why: Some(why) });
         let nots = refusals.map(|why| Deed::Not { op, why });
         let rest = [
             Deed::Ask { op, task: 0, key: key(), way: Way::Write, patience: Patience::None },
             Deed::Got { op, token, valid_until: at },
             Deed::Turn { op, way: Way::Permits(1), patience, valid_until: at },
             Deed::Turned { op, token, valid_until: at },
-            Deed::Kept { op },
             Deed::Still { op, valid_until: at },
             Deed::Lost { op },
             Deed::Leave { op, valid_until: at },
-            Deed::Left { op, confirmed: true },
+            Deed::Left { op, confirmed: true, why: None },
             Deed::Forgot { op },
             Deed::Resize { key: key(), limit: 4 },
             Deed::Resized { key: key(), limit: Some(4) },
@@ -273,7 +283,7 @@ mod tests {
             Deed::Fault { step: 1, what: "kill-server-0".to_owned() },
             Deed::Healed { step: 1 },
         ];
-        for deed in asks.into_iter().chain(nots).chain(rest) {
+        for deed in asks.into_iter().chain(nots).chain(kept).chain(lefts).chain(rest) {
             let line = deed.to_string();
             assert_eq!(line.parse(), Ok(deed), "{line}");
             assert_eq!(format!("{line} more").parse::<Deed>(), Err(()), "{line}");

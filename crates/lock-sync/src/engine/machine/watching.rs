@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Demand, Error, Grant, Hint, Instant, OwnerToken};
+use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
 use super::timing::{BACKOFF, doubled};
 use super::{Effects, Machine, Op, Phase};
@@ -10,6 +10,9 @@ use super::{Effects, Machine, Op, Phase};
 /// How long the machine goes on listening when nobody here needs it: a lock that was contended a
 /// moment ago is likely to be so again, and who listens is queued with its first request.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// After how long it listens again where it was refused. Rights may be given, and are taken by mistake.
+const REFUSED: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) enum Watching {
@@ -41,7 +44,8 @@ impl<W> Machine<W> {
             Watching::Off | Watching::Failed { .. } => return,
         };
         let retry = match error {
-            Some(error) if !error.is_retryable() => Instant::FAR_FUTURE,
+            Some(error) if error.kind() == ErrorKind::Unsupported => Instant::FAR_FUTURE,
+            Some(error) if !error.is_retryable() => now + REFUSED,
             _ => now + doubled(BACKOFF.0, failures).min(BACKOFF.1),
         };
         self.watch = Watching::Failed { retry, failures: failures.saturating_add(1) };

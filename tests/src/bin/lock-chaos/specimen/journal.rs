@@ -111,10 +111,10 @@ impl Entry<'_> {
     }
 
     /// It was converted, or it was not.
-    pub(super) fn turned(&self, token: Option<FencingToken>) {
-        self.record(match token {
-            Some(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
-            None => Deed::Kept { op: self.op },
+    pub(super) fn turned(&self, outcome: Result<FencingToken, Refusal>) {
+        self.record(match outcome {
+            Ok(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
+            Err(why) => Deed::Kept { op: self.op, why },
         });
     }
 
@@ -126,7 +126,7 @@ impl Entry<'_> {
 
     pub(super) fn left(mut self, confirmed: bool) {
         self.stage = Stage::Over;
-        self.record(Deed::Left { op: self.op, confirmed });
+        self.record(Deed::Left { op: self.op, confirmed, why: None });
     }
 
     pub(super) fn valid_until(&self) -> Instant {
@@ -148,7 +148,9 @@ impl Drop for Entry<'_> {
         }
         match self.stage {
             Stage::Asked => self.record(Deed::Not { op: self.op, why: Refusal::GivenUp }),
-            Stage::Leaves => self.record(Deed::Left { op: self.op, confirmed: false }),
+            Stage::Leaves => {
+                self.record(Deed::Left { op: self.op, confirmed: false, why: None });
+            }
             Stage::Has(_) | Stage::Over => {}
         }
     }

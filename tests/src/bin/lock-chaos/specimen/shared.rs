@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_tests::Random;
-use lock_tests::chaos::history::Way;
+use lock_tests::chaos::history::{Refusal, Way};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -15,6 +15,7 @@ use super::lease::{Lease, now};
 use super::line::Line;
 use super::link::Failed;
 use super::store::{name, satellite};
+use super::traffic::failed;
 
 /// Something that several may hold at once.
 pub(super) struct Shared {
@@ -127,9 +128,8 @@ impl Holder {
         self.token
     }
 
-    /// Becomes a writer, for which the readers are waited for that long. `None` if they stayed, and it holds what
-    /// it held.
-    pub(super) async fn upgrade(&mut self, limit: Duration) -> Option<FencingToken> {
+    /// Becomes a writer, for which the readers are waited for that long. If they stayed, it holds what it held.
+    pub(super) async fn upgrade(&mut self, limit: Duration) -> Result<FencingToken, Refusal> {
         let (world, key, owner) = (Arc::clone(&self.world), self.key.clone(), self.owner.clone());
         let gap = world.flaw == Flaw::UpgradeGap;
         let asking = if gap { Asking::New } else { Asking::Convert };
@@ -141,29 +141,33 @@ impl Holder {
         let climbed = timeout(limit, async {
             loop {
                 match world.share(&key, &owner, "write", 0, asking).await {
-                    Ok((1, token)) => return Some(token),
-                    // It is lost.
-                    Ok((-1, _)) => return None,
+                    Ok((1, token)) => return Ok(token),
+                    Ok((-1, _)) => return Err(Refusal::Lost),
                     _ => sleep(Duration::from_millis(4)).await,
                 }
             }
         });
         match climbed.await {
-            Ok(token) => token.map(|token| {
-                self.token = FencingToken::new(token);
-                self.token
-            }),
+            Ok(outcome) => {
+                self.token = FencingToken::new(outcome?);
+                Ok(self.token)
+            }
             Err(_) => {
                 _ = world.share(&key, &owner, "upgradable", 0, asking).await;
-                None
+                Err(Refusal::TimedOut)
             }
         }
     }
 
     /// Becomes a reader, with the same token. Returns that, unless it failed.
-    pub(super) async fn downgrade(&mut self) -> Option<FencingToken> {
+    pub(super) async fn downgrade(&mut self) -> Result<FencingToken, Refusal> {
         let read = self.world.share(&self.key, &self.owner, "read", 0, Asking::Convert).await;
-        read.is_ok_and(|(outcome, _)| outcome == 1).then_some(self.token)
+        match read {
+            Ok((1, _)) => Ok(self.token),
+            // Nobody is in the way of a reader who was a writer.
+            Ok(_) => Err(Refusal::Lost),
+            Err(Failed) => Err(failed()),
+        }
     }
 
     /// Lets go; whether the server has confirmed that.

@@ -253,12 +253,12 @@ impl Task<'_> {
         if turns {
             let next = if way == Way::Write { Way::Read } else { Way::Write };
             entry.turn(next, Patience::Within(locks.options.ttl));
-            let token = match next {
+            let outcome = match next {
                 Way::Write => holder.upgrade(locks.options.ttl).await,
                 _ => holder.downgrade().await,
             };
-            entry.turned(token);
-            if let Some(token) = token {
+            entry.turned(outcome.clone());
+            if let Ok(token) = outcome {
                 self.section(&entry, key, (next, token), &lease).await;
             }
         }
@@ -333,6 +333,6 @@ impl Task<'_> {
 }
 
 /// There is but one kind of error here.
-fn failed() -> Refusal {
+pub(super) fn failed() -> Refusal {
     Refusal::Failed("Unreachable".to_owned())
 }

@@ -178,13 +178,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = journal(folder.path(), &Ticks::default());
         let before = journal.era();
-        journal.record_in(before, &Deed::Kept { op: 1 });
+        let lost = |op| Deed::Lost { op };
+        journal.record_in(before, &lost(1));
         journal.collapse();
-        journal.record_in(before, &Deed::Kept { op: 2 });
-        journal.record_in(journal.era(), &Deed::Kept { op: 3 });
+        journal.record_in(before, &lost(2));
+        journal.record_in(journal.era(), &lost(3));
         let deeds: Vec<Deed> =
             read(folder.path()).unwrap().into_iter().map(|event| event.deed).collect();
-        assert_eq!(deeds, [Deed::Kept { op: 1 }, Deed::Collapse, Deed::Kept { op: 3 }]);
+        assert_eq!(deeds, [lost(1), Deed::Collapse, lost(3)]);
     }
 
     #[test]

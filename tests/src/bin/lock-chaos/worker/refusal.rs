@@ -1,13 +1,13 @@
-//! Why there is no guard, in the words of a history.
+//! Why there is no guard, or one did not end as it should, in the words of a history.
 
 use lock_core::Error;
 use lock_sync::{
-    AcquireError, BarrierError, LockError, OnceCellError, ReentrantLockError, TryAcquireError,
-    TryLockError, TryReentrantLockError,
+    AcquireError, BarrierError, LockError, OnceCellError, ReentrantLockError, ReleaseError,
+    TryAcquireError, TryLockError, TryReentrantLockError,
 };
 use lock_tests::chaos::history::Refusal;
 
-/// An error instead of a guard.
+/// An error instead of a guard, or of its end.
 pub(crate) trait Denial: Send {
     fn refusal(&self) -> Refusal;
 }
@@ -46,6 +46,16 @@ denials! {
     ReentrantLockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
     TryReentrantLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
     BarrierError { Timeout { .. } => Refusal::TimedOut }
+}
+
+impl Denial for ReleaseError {
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Lost(_) => Refusal::Lost,
+            Self::Backend(error) => failed(error),
+            _ => unknown(),
+        }
+    }
 }
 
 impl<E: Send> Denial for OnceCellError<E> {

@@ -32,6 +32,8 @@ pub(super) struct Operation {
     pub(super) asked: Instant,
     /// How it held the lock, in order. Empty if it never did.
     pub(super) spans: Vec<Span>,
+    /// What it was to become and did not, in order.
+    pub(super) kept: Vec<Kept>,
     /// When it was about to let go.
     pub(super) leaves: Option<Instant>,
     pub(super) end: End,
@@ -60,13 +62,25 @@ pub(super) struct Span {
     pub(super) becomes: Option<(Way, Patience)>,
 }
 
+/// A hold that was to become another, and did not.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// What it was to become.
+    pub(super) way: Way,
+    /// How long it may wait for that.
+    pub(super) patience: Patience,
+    pub(super) asked: Instant,
+    pub(super) ended: Instant,
+    pub(super) why: Refusal,
+}
+
 /// How an operation has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Without a lock.
     Refused(Refusal),
-    /// It let go, and knows that the store knows, or does not.
-    Left { confirmed: bool },
+    /// It let go, and knows that the store knows, or does not; and what the release said instead.
+    Left { confirmed: bool, why: Option<Refusal> },
     /// It was forgotten.
     Forgot,
     /// Its tasks were ended where they stood.
@@ -186,14 +200,12 @@ impl Operations {
         terms: &Terms,
         unrest: &Unrest,
     ) -> Instant {
-        let undone = |at: Instant| {
-            let undo = at + terms.undo;
-            if unrest.touches(at, undo) { at + terms.lingers() } else { undo }
-        };
         let ended = operation.ended;
         match operation.end {
-            End::Left { confirmed: true } => ended,
-            End::Left { confirmed: false } | End::Refused(_) | End::Collapsed => undone(ended),
+            End::Left { confirmed: true, .. } => ended,
+            End::Left { confirmed: false, .. } | End::Refused(_) | End::Collapsed => {
+                terms.undone(ended, unrest)
+            }
             End::Forgot => Instant::FAR_FUTURE,
             End::Gone => {
                 let last = self.last_of(operation.client) + terms.lingers();
@@ -315,11 +327,11 @@ mod tests {
         let mut scene = Scene::new();
         let stays = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 100);
         scene.turn(stays, Way::Write, 10, 100);
-        scene.says(stays, 20, |op| Deed::Kept { op });
+        scene.says(stays, 20, |op| Deed::Kept { op, why: Refusal::Busy });
         scene.leaves(stays, 30, 100);
         let over = scene.had("a", "w0", Way::Upgradable, 2, [40, 41], 100);
         scene.turn(over, Way::Write, 50, 100);
-        scene.says(over, 60, |op| Deed::Left { op, confirmed: false });
+        scene.says(over, 60, |op| Deed::Left { op, confirmed: false, why: None });
         let up = Way::Upgradable;
         assert_eq!(spans(&scene), [(up, 1, 10), (up, 10, 20), (up, 20, 30), (up, 41, 50)]);
     }
@@ -344,7 +356,7 @@ mod tests {
         scene.leaves(it, 10, 100);
         scene.says(it, 20, |op| Deed::Lost { op });
         let again = scene.had("a", "m0", Way::Write, 1, [30, 31], 100);
-        scene.says(again, 40, |op| Deed::Kept { op });
+        scene.says(again, 40, |op| Deed::Kept { op, why: Refusal::Busy });
         let (_, odd) = Operations::of(scene.events());
         let texts: Vec<_> = odd.iter().map(|v| v.text.split(':').next().unwrap()).collect();
         assert_eq!(texts, ["there is no such operation", "it was not becoming anything"]);

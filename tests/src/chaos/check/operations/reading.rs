@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use lock_core::{FencingToken, Instant};
 
 use super::super::{Property, Violation};
-use super::{End, Operation, Operations, Span};
-use crate::chaos::history::{Deed, Event, Op, Patience, Way};
+use super::{End, Kept, Operation, Operations, Span};
+use crate::chaos::history::{Deed, Event, Op, Patience, Refusal, Way};
 
 /// Reads events, one after another.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Reader {
             Deed::Turned { op, token, valid_until } => {
                 self.turned(event, client, *op, (*token, *valid_until));
             }
-            Deed::Kept { op } => self.kept(event, client, *op),
+            Deed::Kept { op, why } => self.kept(event, client, *op, why),
             Deed::Still { op, valid_until } | Deed::Wrote { op, valid_until, .. } => {
                 if let Some(operation) = self.find(event, client, *op) {
                     operation.holds(at, *valid_until);
@@ -88,8 +88,9 @@ impl Reader {
                     operation.leaves = Some(at);
                 }
             }
-            Deed::Left { op, confirmed } => {
-                self.end(event, client, *op, End::Left { confirmed: *confirmed });
+            Deed::Left { op, confirmed, why } => {
+                let end = End::Left { confirmed: *confirmed, why: why.clone() };
+                self.end(event, client, *op, end);
             }
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
@@ -126,6 +127,7 @@ impl Reader {
             patience,
             asked,
             spans,
+            kept: Vec::new(),
             leaves: None,
             end,
             ended,
@@ -177,18 +179,20 @@ impl Reader {
         (token, valid): (FencingToken, Instant),
     ) {
         let Some(operation) = self.find(event, client, number) else { return };
-        let Some((way, asked)) = operation.turns_into() else {
+        let Some(((way, _), asked)) = operation.turns_into() else {
             return self.odd(event, "it was not becoming anything");
         };
         operation.settles(event.at, valid);
         operation.begin(way, (token, asked), event.at);
     }
 
-    fn kept(&mut self, event: &Event, client: usize, number: Op) {
+    fn kept(&mut self, event: &Event, client: usize, number: Op, why: &Refusal) {
         let Some(operation) = self.find(event, client, number) else { return };
-        if operation.turns_into().is_none() {
+        let Some(((way, patience), asked)) = operation.turns_into() else {
             return self.odd(event, "it was not becoming anything");
-        }
+        };
+        let (ended, why) = (event.at, why.clone());
+        operation.kept.push(Kept { way, patience, asked, ended, why });
         operation.settles(event.at, operation.valid_until);
         let before = operation.spans[operation.spans.len() - 2];
         operation.begin(before.way, (before.token, before.asked), event.at);
@@ -267,10 +271,10 @@ impl Operation {
         self.holds(at, valid_until);
     }
 
-    /// In which way it is about to be held, and since when it asks for that.
-    fn turns_into(&self) -> Option<(Way, Instant)> {
+    /// In which way it is about to be held, for how long it may wait for that, and since when it asks.
+    fn turns_into(&self) -> Option<((Way, Patience), Instant)> {
         let span = self.spans.last()?;
-        Some((span.becomes?.0, span.asked))
+        Some((span.becomes?, span.asked))
     }
 }
 

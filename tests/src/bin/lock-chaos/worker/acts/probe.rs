@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lock_sync::Owner;
+use lock_sync::{Owner, RwLock, RwLockUpgradableReadGuard, UpgradeError};
 use lock_tests::chaos::history::Way;
 
 use crate::worker::crew::Crew;
 use crate::worker::grip::Grip;
 use crate::worker::ledger::Ledger;
-use crate::worker::op::{Holding, Subject};
+use crate::worker::op::{Holding, Subject, Turned};
 use crate::worker::options::Primitive;
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
@@ -16,6 +16,9 @@ use crate::worker::shelf::{
     ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, SEMAPHORES, SLOT_COUNT, SLOTS,
 };
 use crate::worker::task::{Patience, Task};
+
+/// Which of the reader-writer locks is read first, and then written.
+const UPGRADED: usize = 1;
 
 /// Tries everything in the way that leaves least to others: whatever is refused now is held by nobody.
 pub(crate) async fn probe(crew: &Arc<Crew>) {
@@ -43,9 +46,30 @@ async fn mutexes(task: &mut Task, crew: &Crew) {
 }
 
 async fn rwlocks(task: &mut Task, crew: &Crew) {
-    for (key, lock) in RWLOCKS.into_iter().zip(&crew.shelf.rwlocks) {
-        let holding = attempt(task, key, Way::Write, lock.try_write()).await;
-        end(holding).await;
+    for (number, lock) in crew.shelf.rwlocks.iter().enumerate() {
+        if number == UPGRADED {
+            upgrade(task, RWLOCKS[number], lock).await;
+        } else {
+            let holding = attempt(task, RWLOCKS[number], Way::Write, lock.try_write()).await;
+            end(holding).await;
+        }
+    }
+}
+
+/// Where somebody else always reads or waits, whoever tries to upgrade may be refused: not here.
+async fn upgrade(task: &mut Task, key: &'static str, lock: &RwLock<()>) {
+    let holding = attempt(task, key, Way::Upgradable, lock.try_upgradable_read()).await;
+    let Some(holding) = holding else { return };
+    let none = task.limit(Patience::None);
+    let turned = holding
+        .turn((Way::Write, none), Whim::Steady, |guard: RwLockUpgradableReadGuard<'_, ()>| async {
+            guard.try_upgrade().await.map_err(UpgradeError::into_parts)
+        })
+        .await;
+    match turned {
+        Turned::Yes(holding) => end(Some(holding)).await,
+        Turned::No(holding) => end(Some(holding)).await,
+        Turned::Over => {}
     }
 }
 

@@ -2,9 +2,10 @@
 
 use lock_core::Instant;
 use lock_sync::{LossReason, ReleaseError};
-use lock_tests::chaos::history::Deed;
+use lock_tests::chaos::history::{Deed, Refusal};
 
 use super::{Part, Scribe};
+use crate::worker::refusal::Denial;
 
 /// Who let go, and waits for the store or does not. It has left when this is dropped.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub(super) struct Ending {
     scribe: Scribe,
     parts: Vec<Part>,
     confirmed: bool,
+    /// What the store said instead.
+    why: Option<Refusal>,
 }
 
 impl Ending {
@@ -23,7 +26,7 @@ impl Ending {
         valid_until: Instant,
     ) -> Self {
         scribe.record(at, parts.iter().map(|part| Deed::Leave { op: part.op, valid_until }));
-        Self { scribe, parts, confirmed: false }
+        Self { scribe, parts, confirmed: false, why: None }
     }
 
     pub(super) fn scribe(&self) -> &Scribe {
@@ -36,19 +39,20 @@ impl Ending {
 
     /// The store has answered, unless nobody waited for that.
     pub(super) fn released(mut self, answer: Option<Result<(), ReleaseError>>) {
-        self.confirmed = match answer {
+        self.confirmed = match &answer {
             Some(Ok(())) => true,
             // By the clock of the holder a lease ends a little before the store's.
             Some(Err(ReleaseError::Lost(lost))) => lost.reason() == LossReason::Revoked,
             _ => false,
         };
+        self.why = answer.and_then(Result::err).map(|error| error.refusal());
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         let confirmed = self.confirmed;
-        let left = |part: &Part| Deed::Left { op: part.op, confirmed };
+        let left = |part: &Part| Deed::Left { op: part.op, confirmed, why: self.why.clone() };
         self.scribe.record(self.scribe.now(), self.parts.iter().map(left));
     }
 }

@@ -72,9 +72,11 @@ impl<'a, H: Grip, G: Grip, E: Denial> Turning<'a, H, G, E> {
                 Turned::Yes(Holding::after(scribe, visitor, parts, guard))
             }
             Err((guard, error)) => {
-                scribe.record(at, parts.iter().map(|part| Deed::Kept { op: part.op }));
+                let why = error.refusal();
+                let kept = |part: &Part| Deed::Kept { op: part.op, why: why.clone() };
+                scribe.record(at, parts.iter().map(kept));
                 let holding = Holding::after(scribe, visitor, parts, guard);
-                if error.refusal() == Refusal::Lost {
+                if why == Refusal::Lost {
                     holding.is_lost();
                 }
                 Turned::No(holding)
