@@ -572,6 +572,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_back_ends_only_if_it_is_released_after_all() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let mark = claims.take_back(&claim, 1, NOW).unwrap();
+        assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
+        assert!(!claims.is_ending(&claim, 1));
+        mark.end();
+        assert!(claims.is_ending(&claim, 1) && !claims.is_ending(&claim, 0));
+        drop(mark);
+        assert!(!claims.is_ending(&claim, 1));
+        assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
     fn a_conversion_is_seen_however_short_it_was() {
         let (claims, claim) = (Arc::new(Claims::default()), claim());
         let (before, other) = (claims.look_on(&claim), claims.look_on(&claim));
