@@ -129,7 +129,8 @@ pub(crate) fn hold<N>(
     let before = core.claims.held(claim, now);
     let valid_until = before.map_or(valid_until, |before| before.valid_until.max(valid_until));
     let also = before.map_or(also, |before| also.and(before.also));
-    core.claims.hold(claim, Held { tokens, valid_until, also }, now);
+    let weaker = before.map(|before| before.weaker).unwrap_or_default();
+    core.claims.hold(claim, Held { tokens, valid_until, also, weaker }, now);
     Grant::new(tokens, valid_until)
 }
 

@@ -50,6 +50,8 @@ struct Release {
     /// No other of this claim has the same.
     id: u64,
     node: usize,
+    /// Whether the lease stays there, in the mode that it had before.
+    stays: bool,
     /// Whether the node should have answered by now.
     is_stuck: bool,
 }
@@ -65,6 +67,8 @@ pub(crate) struct Held {
     pub(crate) valid_until: Instant,
     /// Other modes in which some nodes may have it, because they missed a conversion, or did one that failed.
     pub(crate) also: Modes,
+    /// Those of them that it was to become, and that are weaker.
+    pub(crate) weaker: Modes,
 }
 
 /// Some of the modes that a lease can be converted between.
@@ -91,6 +95,11 @@ impl Modes {
 
     pub(crate) fn iter(self) -> impl Iterator<Item = Mode> {
         Self::ALL.into_iter().zip(self.0).filter_map(|(mode, is_in)| is_in.then_some(mode))
+    }
+
+    /// Those that keep out whoever this mode keeps out, and others besides.
+    fn stronger_than(mode: Mode) -> Self {
+        Self::ALL.into_iter().take_while(|other| *other != mode).fold(Self::default(), Self::with)
     }
 
     fn has(self, mode: Mode) -> bool {
@@ -162,6 +171,9 @@ impl Claims {
         let mut state = self.lock();
         if let Some(held) = state.entries.get_mut(claim).and_then(|entry| entry.held.as_mut()) {
             held.also = held.also.with(mode);
+            if Modes::stronger_than(mode).has(claim.mode) {
+                held.weaker = held.weaker.with(mode);
+            }
         }
     }
 
@@ -198,22 +210,61 @@ impl Claims {
         (held, others)
     }
 
+    /// The stronger modes in which some nodes may have a lease.
+    pub(crate) fn stronger(&self, claim: &Claim, now: Instant) -> Modes {
+        let also = self.held(claim, now).map(|held| held.also).unwrap_or_default();
+        let stronger = Modes::stronger_than(claim.mode);
+        also.iter().filter(|mode| stronger.has(*mode)).fold(Modes::default(), Modes::with)
+    }
+
+    /// Whether nodes are asked to convert a claim, or to take that back.
+    pub(crate) fn is_converted(&self, claim: &Claim) -> bool {
+        self.lock().is_converted(claim)
+    }
+
     /// Notes that a node is about to be asked to release a claim, until the mark is dropped.
     pub(crate) fn mark(self: &Arc<Self>, claim: &Claim, node: usize) -> Mark {
-        let id = self.lock().entry(claim).begin_release(node);
+        let id = self.lock().entry(claim).begin_release(node, false);
         Mark { claims: Arc::clone(self), claim: claim.clone(), node, id }
     }
 
     /// The same, unless somebody holds or wants the claim.
     pub(crate) fn undo(self: &Arc<Self>, claim: &Claim, node: usize, now: Instant) -> Option<Mark> {
+        self.mark_unwanted(claim, node, now, false)
+    }
+
+    /// The same, if the lease is to stay at the node, in the mode that it had before.
+    pub(crate) fn take_back(
+        self: &Arc<Self>,
+        claim: &Claim,
+        node: usize,
+        now: Instant,
+    ) -> Option<Mark> {
+        self.mark_unwanted(claim, node, now, true)
+    }
+
+    fn mark_unwanted(
+        self: &Arc<Self>,
+        claim: &Claim,
+        node: usize,
+        now: Instant,
+        stays: bool,
+    ) -> Option<Mark> {
         let mut state = self.lock();
         let entry = state.entry(claim);
         if entry.is_wanted(now) {
             return None;
         }
-        let id = entry.begin_release(node);
+        let id = entry.begin_release(node, stays);
         drop(state);
         Some(Mark { claims: Arc::clone(self), claim: claim.clone(), node, id })
+    }
+
+    /// Whether the lease that a node has by this claim is about to end there.
+    pub(crate) fn is_ending(&self, claim: &Claim, node: usize) -> bool {
+        let state = self.lock();
+        let releases = state.entries.get(claim).map(|entry| &*entry.releases).unwrap_or_default();
+        releases.iter().any(|release| release.node == node && !release.stays)
     }
 
     /// Whether the node has still to answer a release of the claim, and whether it should have.
@@ -276,10 +327,10 @@ impl State {
     /// The modes that a lease may have which was to become this one, and this one less than it was: whoever wanted
     /// less has given up the more.
     fn weakened_to(&self, claim: &Claim) -> Modes {
-        let stronger = Modes::ALL.into_iter().take_while(|mode| *mode != claim.mode);
-        let mut held = stronger.filter_map(|mode| {
+        let stronger = Modes::stronger_than(claim.mode);
+        let mut held = stronger.iter().filter_map(|mode| {
             let held = self.entries.get(&claim.clone().in_mode(mode))?.held?;
-            held.also.has(claim.mode).then_some(held.also.with(mode))
+            held.weaker.has(claim.mode).then_some(held.also.with(mode))
         });
         held.next().unwrap_or_default()
     }
@@ -326,9 +377,9 @@ impl Entry {
         guards.iter().any(|&count| count > 0) || !self.releases.is_empty()
     }
 
-    fn begin_release(&mut self, node: usize) -> u64 {
+    fn begin_release(&mut self, node: usize, stays: bool) -> u64 {
         let id = self.releases.last().map_or(0, |last| last.id + 1);
-        self.releases.push(Release { id, node, is_stuck: false });
+        self.releases.push(Release { id, node, stays, is_stuck: false });
         id
     }
 }
@@ -425,11 +476,17 @@ impl Mark {
 
     /// Notes that the node should have answered.
     pub(crate) fn stick(&self) {
+        self.note(|release| release.is_stuck = true);
+    }
+
+    /// Notes that the lease does not stay at the node.
+    pub(crate) fn end(&self) {
+        self.note(|release| release.stays = false);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Release)) {
         self.change(|releases| {
-            let mut releases = releases.iter_mut();
-            if let Some(release) = releases.find(|release| release.id == self.id) {
-                release.is_stuck = true;
-            }
+            releases.iter_mut().find(|release| release.id == self.id).map(note);
         });
     }
 
@@ -468,7 +525,7 @@ mod tests {
 
     fn held(valid_until: Instant) -> Held {
         let tokens = TokenRange::single(FencingToken::new(7));
-        Held { tokens, valid_until, also: Modes::default() }
+        Held { tokens, valid_until, also: Modes::default(), weaker: Modes::default() }
     }
 
     #[test]
@@ -512,6 +569,19 @@ mod tests {
         assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
         drop(second);
         assert_eq!(claims.releasing(&claim, 1), None);
+    }
+
+    #[test]
+    fn what_is_taken_back_ends_only_if_it_is_released_after_all() {
+        let (claims, claim) = (Arc::new(Claims::default()), claim());
+        let mark = claims.take_back(&claim, 1, NOW).unwrap();
+        assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
+        assert!(!claims.is_ending(&claim, 1));
+        mark.end();
+        assert!(claims.is_ending(&claim, 1) && !claims.is_ending(&claim, 0));
+        drop(mark);
+        assert!(!claims.is_ending(&claim, 1));
+        assert!(claims.lock().entries.is_empty());
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl<N: QuorumNode> Back<N> {
         if !is_upgrade(request) && !is_over {
             return None;
         }
-        let mark = core.claims.undo(&request.claim, node, core.clock.now())?;
+        let mark = core.claims.take_back(&request.claim, node, core.clock.now())?;
         if is_over {
             drop(Owed::marked(core, mark));
             return None;

@@ -34,6 +34,7 @@ impl<N: QuorumNode> Owed<N> {
     }
 
     pub(crate) fn marked(core: &Arc<Core<N>>, mark: Mark) -> Self {
+        mark.end();
         let (node, claim) = (mark.node(), mark.claim().clone());
         Self { core: Arc::clone(core), mark: Some(mark), node, claim, was_sent: false }
     }

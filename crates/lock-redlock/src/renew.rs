@@ -9,7 +9,7 @@ use lock_core::{
 };
 
 use crate::asked::{Asked, late};
-use crate::inner::Core;
+use crate::inner::{Core, Kept};
 use crate::owed::Owed;
 use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
@@ -17,12 +17,13 @@ use crate::validity;
 
 /// What a node answers.
 enum Reply {
-    Renewed(Renewal),
+    Renewed(Kept),
     /// Whether it confirms this token. Whoever does not answer, does not.
     Confirmed(FencingToken, bool),
 }
 
-/// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again.
+/// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again, and also if
+/// too few have answered: as long as the lease is not over, one of them may take the place of one that is away.
 ///
 /// If it asks for tokens, there is a second round, in which the nodes agree on them. If they do not, it brings
 /// none.
@@ -43,19 +44,21 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     }
     tracing::debug!(
         target: "lock_redlock", key = %claim.key,
-        renewed = poll.deadlines.len(), lost = ?poll.lost, "renew"
+        renewed = poll.deadlines.len(), lost = poll.lost, "renew"
     );
+    let plain = Renew::new(claim.clone(), request.ttl);
     if let Some(valid_until) = validity::until(poll.deadlines.clone(), core.quorum.needed()) {
         core.claims.renew(claim, valid_until);
-        let plain = Renew::new(claim.clone(), request.ttl);
-        poll.lost.iter().for_each(|&node| core.replant(node, &plain));
+        poll.amiss.iter().for_each(|&node| core.replant(node, &plain));
         let tokens = poll.agree(&mut asked, claim).await;
         if let Some(tokens) = tokens {
             core.claims.raise(&claim.key, tokens.last());
         }
         let core = Arc::clone(core);
         asked.finish(move |node, reply| {
-            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
+            if let Ok(Reply::Renewed(kept)) = reply
+                && kept.is_amiss
+            {
                 core.replant(node, &plain);
             }
         });
@@ -69,6 +72,10 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     for node in asked.open().iter() {
         poll.said[node] = Some(late(asked.limit()));
     }
+    if poll.amiss.len() <= core.quorum.nodes() - core.quorum.needed() {
+        // Their votes may be what the next renewal needs. What more of them miss may have been taken away.
+        poll.amiss.iter().for_each(|&node| core.replant(node, &plain));
+    }
     Renewal::Unknown(core.failure("renewed it", poll.deadlines.len(), &poll.said))
 }
 
@@ -76,7 +83,9 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
 struct Poll<N> {
     core: Arc<Core<N>>,
     deadlines: Vec<Instant>,
-    lost: Vec<usize>,
+    lost: usize,
+    /// Those that are to vote for it, among them all that have lost it.
+    amiss: Vec<usize>,
     said: Vec<Option<Error>>,
     /// How many have answered the renewal, in whatever way.
     answered: usize,
@@ -90,7 +99,8 @@ impl<N: QuorumNode> Poll<N> {
         Self {
             core: Arc::clone(core),
             deadlines: Vec::new(),
-            lost: Vec::new(),
+            lost: 0,
+            amiss: Vec::new(),
             said: vec![None; core.quorum.nodes()],
             answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted, false)),
@@ -99,9 +109,9 @@ impl<N: QuorumNode> Poll<N> {
 
     fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
         match reply {
-            Ok(Reply::Renewed(renewal)) => {
+            Ok(Reply::Renewed(kept)) => {
                 self.answered += 1;
-                self.note_renewal(node, renewal);
+                self.note_renewal(node, kept);
             }
             Ok(Reply::Confirmed(token, is_so)) => {
                 if let Some(agreement) = &mut self.agreement {
@@ -115,15 +125,17 @@ impl<N: QuorumNode> Poll<N> {
         }
     }
 
-    fn note_renewal(&mut self, node: usize, renewal: Renewal) {
-        match renewal {
+    fn note_renewal(&mut self, node: usize, kept: Kept) {
+        self.amiss.extend(kept.is_amiss.then_some(node));
+        match kept.renewal {
             Renewal::Renewed { valid_until, tokens, .. } => {
                 self.deadlines.push(valid_until);
                 if let (Some(agreement), Some(tokens)) = (&mut self.agreement, tokens) {
                     agreement.grant(node, tokens);
                 }
             }
-            Renewal::Lost => self.lost.push(node),
+            Renewal::Lost => self.lost += 1,
+            Renewal::Unknown(error) => self.said[node] = Some(error),
             _ => self.said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
         }
     }
@@ -135,7 +147,7 @@ impl<N: QuorumNode> Poll<N> {
     }
 
     fn is_lost(&self) -> bool {
-        self.lost.len() > self.core.quorum.nodes() - self.core.quorum.needed()
+        self.lost > self.core.quorum.nodes() - self.core.quorum.needed()
     }
 
     /// Has a majority agree on the tokens that its nodes have reserved.
@@ -164,8 +176,8 @@ impl<N: QuorumNode> Poll<N> {
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// Asks a node that has lost a lease, or never had it, to vote for it, while a quorum holds it. So the
-    /// lease outlives other nodes than those that voted at first.
+    /// Asks a node that has lost a lease, never had it, or has it in another mode, to vote for it, while the lease
+    /// is not over. So the lease outlives other nodes than those that voted at first.
     ///
     /// It is this vote that counts, with the next renewal, and not that there was one before.
     fn replant(self: &Arc<Self>, node: usize, renewed: &Renew) {
@@ -196,7 +208,16 @@ impl<N: QuorumNode> Core<N> {
         let claim = &renewed.claim;
         let Some(held) = self.claims.held(claim, self.clock.now()) else { return Ok(None) };
         let request = Acquire::new(claim.clone(), renewed.ttl);
-        let ask = |request| Arc::clone(self).vote(node, Arc::new(request), held.tokens.last());
+        let ask = |request: Acquire| {
+            let core = Arc::clone(self);
+            // It might take back what a conversion counts on.
+            let is_meant = move || {
+                let is_wanted = core.claims.is_wanted(claim, core.clock.now());
+                is_wanted && (request.from.is_none() || !core.claims.is_converted(claim))
+            };
+            let request = Arc::new(request.clone());
+            Arc::clone(self).vote_if(node, request, held.tokens.last(), is_meant)
+        };
         let mut vote = ask(request.clone()).await?;
         for mode in held.also.iter() {
             if !matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag()) {
