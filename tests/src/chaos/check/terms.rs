@@ -133,7 +133,7 @@ impl Terms {
             linger: Duration::from_millis(20),
             wakeup: asked + slack,
             prompt: slack + Duration::from_millis(200),
-            recovery: asked + Duration::from_secs(2),
+            recovery: ttl + asked + Duration::from_secs(3),
             margin: Duration::from_millis(30),
             overtakes: None,
             limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),

@@ -259,7 +259,7 @@ impl<W> Machine<W> {
             None => {
                 let asked = self.upgrade.as_mut().map(|upgrade| &mut upgrade.stocked);
                 if asked.is_none_or(|asked| std::mem::replace(asked, true)) {
-                    let error = Error::new(ErrorKind::Protocol, "the store has no token to give");
+                    let error = Error::new(ErrorKind::NotReady, "the store had no token to give");
                     self.deny_upgrade(now, Denial::Failed(error), effects);
                 } else {
                     self.renew_for_tokens(hold.seat(), now, effects);
