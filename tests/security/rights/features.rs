@@ -324,29 +324,33 @@ fn notifications() -> Feature {
 }
 
 fn requiring_notifications() -> Feature {
-    let found = Law::Scene(Scene::RequiredNotificationsAreFound);
-    let mut rights = notifications().rights;
-    rights.push(("+config|get", found));
-    Feature {
-        name: "required notifications",
-        rights,
-        laws: vec![found],
-        setups: &[|it| it.release_messages(false).notifications(Notifications::Require)],
-        events: "Kg$xe",
-    }
+    configured(
+        "required notifications",
+        Law::Scene(Scene::RequiredNotificationsAreFound),
+        &["+config|get"],
+        &[|it| it.release_messages(false).notifications(Notifications::Require)],
+    )
 }
 
 fn enabling_notifications() -> Feature {
-    let enabled = Law::Scene(Scene::NotificationsAreSwitchedOn);
-    let mut rights = notifications().rights;
-    rights.extend([("+config|get", enabled), ("+config|set", enabled)]);
-    Feature {
-        name: "enabling notifications",
-        rights,
-        laws: vec![enabled],
-        setups: &[|it| it.release_messages(false).notifications(Notifications::Enable)],
-        events: "Kg$xe",
-    }
+    configured(
+        "enabling notifications",
+        Law::Scene(Scene::NotificationsAreSwitchedOn),
+        &["+config|get", "+config|set"],
+        &[|it| it.release_messages(false).notifications(Notifications::Enable)],
+    )
+}
+
+/// Notifications for which the server's configuration is looked at, or changed.
+fn configured(
+    name: &'static str,
+    law: Law,
+    more: &[&'static str],
+    setups: &'static [fn(Builder) -> Builder],
+) -> Feature {
+    let mut feature = notifications();
+    feature.rights.extend(more.iter().map(|right| (*right, law)));
+    Feature { name, laws: vec![law], setups, ..feature }
 }
 
 /// Hearing of what others than this library do to a lock, from the server's tracking.

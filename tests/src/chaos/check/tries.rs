@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use lock_core::Instant;
 
 use super::limits::Limit;
-use super::operations::{End, Kept, Operation, Operations};
+use super::operations::{Kept, Operation, Operations};
 use super::permits::changes;
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
@@ -41,7 +41,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         }
         let refused = list.into_iter().filter(|operation| {
             let begin = operation.asked - terms.lingers();
-            operation.tries() && is_busy(operation) && !unrest.touches(begin, operation.ended)
+            operation.tries() && operation.is_busy() && !unrest.touches(begin, operation.ended)
         });
         alone.extend(refused.filter(|it| {
             let permits = limit.as_ref().map(|limit| limit.least_between(it.asked, it.ended));
@@ -55,7 +55,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         list.for_each(|it| *counts.entry(asked_with(it)).or_insert(0_usize) += 1);
         counts
     };
-    let all = count(&mut operations.all.iter().filter(|it| it.tries() && is_busy(it)));
+    let all = count(&mut operations.all.iter().filter(|it| it.tries() && it.is_busy()));
     let of_those = count(&mut alone.iter().copied());
     alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
     let tell = |operation: &Operation, at: Instant, what: String| {
@@ -121,7 +121,7 @@ impl There {
             let without = operations.without_until(operation);
             let gone = operations.possibly_until(operation, terms, unrest);
             let until =
-                if operation.spans.is_empty() && !is_busy(operation) { gone } else { without };
+                if operation.spans.is_empty() && !operation.is_busy() { gone } else { without };
             there.asking.add(operation.asked, until + terms.linger, 1);
             if let Some(got) = operation.got() {
                 let of_task = there.done.entry((operation.client, operation.task)).or_default();
@@ -173,11 +173,6 @@ impl There {
             }
         }
     }
-}
-
-/// Its claim has come to nothing, so that nothing has to be undone.
-fn is_busy(operation: &Operation) -> bool {
-    operation.end == End::Refused(Refusal::Busy)
 }
 
 /// Times, each with a weight.

@@ -10,7 +10,7 @@ use super::operations::{End, Operation, Operations, Together};
 use super::permits::changes;
 use super::terms::{Terms, Unrest};
 use super::{Property, Violation};
-use crate::chaos::history::{Event, Refusal, Way};
+use crate::chaos::history::{Event, Way};
 
 /// Goes through who waits for a lock and who may hold it, and looks for times in which all who wait could have
 /// it at once, and one of them has to wait for longer than it takes to notice that. While nothing is wrong that
@@ -96,7 +96,7 @@ fn steps(
         let may_have = together.last_of(operation).is_some_and(|last| last != key);
         // One store does nothing for a try that it refuses.
         let in_passing =
-            operation.tries() && !(is_busy(operation) && terms.deployment.minority() == 0);
+            operation.tries() && !(operation.is_busy() && terms.deployment.minority() == 0);
         if in_passing || may_have {
             holds(operation.way, operation.asked, without);
         }
@@ -120,10 +120,6 @@ fn steps(
     }
     steps.sort_unstable();
     steps
-}
-
-fn is_busy(operation: &Operation) -> bool {
-    operation.end == End::Refused(Refusal::Busy)
 }
 
 /// Who is where.
@@ -246,7 +242,7 @@ mod tests {
     use super::super::scene::{Scene, at};
     use super::super::terms::Trouble;
     use super::*;
-    use crate::chaos::history::Deed;
+    use crate::chaos::history::{Deed, Refusal};
     use crate::chaos::{Deployment, Extent, Fault};
 
     fn terms() -> Terms {

@@ -116,6 +116,11 @@ impl Operation {
         self.spans.first().map(|span| span.from)
     }
 
+    /// Whether it was a try that was refused: its claim has come to nothing, so that nothing has to be undone.
+    pub(super) fn is_busy(&self) -> bool {
+        self.end == End::Refused(Refusal::Busy)
+    }
+
     /// What it holds for certain, each in one way.
     pub(super) fn certain(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(|span| !span.is_empty())
