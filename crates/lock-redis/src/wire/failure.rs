@@ -147,7 +147,9 @@ impl<'a> Refusal<'a> {
             None
         };
         let inner = wrapped.and_then(|wrapped| {
-            let (_line, said) = wrapped.split_once(": ")?;
+            let (line, said) = wrapped.split_once(": ")?;
+            // Else a colon in what is quoted would make a code of an argument.
+            line.parse::<u32>().ok()?;
             said.trim_start_matches('-').split_once(' ')
         });
         match inner {
@@ -368,6 +370,8 @@ mod tests {
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
             assert!(error.to_string().starts_with("redis.example:6379 does not know a command: "));
         }
+        let quoted = " with args beginning with: 'hunter2' 'me'";
+        assert_eq!(Refusal::new("@user_script:", quoted).code, "@user_script:");
     }
 
     #[test]
