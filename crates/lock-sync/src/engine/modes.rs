@@ -1,6 +1,7 @@
 //! The machine in every mode, against a real store and other processes, in any order of events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -68,6 +69,20 @@ enum Sent {
     Forget(Claim),
 }
 
+impl Sent {
+    fn ask_for(&mut self, few: u32) {
+        match self {
+            Self::Attempt(request)
+            | Self::Convert(request)
+            | Self::Release(_, Some(request), _) => {
+                request.tokens = NonZeroU32::MIN.saturating_add(few - 1);
+            }
+            Self::Renew(request, _) => request.tokens = 0,
+            Self::Release(_, None, _) | Self::Forget(_) => {}
+        }
+    }
+}
+
 struct Rival {
     client: MemoryBackend,
     _watch: Watch,
@@ -123,12 +138,14 @@ struct World {
     grants: Vec<Granted>,
     /// Whether some request was lost, so that leases may have to end by themselves.
     failed: bool,
+    /// Where the clock of the store has to catch up: how many tokens come with a grant. Later come none.
+    few: Option<u32>,
 }
 
 const UPGRADE: u32 = u32::MAX;
 
 impl World {
-    async fn new(policy: Policy, manner: Manner, wants: Vec<Mode>) -> Self {
+    async fn new(policy: Policy, manner: Manner, wants: Vec<Mode>, few: Option<u32>) -> Self {
         let store = MemoryBackend::new();
         let key = Key::new("key").unwrap();
         let mut rivals = Vec::new();
@@ -168,6 +185,7 @@ impl World {
             events: 0,
             grants: Vec::new(),
             failed: false,
+            few,
         }
     }
 
@@ -536,7 +554,9 @@ impl World {
             let waits = |(arrival, waiter): (&u32, &Waiter)| {
                 matches!(waiter.limit, Limit::Try) && !self.woken.contains(arrival)
             };
-            assert!(!self.waiters.iter().any(waits), "a try that waits: {:?}", self.machine);
+            let upgrades = matches!(self.upgrading, Some((_, Limit::Try))) && !self.upgrade_woken;
+            let none = !self.waiters.iter().any(waits) && !upgrades;
+            assert!(none, "a try that waits: {:?}", self.machine);
         }
     }
 
@@ -546,7 +566,10 @@ impl World {
         if self.sent.is_empty() {
             return;
         }
-        let sent = self.sent.remove(nth % self.sent.len());
+        let mut sent = self.sent.remove(nth % self.sent.len());
+        if let Some(few) = self.few {
+            sent.ask_for(few);
+        }
         self.failed |= answer != Answer::Truth;
         let unknown = || Error::new(ErrorKind::Unreachable, "lost");
         let arrives = answer != Answer::Lost;
@@ -815,11 +838,11 @@ fn manner() -> impl Strategy<Value = Manner> {
     (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
 }
 
-fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, events: Vec<Event>) {
+fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, few: Option<u32>, events: Vec<Event>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async move {
-        let mut world = World::new(policy, manner, wants).await;
+        let mut world = World::new(policy, manner, wants, few).await;
         for event in events {
             world.event(event).await;
         }
@@ -837,9 +860,10 @@ proptest! {
         policy in policy(),
         manner in manner(),
         wants in wants(),
+        few in proptest::option::weighted(0.3, 1u32..4),
         events in proptest::collection::vec(event(false), 1..120),
     ) {
-        run(policy, manner, wants, events);
+        run(policy, manner, wants, few, events);
     }
 
     /// The same, where requests and replies get lost.
@@ -848,8 +872,9 @@ proptest! {
         policy in policy(),
         manner in manner(),
         wants in wants(),
+        few in proptest::option::weighted(0.3, 1u32..4),
         events in proptest::collection::vec(event(true), 1..120),
     ) {
-        run(policy, manner, wants, events);
+        run(policy, manner, wants, few, events);
     }
 }

@@ -1,10 +1,10 @@
 //! A request to the store that is under way.
 
 use std::any::Any;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -110,26 +110,28 @@ impl Running {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Released, Error>>> {
-        let Some(request) = &mut self.request else { return Poll::Ready(None) };
+        if self.request.is_none() {
+            return Poll::Ready(None);
+        }
+        let answer = ready!(self.poll_request(context));
+        Poll::Ready(self.report(answer))
+    }
+
+    /// What the request comes to, of which the entry is still to be told.
+    fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        let Some(request) = &mut self.request else { return Poll::Pending };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
-        let answer = {
-            let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
-            let runtime = self.entry.shared.runtime().filter(|_| elsewhere);
-            let _entered = runtime.map(Handle::enter);
-            match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
-                Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(answer)) => answer,
-                // So do timers of a runtime that has shut down. The request is about to be repeated.
-                Err(_) if self.adopted && self.home == Home::Asker => {
-                    self.request = Some(Mutex::new(Box::pin(pending())));
-                    return Poll::Pending;
-                }
-                // A backend that panics must not take the lock with it.
-                Err(panic) => self.verb.failed(ErrorKind::Other, panic_message(&*panic)),
-            }
+        let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
+        let runtime = self.entry.shared.runtime().filter(|_| elsewhere);
+        let _entered = runtime.map(Handle::enter);
+        let answer = match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(answer)) => answer,
+            // A backend that panics must not take the lock with it.
+            Err(panic) => self.verb.failed(ErrorKind::Other, panic_message(&*panic)),
         };
         self.request = None;
-        Poll::Ready(self.report(answer))
+        Poll::Ready(answer)
     }
 
     /// Has the driver run the request to its end.
@@ -146,13 +148,18 @@ impl Running {
     pub(crate) async fn run(mut self) {
         self.adopted = true;
         if self.home == Home::Asker {
-            if timeout(GRACE, self.answered()).await.is_ok() {
+            let first = timeout(GRACE, poll_fn(|context| self.poll_request(context))).await;
+            if let Ok(answer) = first
+                && answer.says_something()
+            {
+                self.report(answer);
                 return;
             }
             self.ask_again();
         }
         let limit = self.limit();
-        if timeout(limit, self.answered()).await.is_err() {
+        let answered = poll_fn(|context| self.poll(context).map(drop));
+        if timeout(limit, answered).await.is_err() {
             self.request = None;
             let why = format!("no answer within {limit:?}");
             self.report(self.verb.failed(ErrorKind::Timeout, why));
@@ -164,15 +171,12 @@ impl Running {
         self.adopted = true;
     }
 
-    async fn answered(&mut self) {
-        poll_fn(|context| self.poll(context).map(drop)).await;
-    }
-
     /// Asks once more, from the driver's runtime.
     ///
     /// The runtime that the request began on may be blocked, or driven by nobody since its task went
-    /// away; then the answer is there but nobody reads it. Requests are idempotent by owner, so the
-    /// second answer is as good as the first. That one may still come: see [`undo_late_grant`].
+    /// away; then the answer is there but nobody reads it. Or it has gone, and the connection and the timers
+    /// with it, which is no news of the store. Requests are idempotent by owner, so the second answer is as
+    /// good as the first. That one may still come: see [`undo_late_grant`].
     fn ask_again(&mut self) {
         let again = self.verb.send(Arc::clone(&self.entry.shared.backend));
         self.home = Home::Driver;
@@ -211,6 +215,17 @@ impl Running {
             _ => {}
         }
         None
+    }
+}
+
+impl Answer {
+    /// Whether it is more than an error.
+    fn says_something(&self) -> bool {
+        match self {
+            Self::Attempt(answer) => answer.is_ok(),
+            Self::Renew(renewal) => !matches!(renewal, Renewal::Unknown(_)),
+            Self::Release(answer) => answer.is_ok(),
+        }
     }
 }
 

@@ -41,6 +41,23 @@ async fn dropped_while_the_grant_is_under_way() {
     free_again(&there).await;
 }
 
+/// It may have failed because the runtime went on which it began.
+#[tokio::test]
+async fn a_try_does_not_inherit_the_error_of_a_request_whose_task_is_gone() {
+    let pair = Pair::local();
+    let (here, _) = pair.mutexes();
+    let gate = pair.ours.faults().on(Verb::Acquire).hold_replies();
+    pair.ours.faults().on(Verb::Acquire).lose_replies(1);
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    drop(waiting);
+    let mut trying = Box::pin(here.try_lock());
+    assert!(poll_once(trying.as_mut()).await.is_pending());
+    gate.open();
+    assert!(trying.await.is_ok());
+    pair.all_released().await;
+}
+
 #[tokio::test]
 async fn the_next_waiter_inherits_a_request_under_way() {
     let pair = Pair::threaded();

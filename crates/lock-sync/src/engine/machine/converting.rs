@@ -107,7 +107,7 @@ impl<W> Machine<W> {
     pub(super) fn may_weaken(&self, seat: usize, held: &Held) -> bool {
         let settled = held.leaving.is_none() && !held.renewing;
         // What was begun has to be known first, whatever is to follow.
-        let useful = held.converting.is_some() || !self.is_upgrading(seat);
+        let useful = held.converting.is_some() || !self.needs_strength(seat);
         settled && useful && !held.spent
     }
 
@@ -161,9 +161,12 @@ impl<W> Machine<W> {
                 unknown = result.err();
             }
         }
-        if let Some(error) = unknown.filter(|_| counts(claim.mode)) {
+        if let Some(error) = unknown {
             // Who did not come to wait asks for what is being given back: it does not wait for the store.
-            self.deny_tries(claim.mode, &Denial::Failed(error), effects);
+            if counts(claim.mode) {
+                self.deny_tries(claim.mode, &Denial::Failed(error.clone()), effects);
+            }
+            self.deny_trying(seat, now, error, effects);
         }
         match (&mut self.seats[seat], loss) {
             (Phase::Held(_), Some(loss)) => self.lose(seat, now, loss, effects),

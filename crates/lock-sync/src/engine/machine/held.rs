@@ -378,6 +378,7 @@ impl Held {
 
     pub(super) fn refill(&mut self, range: TokenRange) {
         self.tokens.add(range);
+        self.barren = false;
     }
 
     /// Takes these tokens in place of all that are left.

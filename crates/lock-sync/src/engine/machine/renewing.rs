@@ -108,14 +108,14 @@ impl<W> Machine<W> {
                 match tokens {
                     Some(tokens) if late => held.restock(tokens),
                     Some(tokens) => held.refill(tokens),
-                    None => held.barren |= stocked && late,
+                    None => held.barren |= stocked && (late || held.tokens_left() == 0),
                 }
                 None
             }
             // The deadline stands. Ask again while there is time.
             _ => {
                 held.renew_at = held.retry_at(now, ttl);
-                held.barren |= stocked && late;
+                held.barren |= stocked && (late || held.tokens_left() == 0);
                 answered = false;
                 None
             }

@@ -19,8 +19,7 @@ pub(super) struct Upgrade<W> {
     /// What the lease is to become.
     claim: Claim,
     stage: Asking,
-    /// A token was asked for already.
-    stocked: bool,
+    tokens: Tokens,
     waker: Option<W>,
 }
 
@@ -34,6 +33,17 @@ enum Asking {
     Refused { until: Instant, outage: Option<Outage> },
 }
 
+/// What was done to have a token, if the lease is exclusive already and has none left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tokens {
+    Unasked,
+    /// A renewal was to bring some.
+    Asked,
+    /// It brought none, as where a clock has to catch up first. A grant always comes with one: the lease is to be
+    /// weaker for a moment, and upgraded by the store.
+    Regranted,
+}
+
 impl<W> Upgrade<W> {
     pub(super) fn hold(&self) -> HoldId {
         self.hold
@@ -44,6 +54,28 @@ impl<W> Machine<W> {
     /// Whether the hold that is about to be exclusive is on this seat: nobody joins it there.
     pub(super) fn is_upgrading(&self, seat: usize) -> bool {
         self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold.seat() == seat)
+    }
+
+    /// Whether the hold that is about to be exclusive is on this seat, and the lease stays exclusive for it.
+    pub(super) fn needs_strength(&self, seat: usize) -> bool {
+        let regrants = |upgrade: &Upgrade<W>| upgrade.tokens == Tokens::Regranted;
+        self.is_upgrading(seat) && !self.upgrade.as_ref().is_some_and(regrants)
+    }
+
+    /// The store does not answer about a lease before whose answer no upgrade can be asked for. Whoever tries does
+    /// not wait for it.
+    pub(super) fn deny_trying(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        error: Error,
+        effects: &mut Effects<W>,
+    ) {
+        let tries =
+            |upgrade: &Upgrade<W>| upgrade.hold.seat() == seat && upgrade.patience == Patience::Try;
+        if self.upgrade.as_ref().is_some_and(tries) {
+            self.deny_upgrade(now, Denial::Failed(error), effects);
+        }
     }
 
     /// Whether the store may have made the lease on this seat exclusive, without its being known here.
@@ -83,8 +115,8 @@ impl<W> Machine<W> {
             Some(Phase::Lost { loss, .. }) => return Err(Denial::Lost(*loss)),
             _ => return Err(Denial::Lost(LeaseLost::new(LossReason::Expired))),
         };
-        let stage = Asking::Not;
-        self.upgrade = Some(Upgrade { hold, patience, claim, stage, stocked: false, waker: None });
+        let (stage, tokens) = (Asking::Not, Tokens::Unasked);
+        self.upgrade = Some(Upgrade { hold, patience, claim, stage, tokens, waker: None });
         self.advance_upgrade(now, effects);
         Ok(())
     }
@@ -209,7 +241,10 @@ impl<W> Machine<W> {
                 self.lose(seat, now, LossReason::Revoked, effects);
                 return None;
             }
-            Err(_) => held.leaving = Some(Leaving::Due(held.retry_at(now, ttl))),
+            Err(error) => {
+                held.leaving = Some(Leaving::Due(held.retry_at(now, ttl)));
+                self.deny_trying(seat, now, error, effects);
+            }
         }
         self.tick_leaving(seat, now, effects);
         self.after_answer(seat, now, effects);
@@ -255,16 +290,21 @@ impl<W> Machine<W> {
                 self.settle_upgrade(Ok(Ticket { hold, lease, token, hold_until: until }), effects);
             }
             None if busy => {}
-            // The next renewal brings some, if any does.
-            None => {
-                let asked = self.upgrade.as_mut().map(|upgrade| &mut upgrade.stocked);
-                if asked.is_none_or(|asked| std::mem::replace(asked, true)) {
-                    let error = Error::new(ErrorKind::NotReady, "the store had no token to give");
-                    self.deny_upgrade(now, Denial::Failed(error), effects);
-                } else {
-                    self.renew_for_tokens(hold.seat(), now, effects);
-                }
+            None => self.fetch_token(hold.seat(), now, effects),
+        }
+    }
+
+    fn fetch_token(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        if upgrade.tokens == Tokens::Unasked && self.policy.renew {
+            upgrade.tokens = Tokens::Asked;
+            self.renew_for_tokens(seat, now, effects);
+        } else {
+            upgrade.tokens = Tokens::Regranted;
+            if let Some(Phase::Held(held)) = self.seats.get_mut(seat) {
+                held.weaken_at = now;
             }
+            self.weaken(seat, now, effects);
         }
     }
 
