@@ -215,10 +215,9 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.
-    pub(crate) async fn release(self: Arc<Self>, mut owed: Owed<N>) -> Result<Released, Error> {
+    pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
         self.nodes[number].check_answers()?;
-        owed.send();
         let answer = self.nodes[number].backend.release(owed.claim()).await;
         let node_is_done = answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true);
         if node_is_done {

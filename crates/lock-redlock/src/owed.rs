@@ -24,8 +24,6 @@ pub(crate) struct Owed<N: QuorumNode> {
     mark: Option<Mark>,
     node: usize,
     claim: Claim,
-    /// Whether the node was asked, and has not answered.
-    was_sent: bool,
 }
 
 impl<N: QuorumNode> Owed<N> {
@@ -36,7 +34,7 @@ impl<N: QuorumNode> Owed<N> {
     pub(crate) fn marked(core: &Arc<Core<N>>, mark: Mark) -> Self {
         mark.end();
         let (node, claim) = (mark.node(), mark.claim().clone());
-        Self { core: Arc::clone(core), mark: Some(mark), node, claim, was_sent: false }
+        Self { core: Arc::clone(core), mark: Some(mark), node, claim }
     }
 
     pub(crate) fn node(&self) -> usize {
@@ -45,11 +43,6 @@ impl<N: QuorumNode> Owed<N> {
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
-    }
-
-    /// The node is about to be asked.
-    pub(crate) fn send(&mut self) {
-        self.was_sent = true;
     }
 
     /// The node has answered.
@@ -61,7 +54,7 @@ impl<N: QuorumNode> Owed<N> {
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let Some(mark) = self.mark.take() else { return };
-        if self.was_sent || self.core.nodes[self.node].debts.are_stuck() {
+        if self.core.nodes[self.node].debts.are_stuck() {
             mark.stick();
         }
         let until = self.core.clock.now() + self.core.settings.max_ttl.duration();

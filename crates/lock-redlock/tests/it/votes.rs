@@ -318,6 +318,25 @@ async fn a_claim_is_not_voted_for_before_its_release_was_heard() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_answered_one_release_badly_is_waited_for() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    let _silent = node(&quorum, 0).faults().hold_requests();
+    let late = node(&quorum, 1).faults().on(Verb::Release);
+    late.delay_replies(Duration::from_millis(100));
+    late.lose_replies(1);
+    let again = async {
+        // It has been asked to release once more, and has not answered yet.
+        sleep(Duration::from_millis(150)).await;
+        granted(&quorum, &held, TTL).await
+    };
+    let (_, grant) = tokio::join!(quorum.release(&held), again);
+    assert!(grant.valid_until > lock_core::Clock::tokio().now());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_vote_that_nobody_wants_any_more_is_not_asked_for() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;

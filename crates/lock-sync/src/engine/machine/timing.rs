@@ -100,7 +100,9 @@ impl<W> Machine<W> {
                 self.lose(seat, now, LossReason::Expired, effects);
             }
             Phase::Held(held) if now >= held.holds.first_limit() => {
-                if let Some(hold) = held.holds.overdue(seat, now) {
+                while let Phase::Held(held) = &mut self.seats[seat]
+                    && let Some(hold) = held.holds.overdue(seat, now)
+                {
                     self.lose_hold(hold, now, effects);
                 }
             }
