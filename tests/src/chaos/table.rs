@@ -146,13 +146,6 @@ const RULES: &[Rule] = &[
     },
     Rule {
         faults: &[ClockJump],
-        reach: QUORUM,
-        excludes: &[Errors],
-        why: "a node whose clock was ahead goes on with higher tokens, on which others may not agree at once",
-        lasts: Lasts::Ever,
-    },
-    Rule {
-        faults: &[ClockJump],
         reach: SERVERS,
         excludes: &[Errors],
         why: "a lease that ends early is lost",

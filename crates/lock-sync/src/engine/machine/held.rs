@@ -282,7 +282,8 @@ impl Held {
     /// What may be done with the lease now that its holder is done.
     pub(super) fn fate(&self, now: Instant, manner: Manner, policy: &Policy) -> Fate {
         let valid = !self.spent && self.lease.is_valid(now);
-        if valid && self.used == 0 {
+        // What others were granted meanwhile may have left it without a token.
+        if valid && self.used == 0 && self.tokens.left() > 0 {
             return Fate::HandOver;
         }
         if !self.may_go_on(now, manner, policy) {
