@@ -1,9 +1,13 @@
 //! In which order those who wait are served.
 //!
-//! Only of those who want a lock for themselves alone and waited for it: for others, several may be served at
-//! once. Who was passed by others until it gave up counts as well.
+//! Within a client all who wait are served in the order in which they asked, whatever they want: readers who are
+//! served at once may only hear of it one after another. Owners do not wait for one another.
+//!
+//! Between clients it is counted how often one who wants a lock for itself alone is passed. Who was passed by others
+//! until it gave up counts as well.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use lock_core::Instant;
 
@@ -14,15 +18,17 @@ use crate::chaos::history::{Refusal, Way};
 
 pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     let together = operations.together();
-    let alone = |operation: &&Operation| {
-        operation.way == Way::Write && !operation.tries() && together.last_of(operation).is_none()
+    let waits = |operation: &&Operation| {
+        let is_owner = matches!(operation.way, Way::Owner(_));
+        !is_owner && !operation.tries() && together.last_of(operation).is_none()
     };
     let unrest = terms.unrest(Property::Overtaking);
     let mut violations = Vec::new();
     for (key, mut list) in operations.by_key() {
-        list.retain(alone);
+        list.retain(waits);
         let served: Vec<_> = list.iter().copied().filter(|it| it.got().is_some()).collect();
         let within = within_clients(operations, terms, &served, &terms.disorder(key));
+        list.retain(|operation| operation.way == Way::Write);
         let between =
             terms.overtakes.map(|most| between_clients(operations, terms, &list, (most, &unrest)));
         let found = within.into_iter().chain(between.into_iter().flatten());
@@ -33,6 +39,9 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     }
     violations
 }
+
+/// How much later than one another they may hear of it who are served at once.
+const AT_ONCE: Duration = Duration::from_millis(30);
 
 type Found<'a> = (Property, &'a Operation, String);
 
@@ -54,7 +63,11 @@ fn within_clients<'a>(
             while let Some(one) = before.next_if(|one| one.asked + terms.margin < operation.asked) {
                 last = [last, Some(*one)].into_iter().flatten().max_by_key(|one| one.got());
             }
-            let overtaken = last.filter(|last| operation.got() < last.got());
+            let overtaken = last.filter(|last| {
+                let at_once = operation.way != Way::Write && last.way != Way::Write;
+                let slack = if at_once { AT_ONCE } else { Duration::ZERO };
+                operation.got().map(|got| got + slack) < last.got()
+            });
             if let Some(last) = overtaken
                 && !disorder.touches(last.asked, last.got().unwrap_or(last.ended))
             {
@@ -134,8 +147,6 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::scene::{Scene, at};
     use super::super::terms::Trouble;
     use super::*;
