@@ -89,7 +89,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// Waits for the value, or for the right to initialize it.
     pub(super) async fn enter<E>(&self, limit: Limit) -> Result<Entered<'_, T>, OnceCellError<E>> {
         let turn = self.turn.lock().await;
-        if let Seen::Value(value) = self.look(limit).await? {
+        let seen = self.look(limit).await?;
+        if let Seen::Value(value) = seen {
             return Ok(Entered::Late(value));
         }
         let (remote, manner) = (&self.remote, self.manner());
@@ -102,7 +103,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
             },
         };
         // Whoever had the lock before may be done.
-        Ok(match self.find_under(&hold, limit).await? {
+        let found = self.find_under(&hold, limit).await?;
+        Ok(match found {
             Some(value) => Entered::Late(value),
             None => Entered::Leader(hold, turn),
         })
