@@ -4,6 +4,7 @@
 // The helpers of tests may panic as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cells;
 mod clocks;
 mod conformance;
 mod faults;

@@ -12,6 +12,7 @@ use crate::backoff::Backoff;
 use crate::claims::{Held, Modes};
 use crate::inner::Core;
 use crate::owed::Owed;
+use crate::quorum::NodeSet;
 use crate::round::{Outcome, Reply, Round, may_hold};
 
 /// How many rounds there are at most.
@@ -58,8 +59,8 @@ pub(crate) async fn acquire<N: QuorumNode>(
         if let Some(token) = round.highest() {
             core.claims.raise(&claim.key, token);
         }
-        if let Outcome::Granted { tokens, valid_until } = outcome {
-            let grant = hold(core, claim, tokens, valid_until, Modes::default());
+        if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
+            let grant = hold(core, claim, tokens, (valid_until, nodes), Modes::default());
             core.moves.note(&claim.key, [claim.owner.tag()]);
             follow(core, claim, asked);
             return Ok(Attempt::Granted(grant));
@@ -117,20 +118,21 @@ fn known<N>(core: &Core<N>, claim: &Claim) -> Option<(TokenRange, Instant)> {
     held.map(|held| (held.tokens, held.valid_until))
 }
 
-/// Notes the lease that was granted. What it had before, it has on.
+/// Notes the lease that was granted, until when, and by which nodes. What it had before, it has on.
 pub(crate) fn hold<N>(
     core: &Core<N>,
     claim: &Claim,
     tokens: TokenRange,
-    valid_until: Instant,
+    until: (Instant, NodeSet),
     also: Modes,
 ) -> Grant {
     let now = core.clock.now();
     let before = core.claims.held(claim, now);
-    let valid_until = before.map_or(valid_until, |before| before.valid_until.max(valid_until));
+    let longer = before.filter(|before| before.valid_until > until.0);
+    let (valid_until, nodes) = longer.map_or(until, |before| (before.valid_until, before.nodes));
     let also = before.map_or(also, |before| also.and(before.also));
     let weaker = before.map(|before| before.weaker).unwrap_or_default();
-    core.claims.hold(claim, Held { tokens, valid_until, also, weaker }, now);
+    core.claims.hold(claim, Held { tokens, valid_until, nodes, also, weaker }, now);
     Grant::new(tokens, valid_until)
 }
 

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use lock_core::{Claim, FencingToken, Instant, Key, Mode, TokenRange};
 use tokio::sync::Notify;
 
+use crate::quorum::NodeSet;
 use crate::sweep::Sweep;
 
 /// The claims that are held, asked for, or being given up.
@@ -65,6 +66,8 @@ pub(crate) struct Stuck;
 pub(crate) struct Held {
     pub(crate) tokens: TokenRange,
     pub(crate) valid_until: Instant,
+    /// A quorum that has it until then.
+    pub(crate) nodes: NodeSet,
     /// Other modes in which some nodes may have it, because they missed a conversion, or did one that failed.
     pub(crate) also: Modes,
     /// Those of them that it was to become, and that are weaker.
@@ -148,10 +151,10 @@ impl Claims {
         })
     }
 
-    pub(crate) fn renew(&self, claim: &Claim, valid_until: Instant) {
+    pub(crate) fn renew(&self, claim: &Claim, valid_until: Instant, nodes: NodeSet) {
         if let Some(held) = self.lock().entries.get_mut(claim).and_then(|entry| entry.held.as_mut())
         {
-            held.valid_until = valid_until;
+            (held.valid_until, held.nodes) = (valid_until, nodes);
         }
     }
 
@@ -525,7 +528,8 @@ mod tests {
 
     fn held(valid_until: Instant) -> Held {
         let tokens = TokenRange::single(FencingToken::new(7));
-        Held { tokens, valid_until, also: Modes::default(), weaker: Modes::default() }
+        let nodes = NodeSet::default();
+        Held { tokens, valid_until, nodes, also: Modes::default(), weaker: Modes::default() }
     }
 
     #[test]

@@ -33,11 +33,11 @@ pub(crate) async fn convert<N: QuorumNode>(
     let outcome = conversion.round.decide(&mut conversion.asked).await;
     let claim = &request.claim;
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?from, ?outcome, "convert");
-    if let Outcome::Granted { tokens, valid_until } = outcome {
+    if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
         let before = core.claims.end(&conversion.former);
         let also = before.map(|held| held.also).unwrap_or_default();
         let also = also.with(from).without(claim.mode);
-        return Ok(Attempt::Granted(hold(core, claim, tokens, valid_until, also)));
+        return Ok(Attempt::Granted(hold(core, claim, tokens, (valid_until, nodes), also)));
     }
     let steps = conversion.follow();
     if !steps.is_empty() {

@@ -84,7 +84,7 @@
 //! | --- | --- |
 //! | exclusive, shared and upgradable locks, conversions | yes, where the nodes know them |
 //! | [joint holders](lock_core::JointBackend) | yes; their tokens may differ after a node was missed |
-//! | [values beside a lock](lock_core::CellBackend) | yes: what was written is what every later load returns |
+//! | [values beside a lock](lock_core::CellBackend) | yes: what was written is what every later load returns, and what has reached too few nodes is loaded as not settled |
 //! | [inspection](lock_core::InspectBackend) | yes: those are shown who hold a majority |
 //! | counting [permits](lock_core::PermitBackend) | no, and it does not compile |
 //! | a queue among processes | no: who waits is told when a majority is free, and asks |

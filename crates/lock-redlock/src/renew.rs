@@ -47,8 +47,8 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
         renewed = poll.deadlines.len(), lost = poll.lost, "renew"
     );
     let plain = Renew::new(claim.clone(), request.ttl);
-    if let Some(valid_until) = validity::until(poll.deadlines.clone(), core.quorum.needed()) {
-        core.claims.renew(claim, valid_until);
+    if let Some((valid_until, nodes)) = validity::until(&poll.deadlines, core.quorum.needed()) {
+        core.claims.renew(claim, valid_until, nodes);
         poll.amiss.iter().for_each(|&node| core.replant(node, &plain));
         let tokens = poll.agree(&mut asked, claim).await;
         if let Some(tokens) = tokens {
@@ -82,7 +82,7 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
 /// What the nodes have answered.
 struct Poll<N> {
     core: Arc<Core<N>>,
-    deadlines: Vec<Instant>,
+    deadlines: Vec<(usize, Instant)>,
     lost: usize,
     /// Those that are to vote for it, among them all that have lost it.
     amiss: Vec<usize>,
@@ -129,7 +129,7 @@ impl<N: QuorumNode> Poll<N> {
         self.amiss.extend(kept.is_amiss.then_some(node));
         match kept.renewal {
             Renewal::Renewed { valid_until, tokens, .. } => {
-                self.deadlines.push(valid_until);
+                self.deadlines.push((node, valid_until));
                 if let (Some(agreement), Some(tokens)) = (&mut self.agreement, tokens) {
                     agreement.grant(node, tokens);
                 }

@@ -35,6 +35,8 @@ pub(crate) enum Outcome {
     Granted {
         tokens: TokenRange,
         valid_until: Instant,
+        /// A quorum that holds until then.
+        nodes: NodeSet,
     },
     /// A quorum has granted it, but it was over when the last answer came.
     TooLate,
@@ -248,10 +250,13 @@ impl<N: QuorumNode> Round<N> {
 
     /// Granted by these nodes. Looked at now, when the last answer that counts has come.
     fn granted_until(&self, tokens: TokenRange, nodes: NodeSet, now: Instant) -> Outcome {
-        let deadlines = nodes.iter().filter_map(|node| self.grants[node]);
-        let deadlines = deadlines.map(|grant| grant.valid_until);
-        match validity::until(deadlines, self.core.quorum.needed()) {
-            Some(valid_until) if valid_until > now => Outcome::Granted { tokens, valid_until },
+        let deadlines =
+            nodes.iter().filter_map(|node| Some((node, self.grants[node]?.valid_until)));
+        let deadlines: Vec<_> = deadlines.collect();
+        match validity::until(&deadlines, self.core.quorum.needed()) {
+            Some((valid_until, nodes)) if valid_until > now => {
+                Outcome::Granted { tokens, valid_until, nodes }
+            }
             _ => Outcome::TooLate,
         }
     }

@@ -2,17 +2,19 @@
 
 use lock_core::Instant;
 
-/// Until when so many of these leases are certainly there, if there are as many.
+use crate::quorum::NodeSet;
+
+/// Until when so many of these leases are certainly there, if there are as many, and which nodes have those that
+/// are there for so long: as many, or more.
 ///
 /// Every node's deadline is dated from before its request was sent and comes before the node's own. At any
 /// instant before the result, `needed` nodes hold.
-pub(crate) fn until(
-    deadlines: impl IntoIterator<Item = Instant>,
-    needed: usize,
-) -> Option<Instant> {
-    let mut deadlines: Vec<_> = deadlines.into_iter().collect();
-    deadlines.sort_unstable();
-    deadlines.len().checked_sub(needed).and_then(|index| deadlines.get(index).copied())
+pub(crate) fn until(deadlines: &[(usize, Instant)], needed: usize) -> Option<(Instant, NodeSet)> {
+    let mut ends: Vec<_> = deadlines.iter().map(|&(_, end)| end).collect();
+    ends.sort_unstable();
+    let until = ends.len().checked_sub(needed).and_then(|index| ends.get(index).copied())?;
+    let last = deadlines.iter().filter(|&&(_, end)| end >= until);
+    Some((until, last.map(|&(node, _)| node).collect()))
 }
 
 #[cfg(test)]
@@ -28,10 +30,13 @@ mod tests {
             needed in 1..=9usize,
         ) {
             let deadlines = nanos.iter().copied().map(Instant::from_nanos);
-            let Some(end) = until(deadlines.clone(), needed) else {
+            let deadlines: Vec<_> = deadlines.enumerate().collect();
+            let Some((end, nodes)) = until(&deadlines, needed) else {
                 prop_assert!(nanos.len() < needed);
                 return Ok(());
             };
+            prop_assert!(nodes.len() >= needed);
+            prop_assert!(nodes.iter().all(|node| nanos[node] >= end.as_nanos()));
             let holding = |at: u64| nanos.iter().filter(|&&nanos| nanos > at).count();
             prop_assert!(end.as_nanos() == 0 || holding(end.as_nanos() - 1) >= needed);
             prop_assert!(holding(end.as_nanos()) < needed);

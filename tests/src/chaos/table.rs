@@ -82,10 +82,6 @@ const ANY: &[Reach] = &[Reach::Memory, Reach::Server, Reach::Minority, Reach::Ma
 const SERVERS: &[Reach] = &[Reach::Server, Reach::Minority, Reach::Majority];
 const QUORUM: &[Reach] = &[Reach::Minority, Reach::Majority];
 
-/// Why a quorum may tell some of a value and others not.
-const STORED_ON_FEW: &str = "a value that has reached too few nodes is seen by those who ask them, and by others not, \
-                             until another is stored";
-
 /// That no two have what only one can have.
 const SAFE: &[Property] = &[Exclusion, Conversions, Permits, Resource];
 /// That whoever can be served is.
@@ -185,27 +181,6 @@ const RULES: &[Rule] = &[
         excludes: &[Values],
         why: "too few nodes are left that know what was stored",
         lasts: Lasts::Quarantine,
-    },
-    Rule {
-        faults: AWAY,
-        reach: &[Reach::Majority],
-        excludes: &[Values],
-        why: STORED_ON_FEW,
-        lasts: Lasts::Lease,
-    },
-    Rule {
-        faults: LINKS,
-        reach: &[Reach::Majority],
-        excludes: &[Values],
-        why: STORED_ON_FEW,
-        lasts: Lasts::Lease,
-    },
-    Rule {
-        faults: &[KillWorker, Collapse],
-        reach: QUORUM,
-        excludes: &[Values],
-        why: STORED_ON_FEW,
-        lasts: Lasts::Meanwhile,
     },
     Rule {
         faults: &[KillWorker],
@@ -430,6 +405,14 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_quorum_has_one_value_for_all_unless_it_forgets_or_a_clock_was_set() {
+        for fault in Fault::ALL.into_iter().filter(|it| !FORGETS.contains(it) && *it != ClockJump) {
+            let promise = promise(Deployment::Quorum(3), fault, Extent::Majority, Values);
+            assert_eq!(promise, Promise::Holds, "{fault}");
         }
     }
 

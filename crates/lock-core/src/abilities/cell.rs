@@ -18,6 +18,13 @@ use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
 ///   (`a_value_with_a_lower_token_is_refused`).
 /// - Loading MUST tell whether the lease under which the value was written is still held
 ///   (`loading_tells_whether_the_writer_still_holds`).
+/// - What was reported as [written](Stored::Written) MUST be loaded as [settled](Cell::settled)
+///   (`what_was_written_is_settled`). A store that is several may load what is not: what has reached a few of
+///   them, and others may not see. Whatever of this is loaded as settled MUST be what every later load returns,
+///   until something is written after it.
+/// - What the holder [loads under its claim](CellBackend::load_under) MUST be all that there is
+///   (`the_holder_loads_all_that_there_is`): nothing of an earlier holder's that it has not seen becomes settled
+///   after that, or comes back.
 /// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
 /// - Erasing MUST leave no value (`an_erased_value_is_gone`); storing the same again MUST be no error
 ///   (`storing_twice_is_no_error`).
@@ -40,6 +47,25 @@ pub trait CellBackend: Backend {
     ///
     /// Dropping the future has no effect.
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error>;
+
+    /// The value beside the lock that this claim holds, for its holder to decide by: what others stored before
+    /// it can change no more.
+    ///
+    /// A store that is one need not do more than [`load`](Self::load), since it takes values from the holder
+    /// alone. One that is several has to ask those of them that have granted the claim. It answers clients that
+    /// were granted the claim; what others are told is open.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotHeld`](crate::ErrorKind) if the claim is known not to be held; else whatever the store or
+    /// the way to it does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>, Error> {
+        self.load(&claim.key).await
+    }
 
     /// Writes the value beside the lock that this claim holds, or erases it.
     ///
@@ -72,15 +98,28 @@ pub struct Cell {
     pub token: FencingToken,
     /// Whether the lease under which it was stored is still held.
     pub held: bool,
+    /// Whether every later load returns it, or what is written after it.
+    ///
+    /// What is not settled may be seen by one and not by the next. Whoever wants all to see the same takes the
+    /// lock, [loads](CellBackend::load_under) again, and stores what is there under its own token before it
+    /// believes it.
+    pub settled: bool,
 }
 
 impl Cell {
     /// The most bytes that a value can have: 64 KiB.
     pub const MAX_LEN: usize = 64 * 1024;
 
-    /// A value as it was loaded.
+    /// A value as it was loaded, and [settled](Self::settled), as every value of a single store is.
     pub fn new(value: Vec<u8>, token: FencingToken, held: bool) -> Self {
-        Self { value, token, held }
+        Self { value, token, held, settled: true }
+    }
+
+    /// The same, but others may not see it.
+    #[must_use]
+    pub fn unsettled(mut self) -> Self {
+        self.settled = false;
+        self
     }
 
     /// Refuses what can never be stored, before anything is sent.
@@ -119,6 +158,7 @@ impl fmt::Debug for Cell {
             .field("len", &self.value.len())
             .field("token", &self.token)
             .field("held", &self.held)
+            .field("settled", &self.settled)
             .finish()
     }
 }
@@ -141,6 +181,10 @@ macro_rules! forward {
         impl<B: CellBackend + ?Sized> CellBackend for $pointer<B> {
             async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
                 (**self).load(key).await
+            }
+
+            async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>, Error> {
+                (**self).load_under(claim).await
             }
 
             async fn store(

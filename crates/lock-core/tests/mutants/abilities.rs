@@ -20,7 +20,14 @@ impl CellBackend for Mutant {
         }
         let Some(mut cell) = self.store.load(key).await? else { return Ok(None) };
         cell.held |= self.bug == Bug::SaysThatWritersAlwaysHold;
+        cell.settled &= self.bug != Bug::SettlesNothing;
         Ok((cell.held || self.bug != Bug::ValuesEndWithTheirLease).then_some(cell))
+    }
+
+    async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>> {
+        let cell = self.load(&claim.key).await?;
+        let is_its = |cell: &Cell| cell.held || self.bug != Bug::HoldersLoadWhatTheyStored;
+        Ok(cell.filter(is_its))
     }
 
     async fn store(

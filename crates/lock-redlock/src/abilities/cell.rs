@@ -9,7 +9,7 @@ use lock_core::{QuorumNode, Result, Stored};
 use crate::Redlock;
 use crate::asked::late;
 use crate::inner::Core;
-use crate::quorum::Quorum;
+use crate::quorum::{NodeSet, Quorum};
 
 /// What stands for no value on a node that had one. Nobody else stores these bytes, but by accident.
 const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a\x95\x3f\xc9";
@@ -17,47 +17,42 @@ const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a
 /// A value is stored on a majority, so every majority that is asked for it knows it: what was reported as
 /// [written](Stored::Written) is what every later load returns, until something is written after it.
 ///
-/// A value whose storing failed may be seen or not, and by one load but not the next, until the next value is
-/// stored. If it was stored under the token of the one before, and so few nodes answer that either may be the
-/// later, loading fails with an error that invites to try again.
+/// What has reached fewer nodes may be seen or not, and by one load but not the next, until the next value is
+/// stored. It is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has
+/// it, under the same token. If it was stored under the token of the one before, and so few nodes answer that either
+/// may be the later, loading fails with an error that invites to try again.
 ///
-/// What erases a value is stored like one, and taken away when every node has it. A value of nearly
-/// [`Cell::MAX_LEN`] bytes is refused if it begins with the 16 bytes that stand for this.
+/// What erases a value is stored like one, and taken away when every node has it. If it has certainly not reached a
+/// majority, the value is still loaded, as not settled; if that cannot be told, because nodes are silent, there is
+/// none, although others may see the value again when erasing it has failed. A value of nearly [`Cell::MAX_LEN`]
+/// bytes is refused if it begins with the 16 bytes that stand for this.
+///
+/// The holder is [told](CellBackend::load_under) what those nodes have that have granted the claim, and hold by it
+/// when they answer: a majority which takes nothing any more that an earlier holder has sent. So what the holder
+/// does not see there cannot become settled.
 #[async_trait]
 impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
         let core = self.core();
-        let nodes = core.quorum.nodes();
-        let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-            let key = key.clone();
-            async move {
-                let loaded = core.nodes[node].backend.load(&key).await;
-                core.noted(node, "load", loaded)
-            }
-        });
-        let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
-        let mut said = vec![None; nodes];
-        while ballot.cells.len() + asked.open().len() >= core.quorum.needed() {
-            let Some(batch) = asked.answers().await else { break };
-            for (node, loaded) in batch {
-                match loaded {
-                    Ok(cell) => ballot.cells.push(cell),
-                    Err(error) => said[node] = Some(error),
-                }
-            }
-            if ballot.cells.len() >= core.quorum.needed()
-                && let Some(cell) = ballot.decided()
-            {
-                return Ok(cell);
-            }
+        let (ballot, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
+        Ok(latest.and_then(|latest| match decode(&latest) {
+            None if !ballot.may_be_settled(latest.token) => ballot.before(latest.token),
+            seen => seen,
+        }))
+    }
+
+    async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>> {
+        let core = self.core();
+        let Some(held) = core.claims.held(claim, core.clock.now()) else {
+            let message = "it cannot be loaded under a claim that is not held here";
+            return Err(Error::new(ErrorKind::NotHeld, message));
+        };
+        let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
+        if core.clock.now() >= held.valid_until {
+            let message = "the lease may have been over before a majority had said what was stored";
+            return Err(Error::new(ErrorKind::NotReady, message));
         }
-        if ballot.cells.len() < core.quorum.needed() {
-            for node in asked.open().iter() {
-                said[node] = Some(late(asked.limit()));
-            }
-            return Err(core.failure("loaded it", ballot.cells.len(), &said));
-        }
-        ballot.likeliest()
+        Ok(latest.as_ref().and_then(decode))
     }
 
     async fn store(
@@ -76,6 +71,45 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         }
         Ok(outcome)
     }
+}
+
+/// What these nodes have, as far as it matters, and the latest of it as they keep it.
+async fn load_from<N: QuorumNode + CellBackend>(
+    core: &Arc<Core<N>>,
+    key: &Key,
+    nodes: NodeSet,
+) -> Result<(Ballot, Option<Cell>)> {
+    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
+        let key = key.clone();
+        async move {
+            let loaded = core.nodes[node].backend.load(&key).await;
+            core.noted(node, "load", loaded)
+        }
+    });
+    let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
+    let mut said = vec![None; core.quorum.nodes()];
+    while ballot.cells.len() + asked.open().len() >= core.quorum.needed() {
+        let Some(batch) = asked.answers().await else { break };
+        for (node, loaded) in batch {
+            match loaded {
+                Ok(cell) => ballot.cells.push(cell),
+                Err(error) => said[node] = Some(error),
+            }
+        }
+        if ballot.cells.len() >= core.quorum.needed()
+            && let Some(latest) = ballot.decided()
+        {
+            return Ok((ballot, latest));
+        }
+    }
+    if ballot.cells.len() < core.quorum.needed() {
+        for node in asked.open().iter() {
+            said[node] = Some(late(asked.limit()));
+        }
+        return Err(core.failure("loaded it", ballot.cells.len(), &said));
+    }
+    let latest = ballot.likeliest()?;
+    Ok((ballot, latest))
 }
 
 /// How many have written it, and what that comes to.
@@ -129,28 +163,30 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
 }
 
 /// What the nodes loaded.
+#[derive(Debug)]
 struct Ballot {
     quorum: Quorum,
     cells: Vec<Option<Cell>>,
 }
 
 impl Ballot {
-    /// The value, if nothing that the others may say would change it, or whether its writer still holds.
+    /// The latest value as it is kept, if nothing that the others may say would change it, whether it is settled, or
+    /// whether its writer still holds.
     fn decided(&self) -> Option<Option<Cell>> {
         let Some(token) = self.latest() else { return Some(None) };
         let [(value, count)] = *self.values(token) else { return None };
-        if *value == ERASED[..] {
-            return Some(None);
+        if !self.is_settled(count) {
+            return None;
         }
         let needed = self.quorum.needed();
         let held = self.holding(token);
         let free = count - held;
         let held = match () {
-            () if held >= needed => true,
+            () if value == ERASED || held >= needed => true,
             () if free > self.quorum.nodes() - needed => false,
             () => return None,
         };
-        decode(value).map(|value| Some(Cell::new(value, token, held)))
+        Some(Some(Cell::new(value.to_vec(), token, held)))
     }
 
     /// The same, when all have answered that will.
@@ -170,13 +206,37 @@ impl Ballot {
                 return Err(Error::new(ErrorKind::NotReady, message));
             }
         };
-        if value == ERASED {
-            return Ok(None);
-        }
         let missed = self.quorum.nodes() - count;
         let held = self.holding(token);
         let held = held > 0 && held + missed >= self.quorum.needed();
-        Ok(decode(value).map(|value| Cell::new(value, token, held)))
+        let latest = Cell::new(value.to_vec(), token, held);
+        let settled = self.is_settled(count);
+        Ok(Some(if settled { latest } else { latest.unsettled() }))
+    }
+
+    /// Whether every majority has a node that knows what so many have.
+    fn is_settled(&self, count: usize) -> bool {
+        count >= self.quorum.needed()
+    }
+
+    /// Whether a majority may have what was stored last under this token, if those who are silent have it.
+    fn may_be_settled(&self, token: FencingToken) -> bool {
+        let most = self.values(token).iter().map(|(_, count)| *count).max().unwrap_or_default();
+        let silent = self.quorum.nodes() - self.cells.len();
+        self.is_settled(most + silent)
+    }
+
+    /// The value that was there before what was stored under this token, if any node still has one.
+    fn before(&self, token: FencingToken) -> Option<Cell> {
+        let earlier = self.cells.iter().flatten().filter(|cell| cell.token < token);
+        let last = earlier.map(|cell| cell.token).max()?;
+        let values = self.values(last);
+        let (value, _) = values.iter().copied().max_by_key(|(_, count)| *count)?;
+        // Somebody has come after its writer.
+        match decode(&Cell::new(value.to_vec(), last, false)) {
+            None => self.before(last),
+            cell => cell.map(Cell::unsettled),
+        }
     }
 
     fn latest(&self) -> Option<FencingToken> {
@@ -210,12 +270,15 @@ fn encode(value: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-fn decode(stored: &[u8]) -> Option<Vec<u8>> {
+fn decode(kept: &Cell) -> Option<Cell> {
+    let stored = &*kept.value;
     if stored == ERASED {
         return None;
     }
     let escaped = stored.strip_suffix(&[0]).filter(|_| stored.starts_with(ERASED));
-    Some(escaped.unwrap_or(stored).to_vec())
+    let mut cell = kept.clone();
+    cell.value = escaped.unwrap_or(stored).to_vec();
+    Some(cell)
 }
 
 #[cfg(test)]
@@ -232,26 +295,57 @@ mod tests {
         Ballot { quorum: Quorum::of(nodes), cells }
     }
 
-    fn value(cell: Option<Cell>) -> Option<(Vec<u8>, bool)> {
-        cell.map(|cell| (cell.value, cell.held))
+    fn value(cell: &Option<Cell>) -> Option<(&[u8], bool, bool)> {
+        cell.as_ref().map(|cell| (&*cell.value, cell.held, cell.settled))
     }
 
     #[test]
     fn the_highest_token_wins() {
         let one = ballot(3, &[Some((b"old", 7, false)), Some((b"new", 8, true))]);
-        // Whether it is still held only the third can say.
+        // Whether others see it, and whether it is still held, only the third can say.
         assert_eq!(one.decided(), None);
-        assert_eq!(value(one.likeliest().unwrap()), Some((b"new".to_vec(), true)));
+        assert_eq!(value(&one.likeliest().unwrap()), Some((&b"new"[..], true, false)));
         let all = ballot(3, &[Some((b"new", 8, true)), None, Some((b"new", 8, true))]);
-        assert_eq!(value(all.decided().unwrap()), Some((b"new".to_vec(), true)));
+        assert_eq!(value(&all.decided().unwrap()), Some((&b"new"[..], true, true)));
         assert_eq!(ballot(3, &[None, None]).decided(), Some(None));
     }
 
     #[test]
+    fn what_a_minority_has_is_not_settled() {
+        let few = ballot(4, &[Some((b"x", 7, false)), Some((b"x", 7, false)), None, None]);
+        assert_eq!(few.decided(), None);
+        assert_eq!(value(&few.likeliest().unwrap()), Some((&b"x"[..], false, false)));
+        // The same under two tokens is two values, of which others may see another one in between.
+        let twice = ballot(3, &[Some((b"x", 7, false)), Some((b"x", 8, false)), None]);
+        assert_eq!(twice.decided(), None);
+        assert_eq!(value(&twice.likeliest().unwrap()), Some((&b"x"[..], false, false)));
+    }
+
+    #[test]
     fn what_was_erased_does_not_come_back() {
+        let erased = Some((&ERASED[..], 8, true));
+        let old = Some((&b"old"[..], 7, false));
+        let latest = ballot(3, &[old, erased, erased]).decided().unwrap().unwrap();
+        assert_eq!((decode(&latest), latest.settled), (None, true));
+    }
+
+    #[test]
+    fn what_a_minority_has_erased_is_there_but_not_settled() {
+        let erased = Some((&ERASED[..], 9, true));
+        let ballot = ballot(3, &[erased, Some((b"old", 7, true)), Some((b"old", 7, true))]);
+        assert_eq!(ballot.decided(), None);
+        let latest = ballot.likeliest().unwrap().unwrap();
+        assert_eq!((decode(&latest), latest.settled), (None, false));
+        assert!(!ballot.may_be_settled(latest.token));
+        assert_eq!(value(&ballot.before(latest.token)), Some((&b"old"[..], false, false)));
+    }
+
+    #[test]
+    fn what_may_have_been_erased_is_not_there() {
         let late = ballot(3, &[Some((b"old", 7, false)), Some((ERASED, 8, true))]);
-        assert_eq!(late.decided(), Some(None));
-        assert_eq!(late.likeliest().unwrap(), None);
+        assert_eq!(late.decided(), None);
+        let latest = late.likeliest().unwrap().unwrap();
+        assert!(decode(&latest).is_none() && late.may_be_settled(latest.token));
     }
 
     #[test]
@@ -259,7 +353,7 @@ mod tests {
         let first = Some((&b"first"[..], 7, true));
         let second = Some((&b"second"[..], 7, true));
         let all = ballot(3, &[second, first, second]);
-        assert_eq!(value(all.likeliest().unwrap()), Some((b"second".to_vec(), true)));
+        assert_eq!(value(&all.likeliest().unwrap()), Some((&b"second"[..], true, true)));
         let error = ballot(3, &[second, first]).likeliest().unwrap_err();
         assert!(error.is_retryable(), "{error}");
     }
@@ -272,7 +366,8 @@ mod tests {
         ) {
             let value = [stem, rest].concat();
             prop_assert_ne!(encode(Some(&value)), encode(None));
-            prop_assert_eq!(decode(&encode(Some(&value))), Some(value));
+            let kept = Cell::new(encode(Some(&value)), FencingToken::new(7), true);
+            prop_assert_eq!(decode(&kept).map(|cell| cell.value), Some(value));
         }
     }
 
@@ -290,26 +385,69 @@ mod tests {
         prop::collection::vec(prop::option::weighted(0.8, cell), 0..=7)
     }
 
+    /// What nodes have, and how many there are that say nothing.
+    fn ballots() -> impl Strategy<Value = Ballot> {
+        (cells(), 0..3usize)
+            .prop_map(|(cells, silent)| (Quorum::of((cells.len() + silent).max(1)), cells))
+            .prop_filter("a majority answers", |(quorum, cells)| cells.len() >= quorum.needed())
+            .prop_map(|(quorum, cells)| Ballot { quorum, cells })
+    }
+
     proptest! {
         /// Whatever the nodes have, a value that is loaded was stored by one of them under the highest token,
         /// and what is decided early is what comes out in the end.
         #[test]
-        fn what_is_loaded_was_stored(cells in cells(), silent in 0..3usize) {
-            let nodes = cells.len() + silent;
-            prop_assume!((1..=Quorum::MAX).contains(&nodes) && cells.len() >= Quorum::of(nodes).needed());
-            let ballot = Ballot { quorum: Quorum::of(nodes), cells };
+        fn what_is_loaded_was_stored(ballot in ballots()) {
             let latest = ballot.latest();
             let (decided, likeliest) = (ballot.decided(), ballot.likeliest());
             if let Ok(Some(cell)) = &likeliest {
                 let mut stored = ballot.cells.iter().flatten();
-                let is_it = |it: &Cell| {
-                    Some(it.token) == latest && decode(&it.value).as_ref() == Some(&cell.value)
-                };
-                prop_assert!(stored.any(is_it) && Some(cell.token) == latest);
+                prop_assert_eq!(Some(cell.token), latest);
+                prop_assert!(stored.any(|it| it.token == cell.token && it.value == cell.value));
+                if let Some(before) = ballot.before(cell.token) {
+                    let mut stored = ballot.cells.iter().flatten().filter_map(decode);
+                    prop_assert!(stored.any(|it| it.value == before.value));
+                    prop_assert!(!before.settled && before.token < cell.token);
+                }
             }
             if let Some(decided) = decided {
-                prop_assert_eq!(decided, likeliest.unwrap());
+                let likeliest = likeliest.unwrap();
+                let erased = decided.is_some() && decided.as_ref().and_then(decode).is_none();
+                // Whether somebody still holds who has erased it is of no interest.
+                let held = |mut cell: Cell| {
+                    cell.held |= erased;
+                    cell
+                };
+                prop_assert_eq!(decided.map(held), likeliest.map(held));
             }
+        }
+
+        /// What is settled every later load sees, whichever majority answers.
+        #[test]
+        fn every_majority_knows_what_is_settled(
+            mut ballot in ballots(),
+            latest in stored(),
+            have_it in prop::collection::vec(prop::bool::weighted(0.7), 7),
+            rest in prop::collection::vec(cells(), 3),
+            order in any::<prop::sample::Index>(),
+        ) {
+            let latest = Cell::new(latest, FencingToken::new(9), false);
+            let theirs = ballot.cells.iter_mut().zip(have_it).filter(|(_, has_it)| *has_it);
+            theirs.for_each(|(cell, _)| *cell = Some(latest.clone()));
+            let Ok(Some(first)) = ballot.likeliest() else { return Ok(()) };
+            prop_assume!(first.settled);
+            // Those that were silent have nothing later: that would be another value.
+            let quorum = ballot.quorum;
+            let may_be = |cell: &Option<Cell>| cell.as_ref().is_none_or(|it| it.token < first.token);
+            let silent = rest.into_iter().flatten().filter(may_be).chain(std::iter::repeat(None));
+            let mut nodes = ballot.cells.clone();
+            nodes.extend(silent.take(quorum.nodes() - ballot.cells.len()));
+            let start = order.index(quorum.nodes());
+            nodes.rotate_left(start);
+            nodes.truncate(quorum.needed());
+            let later = Ballot { quorum, cells: nodes }.likeliest().unwrap();
+            let later = later.map(|cell| (cell.value, cell.token));
+            prop_assert_eq!(later, Some((first.value, first.token)));
         }
     }
 }

@@ -6,7 +6,7 @@ use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{
     Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, Hint, Mode, Renew, Renewal,
 };
-use lock_core::{InspectBackend, Stored, Ttl};
+use lock_core::{InspectBackend, Released, Stored, Ttl};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
@@ -315,6 +315,86 @@ async fn a_minority_stores_nothing() {
     assert!(error.to_string().starts_with("1 of 3 nodes stored it, 2 are needed"), "{error}");
     assert!(quorum.load(&held.key).await.is_err());
     assert!(quorum.inspect(&held.key).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_minority_stored_is_not_settled_until_it_is_stored_again() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let token = granted(&quorum, &held, TTL).await.tokens.first();
+    node(&quorum, 1).faults().on(Verb::Cell).fail(ErrorKind::Timeout);
+    node(&quorum, 2).faults().on(Verb::Cell).fail(ErrorKind::Timeout);
+    assert!(quorum.store(&held, token, Some(b"x")).await.is_err());
+    let load = async |missing: Option<usize>| {
+        let other = cluster.join().await;
+        missing.into_iter().for_each(|missing| node(&other, missing).faults().cut());
+        other.load(&held.key).await.unwrap().map(|cell| (cell.value, cell.settled))
+    };
+    assert_eq!(load(None).await, Some((b"x".to_vec(), false)));
+    assert_eq!(load(Some(0)).await, None);
+    node(&quorum, 1).faults().heal();
+    assert_eq!(quorum.store(&held, token, Some(b"x")).await.unwrap(), Stored::Written);
+    assert_eq!(load(None).await, Some((b"x".to_vec(), true)));
+    for missing in 0..3 {
+        assert_eq!(load(Some(missing)).await.unwrap().0, b"x");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_hears_of_what_may_still_become_settled() {
+    let cluster = Cluster::of(3).await;
+    let (one, other) = (cluster.join().await, cluster.join().await);
+    let first = claim("a");
+    let token = granted(&one, &first, TTL).await.tokens.first();
+    // What it stores arrives at the first at once, and at the third after its lease is over elsewhere.
+    assert_eq!(cluster.stores[0].store(&first, token, Some(b"x")).await.unwrap(), Stored::Written);
+    for store in &cluster.stores[..2] {
+        assert!(matches!(store.release(&first).await.unwrap(), Released::Freed { .. }));
+    }
+    let second = claim("a");
+    granted(&other, &second, TTL).await;
+    let gate = node(&other, 0).faults().on(Verb::Cell).hold_requests();
+    let anybody = other.load(&first.key).await.unwrap();
+    assert_eq!(anybody, None, "two of three have nothing");
+    let load = async || other.load_under(&second).await.unwrap();
+    let (cell, ()) = tokio::join!(load(), async {
+        // What anybody asked is held there as well.
+        gate.arrived(2).await;
+        assert_eq!(
+            cluster.stores[2].store(&first, token, Some(b"x")).await.unwrap(),
+            Stored::Written
+        );
+        gate.open();
+    });
+    let cell = cell.expect("the first has it, and has granted the claim");
+    assert_eq!((&*cell.value, cell.token), (&b"x"[..], token));
+    // It is what all see by now.
+    let seen = cluster.join().await.load(&first.key).await.unwrap().unwrap();
+    assert!(seen.value == b"x" && seen.settled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_asks_those_by_whom_it_holds() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    let error = quorum.load_under(&held).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+    node(&quorum, 2).faults().cut();
+    granted(&quorum, &held, TTL).await;
+    assert_eq!(quorum.load_under(&held).await.unwrap(), None);
+    // One of the two that have granted it is silent now, and another has voted since.
+    node(&quorum, 2).faults().heal();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    until(|| cluster.leases() == 3).await;
+    node(&quorum, 1).faults().cut();
+    assert!(matches!(renewed(&quorum, &held).await, Renewal::Renewed { .. }));
+    assert_eq!(quorum.load_under(&held).await.unwrap(), None);
+    // A lease that is over, or was given up, says nothing.
+    sleep(TTL.duration()).await;
+    let error = quorum.load_under(&held).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,8 @@
 //!   arrival, so that it is not counted twice, and arrives again.
 //! - *The store forgets.* The round is then lower than the one that they wait for the end of, and the permits
 //!   are gone: they arrive again, in the round that is now.
+//! - *Some see that the round has moved, and others do not.* A store that is several may have it so
+//!   ([`Cell::settled`]), but cannot count permits, so no barrier is kept there.
 //! - *An answer is lost* when the leader writes. It writes again, which changes nothing, or finds its own
 //!   token in the store.
 

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Cell, CellBackend, Error, Key, Mode, Stored};
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, Stored};
 
 pub(crate) use patience::{Limit, Patience};
 pub(crate) use watcher::Watcher;
@@ -79,30 +79,59 @@ impl RemoteCell {
         }
     }
 
+    /// Asks for the value as this holder, whom nobody before can surprise any more; until there is an answer, the
+    /// lease is over, or no patience left.
+    pub(crate) async fn load_under(
+        &self,
+        hold: &Hold,
+        limit: Limit,
+    ) -> Result<Option<Cell>, Denial> {
+        let mut patience = Patience::new(self.shared(), limit);
+        loop {
+            let claim = Self::claim(hold).map_err(Denial::Lost)?;
+            match ask(self.shared(), self.backend.load_under(&claim)).await {
+                Ok(cell) => return Ok(cell),
+                Err(error) if error.kind() == ErrorKind::NotHeld => {
+                    return Err(Denial::Lost(lost(hold)));
+                }
+                Err(error) => patience.after(error).await?,
+            }
+        }
+    }
+
     /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
     /// no patience left.
     ///
     /// Whoever drops it leaves open whether it was written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut patience = Patience::new(self.shared(), Limit::none());
-        let lost = || hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked));
         loop {
-            hold.check().map_err(Unstored::Lost)?;
-            let Some(claim) = hold.claim() else { return Err(Unstored::Lost(lost())) };
+            let claim = Self::claim(hold).map_err(Unstored::Lost)?;
             let storing = self.backend.store(&claim, hold.fencing_token(), value);
             match ask(self.shared(), storing).await {
                 Ok(Stored::Written) => return Ok(()),
-                Ok(_) => return Err(Unstored::Lost(lost())),
+                Ok(_) => return Err(Unstored::Lost(lost(hold))),
                 Err(error) => patience.after(error).await.map_err(|denial| match denial {
                     Denial::Failed(error) | Denial::Timeout(Some(error)) => Unstored::Failed(error),
-                    _ => Unstored::Lost(lost()),
+                    _ => Unstored::Lost(lost(hold)),
                 })?,
             }
         }
+    }
+
+    /// What the store knows this holder by.
+    fn claim(hold: &Hold) -> Result<Claim, LeaseLost> {
+        hold.check()?;
+        hold.claim().ok_or_else(|| lost(hold))
     }
 
     /// Listens for changes of the value.
     pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
         Watcher::new(&self.entry, interval)
     }
+}
+
+/// Why a hold that the store does not know any more is over.
+fn lost(hold: &Hold) -> LeaseLost {
+    hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
 }

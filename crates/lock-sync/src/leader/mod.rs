@@ -39,7 +39,8 @@ const ATTEMPTS: u32 = 3;
 ///
 /// Those who observe learn of a change a little late; they may take somebody for the leader who is none any
 /// more. Address a leader by what you have observed, and let it check
-/// [`is_valid`](Leadership::is_valid) itself.
+/// [`is_valid`](Leadership::is_valid) itself. Over a quorum, what a leader says of itself may be seen by some and
+/// not by others until a majority has stored it, and then by all: it is advice, for which nobody waits.
 ///
 /// # Examples
 ///

@@ -5,8 +5,8 @@ use std::future::Future;
 use lock_core::{Cell, Error, ErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::MutexGuard;
 
+use super::finding::{Entered, Seen};
 use super::{OnceCell, OnceCellError, SetError, decode};
 use crate::cell::Limit;
 use crate::engine::{Denial, Hold, Wait};
@@ -15,14 +15,17 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// The value; if there is none anywhere, initializes it with what `f` returns.
     ///
     /// While somebody else initializes it, in this process or another, it waits for that. `f` is called
-    /// only under the lock, and is not called if there is a value by then.
+    /// only under the lock, and is not called if there is a value by then: also one that an attempt has left
+    /// in [a part of the store](OnceCell#one-value-for-all), which it stores once more.
     ///
-    /// It will wait for itself for ever, as tokio's does, if `f` tries to initialize the same cell.
+    /// It will wait for itself for ever, as tokio's does, if `f` tries to initialize the same cell. Nor may `f`
+    /// wait for what this cell [loads](Self::load).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops that of `f` where it stands and lets go of the lock: another call makes
-    /// another attempt. If it is dropped while it stores the value, that may be stored all the same.
+    /// another attempt. If it is dropped while it stores the value, that may be stored all the same; then it
+    /// is the one that all see.
     ///
     /// # Errors
     ///
@@ -100,19 +103,19 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             return Ok(value);
         }
         let limit = Limit::of(self.default_wait(), self.remote.shared());
-        let (hold, _turn) = match limit.bound(self.remote.shared(), self.enter(limit)).await? {
-            Entered::Late(value) => return Ok(value),
-            Entered::Leader(hold, turn) => (hold, turn),
-        };
-        let done = match hold.while_held(async { f().await }).await {
-            Ok(Ok(value)) => self.store(&hold, value).await,
-            Ok(Err(error)) => Err(OnceCellError::Init(error)),
-            Err(lost) => Err(OnceCellError::Lost(lost)),
+        let done = match limit.bound(self.remote.shared(), self.enter(limit)).await {
+            Ok(Entered::Late(value)) => return Ok(value),
+            Ok(Entered::Leader(hold, _turn)) => match hold.while_held(async { f().await }).await {
+                Ok(Ok(value)) => self.store(&hold, value).await,
+                Ok(Err(error)) => Err(OnceCellError::Init(error)),
+                Err(lost) => Err(OnceCellError::Lost(lost)),
+            },
+            Err(error) => Err(error),
         };
         match done {
             // Whoever has had the lock since may be done already.
             Err(OnceCellError::Lost(lost)) => match self.remote.load().await {
-                Ok(Some(cell)) => {
+                Ok(Some(cell)) if cell.settled => {
                     let value = decode(&cell.value)?;
                     Ok(self.value.get_or_init(|| value))
                 }
@@ -135,7 +138,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// All of them give the value back:
     ///
     /// - [`SetError::AlreadyInitializedError`] if there is a value;
-    /// - [`SetError::InitializingError`] if there is none, but somebody has the lock;
+    /// - [`SetError::InitializingError`] if there is none that all see, but somebody has the lock;
     /// - [`SetError::Failed`] if neither could be found out, or the value not be stored.
     ///
     /// # Examples
@@ -161,44 +164,26 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         };
         // The lock first: then nobody can get between the look and the store.
         let locked = self.remote.lock(Wait::Try, self.manner()).await;
-        let failed = match (self.find(Limit::none()).await, locked) {
-            (Ok(Some(_)), _) => return Err(SetError::AlreadyInitializedError(value)),
-            (Ok(None), Err(Denial::WouldBlock)) => return Err(SetError::InitializingError(value)),
-            (Ok(None), Ok(hold)) => match self.send(&hold, &value).await {
-                Ok(()) => {
-                    self.value.get_or_init(|| value);
-                    return Ok(());
-                }
+        let failed = match locked {
+            Ok(hold) => match self.find_under(&hold, Limit::none()).await {
+                Ok(Some(_)) => return Err(SetError::AlreadyInitializedError(value)),
+                Ok(None) => match self.send(&hold, &value).await {
+                    Ok(()) => {
+                        self.value.get_or_init(|| value);
+                        return Ok(());
+                    }
+                    Err(error) => error,
+                },
                 Err(error) => error,
             },
-            (Ok(None), Err(denial)) => denial.into(),
-            (Err(error), _) => error,
-        };
-        Err(SetError::Failed(value, failed))
-    }
-
-    /// Waits for the value, or for the right to initialize it.
-    async fn enter<E>(&self, limit: Limit) -> Result<Entered<'_, T>, OnceCellError<E>> {
-        let turn = self.turn.lock().await;
-        let found = self.find(limit).await?;
-        if let Some(value) = found {
-            return Ok(Entered::Late(value));
-        }
-        let (remote, manner) = (&self.remote, self.manner());
-        let hold = match remote.lock(Wait::Try, manner).await {
-            Ok(hold) => hold,
-            // If it is somebody else's turn, the value will be there before the lock is.
-            Err(_) => tokio::select! {
-                hold = remote.lock(limit.wait(remote.shared()), manner) => hold?,
-                value = self.appears(limit) => return value.map(Entered::Late),
+            Err(denial) => match (self.look(Limit::none()).await, denial) {
+                (Ok(Seen::Value(_)), _) => return Err(SetError::AlreadyInitializedError(value)),
+                (Ok(_), Denial::WouldBlock) => return Err(SetError::InitializingError(value)),
+                (Ok(_), denial) => denial.into(),
+                (Err(error), _) => error,
             },
         };
-        // Whoever had the lock before may be done.
-        let found = self.find(limit).await?;
-        Ok(match found {
-            Some(value) => Entered::Late(value),
-            None => Entered::Leader(hold, turn),
-        })
+        Err(SetError::Failed(value, failed))
     }
 
     async fn store<E>(&self, hold: &Hold, value: T) -> Result<&T, OnceCellError<E>> {
@@ -214,12 +199,4 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         Cell::check_len(&json).map_err(OnceCellError::Value)?;
         Ok(self.remote.store(hold, Some(&json)).await?)
     }
-}
-
-/// How a call that needs the value begins.
-enum Entered<'a, T> {
-    /// It is there.
-    Late(&'a T),
-    /// It is to be initialized now, by nobody else.
-    Leader(Hold, MutexGuard<'a, ()>),
 }

@@ -1,6 +1,7 @@
 //! A value that one process computes and all read.
 
 mod error;
+mod finding;
 mod init;
 
 use std::fmt;
@@ -14,6 +15,7 @@ pub use error::{OnceCellError, SetError};
 
 use crate::cell::{Limit, RemoteCell};
 use crate::engine::{Manner, Wait};
+use crate::handoff::Handoff;
 use crate::locks::Locks;
 
 /// A value that is initialized once, by one of all processes, and read by every other: as
@@ -39,6 +41,18 @@ use crate::locks::Locks;
 /// So at most one value is ever stored, and all who get one get the same; but the work for it may begin more
 /// than once. Side effects of an initialization need a fencing token of their own: take a
 /// [`Mutex`](crate::Mutex) where they matter.
+///
+/// # One value for all
+///
+/// A store that is several servers, of which a majority decides, may have a value on a few of them when storing it
+/// has failed, or whoever stored it has died. Those who ask these see it, and others do not. Such a value is not
+/// *settled* ([`Cell::settled`](lock_core::Cell::settled)), and no cell returns it or keeps it: whoever finds it
+/// waits for its writer as long as that holds the lock, then takes the lock, and stores the value once more before
+/// it returns it. That also means that an attempt which failed while it stored its value may have been the one that
+/// counts. A single server has no such values.
+///
+/// [`reset`](Self::reset) is excepted: after one that failed, some may find no value, and others afterwards that of
+/// before, as long as so many servers are silent that it cannot be told what the majority has.
 ///
 /// # Differences from `tokio::sync::OnceCell`
 ///
@@ -175,29 +189,38 @@ impl<T> OnceCell<T> {
         self.remote.shared().default_wait()
     }
 
+    /// Every holder has a lease of its own: what a former one has still under way would be stored under that which
+    /// it has in common with the next, after that one has looked.
     fn manner(&self) -> Manner {
-        self.remote.shared().manner
+        Manner { handoff: Handoff::Never, cache: None }
     }
 }
 
 impl<T: DeserializeOwned> OnceCell<T> {
     /// The value, if it has been initialized anywhere. Asks the store unless this cell has it.
     ///
+    /// It waits for nobody, unless it finds a value [that others may not see](OnceCell#one-value-for-all): for that
+    /// it takes the lock.
+    ///
     /// # Cancel safety
     ///
-    /// Dropping the future has no effect.
+    /// Dropping the future changes nothing that could be seen: if it was about to make sure that all see the value,
+    /// the next does that.
     ///
     /// # Errors
     ///
     /// - [`OnceCellError::Backend`] if the store could not be asked for as long as a lease lives;
-    /// - [`OnceCellError::Value`] if what is stored is not of this type.
+    /// - [`OnceCellError::Value`] if what is stored is not of this type;
+    /// - [`OnceCellError::Lost`] and [`OnceCellError::Closed`] if it needed the lock, and that was lost or the
+    ///   [`Locks`] shut down.
     pub async fn load(&self) -> Result<Option<&T>, OnceCellError> {
         self.find(Limit::none()).await
     }
 
     /// Waits until somebody has initialized the value, and returns it.
     ///
-    /// It does not initialize it, nor wait for the lock. Whoever stores the value says so to those who
+    /// It does not initialize it, nor wait for the lock, unless it finds a value
+    /// [that others may not see](OnceCell#one-value-for-all). Whoever stores the value says so to those who
     /// wait; in case that is lost they look again every third of a [lease](crate::Builder::ttl).
     ///
     /// # Cancel safety
@@ -211,6 +234,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// - [`OnceCellError::Backend`] if the store could not be reached for longer than a lease lives, and
     ///   there is no limit that says to wait longer;
     /// - [`OnceCellError::Value`] if what is stored is not of this type;
+    /// - [`OnceCellError::Lost`] if it needed the lock, and lost it;
     /// - [`OnceCellError::Closed`] after [`Locks::shutdown`].
     ///
     /// # Examples
@@ -237,34 +261,16 @@ impl<T: DeserializeOwned> OnceCell<T> {
     pub async fn wait(&self) -> Result<&T, OnceCellError> {
         let limit = Limit::of(self.default_wait(), self.remote.shared());
         let waiting = async {
-            match self.find(limit).await? {
-                Some(value) => Ok(value),
-                None => self.appears(limit).await,
+            let mut watcher = None;
+            loop {
+                if let Some(value) = self.find(limit).await? {
+                    return Ok(value);
+                }
+                let watch = || self.remote.watcher(self.remote.interval());
+                watcher.get_or_insert_with(watch).changed().await;
             }
         };
         limit.bound(self.remote.shared(), waiting).await
-    }
-
-    /// Waits until there is a value.
-    async fn appears<E>(&self, limit: Limit) -> Result<&T, OnceCellError<E>> {
-        let mut watcher = self.remote.watcher(self.remote.interval());
-        loop {
-            watcher.changed().await;
-            if let Some(value) = self.find(limit).await? {
-                return Ok(value);
-            }
-        }
-    }
-
-    /// The value, if there is one here or in the store.
-    async fn find<E>(&self, limit: Limit) -> Result<Option<&T>, OnceCellError<E>> {
-        if let Some(value) = self.get() {
-            return Ok(Some(value));
-        }
-        let Some(cell) = self.remote.load_patiently(limit).await? else { return Ok(None) };
-        let value = decode(&cell.value)?;
-        // Another task may have read the same meanwhile.
-        Ok(Some(self.value.get_or_init(|| value)))
     }
 }
 

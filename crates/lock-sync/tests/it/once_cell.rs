@@ -14,7 +14,7 @@ use lock_sync::{Locks, LossReason, OnceCell, OnceCellError, SetError};
 use tokio::time::{Instant, sleep};
 
 use crate::contract::assert_traits;
-use crate::support::{Pair, poll_once};
+use crate::support::{Pair, eventually, poll_once};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -131,6 +131,23 @@ async fn a_cancelled_attempt_is_followed_by_that_of_whoever_waits() {
     let (second, local) = tokio::join!(second, local);
     assert_eq!(second.unwrap(), local.unwrap());
     pair.all_released().await;
+}
+
+/// What a dropped attempt may still have under way would be stored under a lease that the next has too.
+#[tokio::test]
+async fn the_next_attempt_in_this_process_has_a_lease_of_its_own() {
+    let pair = Pair::threaded();
+    let (first, _) = pair.cells();
+    let (second, _) = pair.cells();
+    let mut dropped = Box::pin(first.get_or_init(async || pending().await));
+    assert!(poll_once(dropped.as_mut()).await.is_pending());
+    eventually("it has the lock", || pair.store.live_leases() == 1).await;
+    let before = pair.ours.stats().acquires;
+    let mut next = Box::pin(second.get_or_init(async || 2));
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    drop(dropped);
+    assert_eq!(*next.await.unwrap(), 2);
+    assert!(pair.ours.stats().acquires > before, "it was handed the lease of the former");
 }
 
 #[tokio::test]

@@ -129,6 +129,60 @@ where
     one.has_held(&key, b"second", false).await
 }
 
+pub(in super::super) async fn what_was_written_is_settled<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: CellBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    for (client, value) in [(&one, &b"first"[..]), (&other, b"second")] {
+        let claim = scene.claim(&key)?;
+        let token = client.granted(&claim, ttl).await?.tokens.first();
+        client.stores(&claim, token, Some(value)).await?;
+        for reader in [&one, &other] {
+            let cell = reader.has(&key, value).await?;
+            ensure!(cell.settled, "it was written, but others may not see it: {cell:?}");
+        }
+        // Whether its writer still holds has nothing to do with it.
+        scene.elapse(ttl.duration()).await;
+        for reader in [&one, &other] {
+            let cell = reader.has(&key, value).await?;
+            ensure!(cell.settled, "it was written, but others may not see it: {cell:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn the_holder_loads_all_that_there_is<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: CellBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let first = scene.claim(&key)?;
+    let first_token = one.granted(&first, ttl).await?.tokens.first();
+    let cell = one.load_under(&first).await?;
+    ensure!(cell.is_none(), "there should be no value, but there is {cell:?}");
+    one.stores(&first, first_token, Some(b"first")).await?;
+    one.freed(&first).await?;
+    let second = scene.claim(&key)?;
+    let token = other.granted(&second, ttl).await?.tokens.first();
+    // The second time, what the former holder sent late has come.
+    for _ in 0..2 {
+        match other.load_under(&second).await? {
+            Some(cell) if cell.value == b"first" && cell.token == first_token && cell.settled => {}
+            cell => return Err(Failure::Broken(format!("the holder loaded {cell:?}"))),
+        }
+        one.cannot_store(&first, first_token).await?;
+    }
+    for value in [Some(&b"second"[..]), None] {
+        other.stores(&second, token, value).await?;
+        let cell = other.load_under(&second).await?.map(|cell| cell.value);
+        ensure!(cell.as_deref() == value, "the holder did not load what it has stored itself");
+    }
+    Ok(())
+}
+
 pub(in super::super) async fn storing_wakes_watchers<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: CellBackend>,
@@ -245,6 +299,10 @@ impl<B: CellBackend> Client<B> {
 
     async fn load(&self, key: &Key) -> Check<Option<Cell>> {
         Ok(self.bounded("load", self.backend.load(key)).await??)
+    }
+
+    async fn load_under(&self, claim: &Claim) -> Check<Option<Cell>> {
+        Ok(self.bounded("load under a claim", self.backend.load_under(claim)).await??)
     }
 
     async fn has_no_value(&self, key: &Key) -> Check {

@@ -92,6 +92,10 @@ macro_rules! __lock_core_cell_laws {
                 "A value is not replaced by one with a lower token.",
             loading_tells_whether_the_writer_still_holds:
                 "A value comes with whether the lease is held under which it was stored.",
+            what_was_written_is_settled:
+                "What was reported as written every later load returns.",
+            the_holder_loads_all_that_there_is:
+                "What the holder loads under its claim is what was stored before, and stays.",
             storing_wakes_watchers:
                 "All watchers of a key hear that something was stored.",
             an_erased_value_is_gone:

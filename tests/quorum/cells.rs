@@ -1,0 +1,258 @@
+//! A value that has reached a minority is the value of all, or of nobody.
+//!
+//! Here the servers are memory, so that each request can be told where it fails.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::future::poll_fn;
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{CellBackend, ErrorKind, Key};
+use lock_redlock::Redlock;
+use lock_sync::{Locks, OnceCell, SetError};
+use tokio::runtime::Handle;
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// Three servers.
+struct Servers(Vec<MemoryBackend>);
+
+/// A process, and its ways to the servers.
+struct Process {
+    ways: Vec<MemoryBackend>,
+    locks: Locks<Redlock<MemoryBackend>>,
+}
+
+impl Servers {
+    async fn begin() -> Self {
+        let servers = Self((0..3).map(|_| MemoryBackend::new()).collect());
+        servers.quorum().await.0.init().await.unwrap();
+        servers
+    }
+
+    async fn quorum(&self) -> (Redlock<MemoryBackend>, Vec<MemoryBackend>) {
+        let ways: Vec<_> = self.0.iter().map(MemoryBackend::client).collect();
+        let builder = Redlock::builder().nodes(ways.clone()).on_runtime(Handle::current());
+        (builder.build().await.unwrap(), ways)
+    }
+
+    /// A process that is cut off from this server, if it is from one.
+    async fn process(&self, cut_off_from: Option<usize>) -> Process {
+        let (quorum, ways) = self.quorum().await;
+        let locks = Locks::builder(quorum).ttl(TTL).on_runtime(Handle::current());
+        cut_off_from.into_iter().for_each(|node| ways[node].faults().cut());
+        Process { ways, locks: locks.build().unwrap() }
+    }
+
+    /// Which of them have something beside this lock.
+    async fn knowing(&self, name: &str) -> Vec<usize> {
+        let key = Key::new(name).unwrap();
+        let mut knowing = Vec::new();
+        for (node, server) in self.0.iter().enumerate() {
+            knowing.extend(server.load(&key).await.unwrap().map(|_| node));
+        }
+        knowing
+    }
+
+    fn leases(&self) -> usize {
+        self.0.iter().map(MemoryBackend::live_leases).sum()
+    }
+
+    /// Has somebody fail who has stored 1 on the first server alone.
+    async fn fails_on_the_first(&self, name: &str) {
+        let failing = self.process(None).await;
+        let cell = failing.cell(name);
+        let stored = cell.get_or_init(async || {
+            failing.store_on_first_alone();
+            1
+        });
+        assert!(stored.await.is_err() && cell.get().is_none());
+        failing.ways.iter().for_each(|way| way.faults().heal());
+        self.until_free().await;
+    }
+
+    async fn until_free(&self) {
+        while self.leases() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Process {
+    fn cell(&self, name: &str) -> OnceCell<u32> {
+        self.locks.once_cell(name).unwrap()
+    }
+
+    fn store_on_first_alone(&self) {
+        for way in &self.ways[1..] {
+            way.faults().on(Verb::Cell).fail(ErrorKind::Denied);
+        }
+    }
+}
+
+/// A way in which the value comes out.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Init,
+    Load,
+    Wait,
+    Set,
+}
+
+impl By {
+    const ALL: [Self; 4] = [Self::Init, Self::Load, Self::Wait, Self::Set];
+
+    /// What somebody gets who would make a 2.
+    async fn get(self, cell: &OnceCell<u32>) -> Option<u32> {
+        match self {
+            Self::Init => Some(*cell.get_or_init(async || 2).await.unwrap()),
+            Self::Load => cell.load().await.unwrap().copied(),
+            Self::Wait => Some(*cell.wait().await.unwrap()),
+            Self::Set => match cell.set(2).await {
+                Err(SetError::AlreadyInitializedError(2)) => cell.get().copied(),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_has_read_from_a_minority_the_next_reads_elsewhere() {
+    for by in By::ALL {
+        let servers = Servers::begin().await;
+        servers.fails_on_the_first("it").await;
+        assert_eq!(servers.knowing("it").await, [0], "{by:?}");
+        let one = servers.process(Some(2)).await;
+        assert_eq!(by.get(&one.cell("it")).await, Some(1), "{by:?}");
+        assert!(servers.knowing("it").await.starts_with(&[0, 1]), "{by:?}");
+        servers.until_free().await;
+        let other = servers.process(Some(0)).await;
+        let value = *other.cell("it").get_or_init(async || 3).await.unwrap();
+        assert_eq!(value, 1, "{by:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_read_may_be_made_anew() {
+    for by in By::ALL {
+        let servers = Servers::begin().await;
+        servers.fails_on_the_first("it").await;
+        let other = servers.process(Some(0)).await;
+        let value = *other.cell("it").get_or_init(async || 3).await.unwrap();
+        servers.until_free().await;
+        let one = servers.process(Some(2)).await;
+        assert_eq!((by.get(&one.cell("it")).await, value), (Some(3), 3), "{by:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_does_not_see_what_only_a_minority_has() {
+    let servers = Servers::begin().await;
+    let (failing, one) = (servers.process(None).await, servers.process(Some(2)).await);
+    let (cell, seen) = (failing.cell("it"), one.cell("it"));
+    let storing = cell.get_or_init(async || {
+        // Until its lease ends.
+        for way in &failing.ways[1..] {
+            way.faults().cut();
+        }
+        1
+    });
+    let (stored, seen) = tokio::join!(storing, seen.wait());
+    assert!(stored.is_err());
+    assert_eq!(seen.unwrap(), &1);
+    let other = servers.process(Some(0)).await;
+    assert_eq!(other.cell("it").get_or_init(async || 3).await.unwrap(), &1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_while_it_is_stored_leaves_that_to_the_writer() {
+    let servers = Servers::begin().await;
+    let (writer, reader) = (servers.process(None).await, servers.process(None).await);
+    let cell = writer.cell("it");
+    let mut gates = Vec::new();
+    let storing = cell.get_or_init(async || {
+        let late = |way: &MemoryBackend| way.faults().on(Verb::Cell).hold_requests();
+        gates.extend(writer.ways[1..].iter().map(late));
+        1
+    });
+    let mut storing = Box::pin(storing);
+    while servers.knowing("it").await.is_empty() {
+        let () = poll_fn(|context| {
+            assert!(storing.as_mut().poll(context).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        tokio::task::yield_now().await;
+    }
+    let asked = |verb: fn(&MemoryBackend) -> u64| reader.ways.iter().map(verb).sum::<u64>();
+    let seen = reader.cell("it");
+    let read = seen.load();
+    let finish = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        writer.ways[1..].iter().for_each(|way| way.faults().heal());
+        *storing.await.unwrap()
+    };
+    let (read, stored) = tokio::join!(read, finish);
+    assert_eq!((read.unwrap(), stored), (Some(&1), 1));
+    assert_eq!(asked(|way| way.stats().votes), 0, "it was not in the writer's way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_failed_is_one_for_all_or_for_nobody() {
+    let servers = Servers::begin().await;
+    let failing = servers.process(None).await;
+    let mut cell = failing.cell("it");
+    cell.get_or_init(async || 1).await.unwrap();
+    servers.until_free().await;
+    failing.store_on_first_alone();
+    cell.reset().await.unwrap_err();
+    servers.until_free().await;
+    let seen = servers.process(None).await.cell("it").load().await.unwrap().copied();
+    servers.until_free().await;
+    for missing in 0..3 {
+        let later = servers.process(Some(missing)).await;
+        assert_eq!(later.cell("it").load().await.unwrap().copied(), seen, "without {missing}");
+    }
+}
+
+/// Drops a reader after its k-th poll, for every k.
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_while_it_is_settled_changes_nothing_for_others() {
+    for polls in 0.. {
+        let servers = Servers::begin().await;
+        servers.fails_on_the_first("it").await;
+        let given_up = servers.process(Some(2)).await;
+        for faults in given_up.ways.iter().map(MemoryBackend::faults) {
+            faults.delay_requests(Duration::from_millis(1));
+            faults.delay_replies(Duration::from_millis(1));
+        }
+        let cell = given_up.cell("it");
+        let mut reading = Box::pin(cell.load());
+        let is_done = poll_times(reading.as_mut(), polls).await;
+        drop(reading);
+        servers.until_free().await;
+        let one = servers.process(Some(1)).await;
+        let value = *one.cell("it").get_or_init(async || 2).await.unwrap();
+        servers.until_free().await;
+        let other = servers.process(Some(0)).await;
+        assert_eq!(*other.cell("it").get_or_init(async || 3).await.unwrap(), value);
+        assert_eq!(value, 1, "who asks the first server sees it");
+        if is_done {
+            assert!(polls > 8, "it was done after {polls} polls");
+            return;
+        }
+    }
+}
+
+/// Whether the future is ready within so many polls, between which all others go on.
+async fn poll_times<F: Future>(mut future: Pin<&mut F>, polls: u32) -> bool {
+    for _ in 0..polls {
+        let polled =
+            poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_ready()));
+        if polled.await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+    false
+}
