@@ -30,7 +30,10 @@ pub(crate) async fn release<N: QuorumNode>(
     });
     let (mut rid, mut freed, mut contended) = (0, 0, false);
     let mut said = vec![None; nodes];
-    while rid < needed && rid + asked.open().len() >= needed {
+    // Nodes that do not have it may never have voted, or have heard of this before. One that had it is needed to
+    // say that a lease was there, and the others are waited for before it is said that a valid one was not.
+    let is_open = |rid: usize, freed: usize| rid < needed || freed == 0 && held.is_some();
+    while is_open(rid, freed) && rid + asked.open().len() >= needed {
         let Some(batch) = asked.answers().await else { break };
         for (node, answer) in batch {
             match answer {

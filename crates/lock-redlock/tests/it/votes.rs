@@ -318,6 +318,25 @@ async fn a_claim_is_not_voted_for_before_its_release_was_heard() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_node_that_has_heard_of_a_release_before_does_not_make_it_a_loss() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let (absent, slow) = (node(&quorum, 2).faults(), node(&quorum, 1).faults());
+    absent.cut();
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    absent.heal();
+    // As if the network had delivered the request twice.
+    let twice = cluster.stores[0].client().release(&held).await.unwrap();
+    assert!(matches!(twice, Released::Freed { .. }));
+    slow.on(Verb::Release).delay_replies(Duration::from_millis(50));
+    let released = quorum.release(&held).await.unwrap();
+    assert!(matches!(released, Released::Freed { .. }), "{released:?}");
+    // What nobody has is not there.
+    assert!(matches!(quorum.release(&held).await.unwrap(), Released::NotHeld));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_answered_one_release_badly_is_waited_for() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
