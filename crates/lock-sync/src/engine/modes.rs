@@ -850,31 +850,59 @@ fn run(policy: Policy, manner: Manner, wants: Vec<Mode>, few: Option<u32>, event
     });
 }
 
-/// Found by the property below, once in some sixty thousand cases: nobody held the permits, and nobody gave them
-/// back.
-#[test]
-fn permits_whose_tokens_were_overtaken_are_given_back() {
+/// What happens in a process that wants one permit at a time, as the properties below have found it.
+fn with_permits(events: Vec<Event>) {
     let renew = true;
     let policy = Policy { ttl: Ttl::new(TTL).unwrap(), renew, max_hold: None };
     let manner = Manner { handoff: Handoff::default(), cache: None };
-    let (enter, answer) = (Event::Enter(0, Limit::None), |nth| Event::Answer(nth, Answer::Truth));
-    let events = [
-        enter.clone(),
-        answer(0),
-        enter.clone(),
+    run(policy, manner, vec![Mode::Permits { take: 1, of: OF }], None, events);
+}
+
+const ENTER: Event = Event::Enter(0, Limit::None);
+
+fn truth(nth: usize) -> Event {
+    Event::Answer(nth, Answer::Truth)
+}
+
+/// Once in some sixty thousand cases: nobody held the permits, and nobody gave them back.
+#[test]
+fn permits_whose_tokens_were_overtaken_are_given_back() {
+    with_permits(vec![
+        ENTER,
+        truth(0),
+        ENTER,
         Event::Run,
-        answer(0),
-        enter.clone(),
+        truth(0),
+        ENTER,
         Event::Cancel(0),
         Event::Release(0),
-        answer(1),
-        answer(0),
-        answer(0),
-        enter.clone(),
-        enter,
+        truth(1),
+        truth(0),
+        truth(0),
+        ENTER,
+        ENTER,
         Event::Release(0),
-    ];
-    run(policy, manner, vec![Mode::Permits { take: 1, of: OF }], None, events.into());
+    ]);
+}
+
+/// Once in some seventy thousand cases: who came next waited behind them until they were to be renewed.
+#[test]
+fn permits_that_were_kept_for_too_long_to_be_passed_on_are_given_back() {
+    with_permits(vec![
+        ENTER,
+        Event::Cancel(0),
+        truth(0),
+        ENTER,
+        truth(0),
+        Event::Run,
+        Event::Deliver(0),
+        ENTER,
+        Event::Release(0),
+        Event::Cancel(0),
+        truth(0),
+        Event::Enter(0, Limit::Try),
+        Event::Advance(10),
+    ]);
 }
 
 proptest! {

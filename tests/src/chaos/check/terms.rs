@@ -87,7 +87,7 @@ pub struct Terms {
     pub overtakes: Option<usize>,
     /// How many permits semaphores have at first, by name.
     pub limits: BTreeMap<String, u32>,
-    /// Locks whose tokens are in no order: what is several locks under one name.
+    /// Locks of which neither tokens nor turns are in order: what is several locks under one name.
     pub unordered: BTreeSet<String>,
     /// Elections: see [`BEGINS_AGAIN`](crate::chaos::table::BEGINS_AGAIN).
     pub elections: BTreeSet<String>,

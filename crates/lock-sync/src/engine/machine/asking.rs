@@ -7,7 +7,7 @@ use lock_core::{
     Acquire, Attempt, Claim, Demand, Error, ErrorKind, FencingToken, Grant, Instant, Mode,
 };
 
-use super::held::{Held, counts};
+use super::held::{Fate, Held, counts};
 use super::timing::{backoff, jitter};
 use super::watching::Watching;
 use super::{Denial, Effects, Machine, Op, Outage, Phase, Stage, beside};
@@ -266,7 +266,7 @@ impl<W> Machine<W> {
         outage: Option<Outage>,
         effects: &mut Effects<W>,
     ) {
-        self.clear_kept(want, effects);
+        self.clear_kept(now, want, effects);
         if let Some(seat) = self.to_restock(now, want) {
             return self.restock(seat, now, effects);
         }
@@ -302,12 +302,19 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Gives back leases that are kept for nobody in particular and are in the way of this one.
-    pub(super) fn clear_kept(&mut self, want: Mode, effects: &mut Effects<W>) {
+    /// Gives back leases that are kept for nobody in particular and are in the way of this one, or were kept for
+    /// too long to be passed on.
+    pub(super) fn clear_kept(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
+        let arrival = self.queue.first_arrival();
         for seat in 0..self.seats.len() {
-            let idle = matches!(&self.seats[seat], Phase::Kept { held, .. }
-                if !held.renewing && !super::covers(held.claim.mode, want));
-            if idle
+            let goes = match &self.seats[seat] {
+                Phase::Kept { held, manner, .. } if !held.renewing => {
+                    !super::covers(held.claim.mode, want)
+                        || self.fate(seat, now, *manner, arrival) == Fate::GiveUp
+                }
+                _ => false,
+            };
+            if goes
                 && let Phase::Kept { held, .. } =
                     std::mem::replace(&mut self.seats[seat], Phase::Idle)
             {

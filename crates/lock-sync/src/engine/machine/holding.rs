@@ -270,7 +270,13 @@ impl<W> Machine<W> {
     }
 
     /// What may be done with the lease on this seat for the sake of who comes next.
-    fn fate(&self, seat: usize, now: Instant, manner: Manner, arrival: Option<u64>) -> Fate {
+    pub(super) fn fate(
+        &self,
+        seat: usize,
+        now: Instant,
+        manner: Manner,
+        arrival: Option<u64>,
+    ) -> Fate {
         match &self.seats[seat] {
             Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
                 if !self.is_in_order(held, now, arrival) {

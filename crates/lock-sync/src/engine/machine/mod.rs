@@ -344,7 +344,7 @@ impl<W> Machine<W> {
             return Entered::Done(Ok(ticket));
         }
         // What is kept here for nobody in particular makes way.
-        self.clear_kept(want, effects);
+        self.clear_kept(now, want, effects);
         if first && let Some(seat) = self.to_restock(now, want) {
             let id = self.queue.push(patience, want);
             self.restock(seat, now, effects);
