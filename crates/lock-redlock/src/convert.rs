@@ -23,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Converts a lease on all nodes. It is converted when a quorum of them has done so.
 ///
 /// A node that misses it has the lease in the former mode until it is renewed, which converts it there, or
-/// released.
+/// released. One that never had the lease, or has lost it, is asked to vote for it in the new mode: while the lease
+/// is not over, it may take the place of one that is away.
 pub(crate) async fn convert<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,

@@ -123,6 +123,7 @@ mod keep;
 mod moves;
 mod node;
 mod owed;
+mod planting;
 mod quarantine;
 mod quorum;
 mod redlock;

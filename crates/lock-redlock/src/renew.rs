@@ -4,13 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use lock_core::{
-    Acquire, Claim, Demand, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal,
-    TokenRange, Vote,
+    Claim, Demand, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal, TokenRange,
 };
 
 use crate::asked::{Asked, late};
 use crate::inner::{Core, Kept};
-use crate::owed::Owed;
 use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
 use crate::validity;
@@ -172,63 +170,5 @@ impl<N: QuorumNode> Poll<N> {
             let batch = asked.answers().await?;
             batch.into_iter().for_each(|(node, reply)| self.note(node, reply));
         }
-    }
-}
-
-impl<N: QuorumNode> Core<N> {
-    /// Asks a node that has lost a lease, never had it, or has it in another mode, to vote for it, while the lease
-    /// is not over. So the lease outlives other nodes than those that voted at first.
-    ///
-    /// It is this vote that counts, with the next renewal, and not that there was one before.
-    fn replant(self: &Arc<Self>, node: usize, renewed: &Renew) {
-        if self.claims.held(&renewed.claim, self.clock.now()).is_none() {
-            // It was granted through another handle, which will do it.
-            return;
-        }
-        let (core, renewed) = (Arc::clone(self), renewed.clone());
-        self.background.spawn(async move {
-            let limit = core.settings.limit(renewed.ttl);
-            let planting = core.planted(node, &renewed);
-            let planted = tokio::time::timeout(limit, planting).await;
-            if let Ok(Ok(Some(Vote::Busy { .. } | Vote::Abstains(_)) | None)) = planted {
-                return;
-            }
-            // It may have been released meanwhile.
-            if let Some(mark) = core.claims.undo(&renewed.claim, node, core.clock.now()) {
-                drop(Owed::marked(&core, mark));
-            }
-        });
-    }
-
-    async fn planted(
-        self: &Arc<Self>,
-        node: usize,
-        renewed: &Renew,
-    ) -> Result<Option<Vote>, Error> {
-        let claim = &renewed.claim;
-        let Some(held) = self.claims.held(claim, self.clock.now()) else { return Ok(None) };
-        let request = Acquire::new(claim.clone(), renewed.ttl);
-        let ask = |request: Acquire| {
-            let core = Arc::clone(self);
-            // It might take back what a conversion counts on.
-            let is_meant = move || {
-                let is_wanted = core.claims.is_wanted(claim, core.clock.now());
-                is_wanted && (request.from.is_none() || !core.claims.is_converted(claim))
-            };
-            let request = Arc::new(request.clone());
-            Arc::clone(self).vote_if(node, request, held.tokens.last(), is_meant)
-        };
-        let mut vote = ask(request.clone()).await?;
-        for mode in held.also.iter() {
-            if !matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag()) {
-                break;
-            }
-            match ask(request.clone().converting(mode)).await {
-                // It has it in yet another mode.
-                Err(error) if error.kind() == ErrorKind::NotHeld => {}
-                converted => vote = converted?,
-            }
-        }
-        Ok(Some(vote))
     }
 }

@@ -7,6 +7,7 @@ use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, Mode, O
 use lock_core::{QuorumNode, TokenRange, Vote};
 
 use crate::asked::{Asked, late};
+use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
@@ -65,6 +66,9 @@ pub(crate) struct Round<N> {
     said: Vec<Option<Error>>,
     /// Whether a node would not confirm a token.
     disagreed: bool,
+    floor: FencingToken,
+    /// Those that do not have the lease that is to be converted.
+    lacking: NodeSet,
 }
 
 impl<N: QuorumNode> Round<N> {
@@ -85,14 +89,23 @@ impl<N: QuorumNode> Round<N> {
             let vote = core.vote(node, Arc::clone(request), floor);
             async move { Ok(Reply::Voted(vote.await?)) }
         });
-        (Self::new(core, request, known, insists), asked)
+        (Self::new(core, request, floor, known, insists), asked)
     }
 
     /// Waits for answers until it is clear what they come to. Others may then be still under way.
     pub(crate) async fn decide(&mut self, asked: &mut Asked<N, Reply>) -> Outcome {
         loop {
             match asked.answers().await {
-                Some(batch) => batch.into_iter().for_each(|(node, reply)| self.note(node, reply)),
+                Some(batch) => {
+                    for (node, reply) in batch {
+                        match reply {
+                            Err(error) if self.lacks(node, &error) => {
+                                self.plant(node, error, asked)
+                            }
+                            reply => self.note(node, reply),
+                        }
+                    }
+                }
                 None => self.close(asked),
             }
             if let Some(outcome) = self.outcome(asked) {
@@ -104,6 +117,7 @@ impl<N: QuorumNode> Round<N> {
     fn new(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
+        floor: FencingToken,
         known: Option<(TokenRange, Instant)>,
         insists: bool,
     ) -> Self {
@@ -119,7 +133,52 @@ impl<N: QuorumNode> Round<N> {
             grants: vec![None; nodes],
             said: vec![None; nodes],
             disagreed: false,
+            floor,
+            lacking: NodeSet::default(),
         }
+    }
+
+    /// Whether a node says for the first time that it does not have the lease that is to be converted.
+    fn lacks(&self, node: usize, error: &Error) -> bool {
+        let converts = self.request.from.is_some();
+        converts && error.kind() == ErrorKind::NotHeld && !self.lacking.contains(node)
+    }
+
+    /// Asks a node that never had the lease, or has lost it, for a vote in the new mode: as long as the lease is
+    /// not over, it may take the place of one that is away. If more of them lack it than can, the lease is lost.
+    fn plant(&mut self, node: usize, error: Error, asked: &mut Asked<N, Reply>) {
+        self.lacking.insert(node);
+        self.said[node] = Some(error);
+        if self.is_lost() {
+            for node in self.lacking.iter() {
+                self.agreement.refuse(node);
+                self.tally.note(node, Answer::Out);
+            }
+            return;
+        }
+        let Acquire { claim, ttl, tokens, .. } = &*self.request;
+        let request = Acquire::new(claim.clone(), *ttl).reserving(*tokens);
+        let also = self.former().map(|former| former.also.without(claim.mode)).unwrap_or_default();
+        let (core, floor) = (Arc::clone(&self.core), self.floor);
+        asked.ask(node, async move {
+            match core.vote_in(node, &request, also, floor, || true).await? {
+                Vote::Busy { holder: Some(tag), .. } if tag == request.claim.owner.tag() => {
+                    Err(Error::new(ErrorKind::NotHeld, "it is held in another mode"))
+                }
+                vote => Ok(Reply::Voted(vote)),
+            }
+        });
+    }
+
+    /// Whether so many nodes lack the lease that is to be converted that no quorum has it.
+    fn is_lost(&self) -> bool {
+        self.lacking.len() > self.core.quorum.nodes() - self.core.quorum.needed()
+    }
+
+    /// The lease that is to be converted, while it is not over.
+    fn former(&self) -> Option<Held> {
+        let former = self.request.claim.clone().in_mode(self.request.from?);
+        self.core.claims.held(&former, self.core.clock.now())
     }
 
     /// The nodes that may hold the claim, but for those that have not answered.
@@ -193,6 +252,10 @@ impl<N: QuorumNode> Round<N> {
                 Answer::Out
             }
         };
+        if self.is_lost() && self.lacking.contains(node) {
+            self.agreement.refuse(node);
+            return self.tally.note(node, Answer::Out);
+        }
         self.tally.note(node, answer);
     }
 
@@ -209,6 +272,10 @@ impl<N: QuorumNode> Round<N> {
     fn outcome(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
         match self.tally.verdict() {
             Verdict::Open => None,
+            // Nodes that do not answer were to have had the lease all the time.
+            Verdict::Won if !self.lacking.is_empty() && self.former().is_none() => {
+                Some(Outcome::TooLate)
+            }
             Verdict::Won => self.agree(asked),
             _ if self.disagreed => Some(Outcome::Disagreed),
             Verdict::Held => Some(Outcome::Held),

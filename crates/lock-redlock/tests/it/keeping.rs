@@ -102,11 +102,13 @@ async fn a_lease_that_is_being_converted_is_not_taken_for_lost() {
     let quorum = cluster.join().await;
     let upgradable = claim("a").in_mode(Mode::Upgradable);
     granted(&quorum, &upgradable, TTL).await;
-    // One node has it no more, on another somebody reads, and the third upgrades it.
+    // One node has it no more, where somebody writes, on another somebody reads, and the third upgrades it.
     cluster.stores[1].force_release(&upgradable.key).await.unwrap();
-    let reader = Acquire::new(claim("a").in_mode(Mode::Shared), TTL);
-    let read = cluster.stores[2].try_acquire(&reader).await;
-    assert!(matches!(read, Ok(Attempt::Granted(_))), "{read:?}");
+    for (store, mode) in [(1, Mode::Exclusive), (2, Mode::Shared)] {
+        let rival = Acquire::new(claim("a").in_mode(mode), TTL);
+        let held = cluster.stores[store].try_acquire(&rival).await;
+        assert!(matches!(held, Ok(Attempt::Granted(_))), "{held:?}");
+    }
     let upgrade = Acquire::new(upgradable.clone().in_mode(Mode::Exclusive), TTL);
     let upgrade = upgrade.converting(Mode::Upgradable);
     let gate = node(&quorum, 0).faults().on(Verb::Vote).hold_replies();
