@@ -77,7 +77,7 @@ struct List {
     debts: VecDeque<Arc<Debt>>,
     /// Whether somebody works through it.
     is_worked: bool,
-    /// Whether the node did not answer when it was last asked. Those at the end of the list are then not asked
+    /// Whether the node did not answer when it was last asked again. Those at the end of the list are then not asked
     /// soon.
     is_stuck: bool,
 }

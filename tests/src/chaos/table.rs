@@ -238,7 +238,9 @@ pub fn explains(fault: Fault, kind: &str) -> bool {
     let kinds: &[&str] = match fault {
         FlushScripts => &["NotReady"],
         RevokeRights => &["Denied", "Unreachable", "Timeout", "NotReady"],
-        OutOfMemory | Evict => &["OutOfMemory", "NotReady", "Timeout", "NotHeld"],
+        OutOfMemory => &["OutOfMemory", "NotReady", "Timeout", "NotHeld"],
+        // What is left of a lock of which a part was evicted is none.
+        Evict => &["OutOfMemory", "NotReady", "Timeout", "NotHeld", "ForeignKey"],
         _ => &["Unreachable", "Timeout", "NotReady", "NotHeld"],
     };
     kinds.contains(&kind)

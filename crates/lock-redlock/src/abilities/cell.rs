@@ -15,7 +15,9 @@ use crate::quorum::{NodeSet, Quorum};
 const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a\x95\x3f\xc9";
 
 /// A value is stored on a majority, so every majority that is asked for it knows it: what was reported as
-/// [written](Stored::Written) is what every later load returns, until something is written after it.
+/// [written](Stored::Written) is what every later load returns, until something is written after it. It is kept by
+/// as many nodes as were there when it was stored, and nobody copies it to others later: a node that has lost its
+/// data, which gives locks out again after a while, counts as one that never had it.
 ///
 /// What has reached fewer nodes may be seen or not, and by one load but not the next, until the next value is
 /// stored. It is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has
@@ -48,7 +50,10 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
             return Err(Error::new(ErrorKind::NotHeld, message));
         };
         let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
-        if core.clock.now() >= held.valid_until {
+        let now = core.clock.now();
+        // It may have been renewed meanwhile, by the same nodes.
+        let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
+        if now >= held.valid_until && !held.nodes.without(renewed()).is_empty() {
             let message = "the lease may have been over before a majority had said what was stored";
             return Err(Error::new(ErrorKind::NotReady, message));
         }

@@ -325,6 +325,10 @@ impl Entry {
         self.event(|machine, now, effects| machine.attempt_done(now, claim, result, effects));
     }
 
+    fn attempt_repeated(self: &Arc<Self>, claim: &Claim) {
+        self.event(|machine, _, _| machine.attempt_repeated(claim));
+    }
+
     fn convert_done(self: &Arc<Self>, claim: &Claim, result: Result<Attempt, Error>) {
         if let Err(error) = &result {
             tracing::debug!(key = %self.key, %error, "a lease could not be made weaker");

@@ -181,10 +181,15 @@ impl Running {
         let again = self.verb.send(Arc::clone(&self.entry.shared.backend));
         self.home = Home::Driver;
         let first = self.request.replace(Mutex::new(again));
-        if let (Some(first), Verb::Attempt(request)) = (first, &self.verb) {
-            let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let (entry, claim) = (Arc::clone(&self.entry), request.claim.clone());
-            tokio::spawn(undo_late_grant(entry, claim, first, self.limit()));
+        let Verb::Attempt(request) = &self.verb else { return };
+        match first {
+            Some(first) => {
+                let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let (entry, claim) = (Arc::clone(&self.entry), request.claim.clone());
+                tokio::spawn(undo_late_grant(entry, claim, first, self.limit()));
+            }
+            // It has failed, and may still be carried out.
+            None => self.entry.attempt_repeated(&request.claim),
         }
     }
 

@@ -19,7 +19,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// in [a part of the store](OnceCell#one-value-for-all), which it stores once more.
     ///
     /// It will wait for itself for ever, as tokio's does, if `f` tries to initialize the same cell. Nor may `f`
-    /// wait for what this cell [loads](Self::load).
+    /// wait for what a cell of this name [loads](Self::load).
     ///
     /// # Cancel safety
     ///

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 
 pub use error::{OnceCellError, SetError};
 
+use self::finding::Seen;
 use crate::cell::{Limit, RemoteCell};
 use crate::engine::{Manner, Wait};
 use crate::handoff::Handoff;
@@ -200,7 +201,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// The value, if it has been initialized anywhere. Asks the store unless this cell has it.
     ///
     /// It waits for nobody, unless it finds a value [that others may not see](OnceCell#one-value-for-all): for that
-    /// it takes the lock.
+    /// it takes the lock, and waits for it no longer than the [wait limit](crate::Builder::wait_limit).
     ///
     /// # Cancel safety
     ///
@@ -211,10 +212,16 @@ impl<T: DeserializeOwned> OnceCell<T> {
     ///
     /// - [`OnceCellError::Backend`] if the store could not be asked for as long as a lease lives;
     /// - [`OnceCellError::Value`] if what is stored is not of this type;
-    /// - [`OnceCellError::Lost`] and [`OnceCellError::Closed`] if it needed the lock, and that was lost or the
-    ///   [`Locks`] shut down.
+    /// - [`OnceCellError::Timeout`], [`OnceCellError::Lost`] and [`OnceCellError::Closed`] if it needed the lock,
+    ///   and did not get it in time, lost it, or the [`Locks`] shut down.
     pub async fn load(&self) -> Result<Option<&T>, OnceCellError> {
-        self.find(Limit::none()).await
+        match self.look(Limit::none()).await? {
+            Seen::Value(value) => Ok(Some(value)),
+            Seen::Nothing => Ok(None),
+            Seen::Unsettled { .. } => {
+                self.find(Limit::of(self.default_wait(), self.remote.shared())).await
+            }
+        }
     }
 
     /// Waits until somebody has initialized the value, and returns it.

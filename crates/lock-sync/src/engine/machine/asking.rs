@@ -191,6 +191,17 @@ impl<W> Machine<W> {
         }
     }
 
+    /// A request for this claim has failed and is repeated: the store may have carried it out.
+    pub(in super::super) fn attempt_repeated(&mut self, asked: &Claim) {
+        for phase in &mut self.seats {
+            if let Phase::Attempting { claim, placed, .. } = phase
+                && claim == asked
+            {
+                *placed = true;
+            }
+        }
+    }
+
     /// Draws an owner and asks for a lease in this mode; `waits`, if somebody is ready to wait for it.
     pub(super) fn begin_attempt(
         &mut self,

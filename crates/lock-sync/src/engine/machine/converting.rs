@@ -158,7 +158,9 @@ impl<W> Machine<W> {
             // It may have been done or not. Either is asked for again, and nothing else before.
             result => {
                 held.renew_at = held.retry_at(now, ttl);
-                unknown = result.err();
+                let undecided =
+                    || Error::new(ErrorKind::NotReady, "the lease could not be converted");
+                unknown = Some(result.err().unwrap_or_else(undecided));
             }
         }
         if let Some(error) = unknown {

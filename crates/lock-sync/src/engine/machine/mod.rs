@@ -147,7 +147,7 @@ enum Phase {
         fresh: bool,
         /// It asks for a place in the store's queue.
         queued: bool,
-        /// The claim may have one already.
+        /// The claim may have one already, or the lease itself.
         placed: bool,
         /// The store stopped answering: the claim may be held.
         outage: Option<Outage>,

@@ -267,6 +267,9 @@ impl<W> Machine<W> {
             // Whoever tries does not make those wait who read here.
             return self.deny_upgrade(now, Denial::WouldBlock, effects);
         }
+        if !settled && patience == Patience::Try {
+            self.hurry_news(hold.seat(), now, effects);
+        }
         if !settled || claimed && !alone {
             return;
         }
@@ -291,6 +294,18 @@ impl<W> Machine<W> {
             }
             None if busy => {}
             None => self.fetch_token(hold.seat(), now, effects),
+        }
+    }
+
+    /// Has the store asked now what the lease on this seat has become, if that is to be asked again later.
+    fn hurry_news(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let Some(Phase::Held(held)) = self.seats.get_mut(seat) else { return };
+        if let Some(Leaving::Due(at)) = &mut held.leaving {
+            *at = now;
+            self.tick_leaving(seat, now, effects);
+        } else if held.converting.is_some() && !held.renewing {
+            held.renew_at = now;
+            self.weaken(seat, now, effects);
         }
     }
 
@@ -354,6 +369,7 @@ impl<W> Machine<W> {
         match result {
             Ok(Attempt::Granted(grant)) => {
                 upgrade.stage = Asking::Not;
+                upgrade.tokens = Tokens::Unasked;
                 if let Some(Phase::Held(held)) = self.seats.get_mut(hold.seat()) {
                     held.become_exclusive(asked.clone(), grant.tokens);
                     held.lease.extend(grant.valid_until);
