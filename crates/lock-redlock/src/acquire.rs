@@ -31,7 +31,8 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks all nodes for a new lease, or for one that this owner has already.
 ///
-/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens.
+/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens. Of several requests for the
+/// same claim at once, the last to end gives up the votes, if all have failed: the others might have counted them.
 pub(crate) async fn acquire<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
@@ -39,7 +40,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
     let request = Arc::new(request.clone());
     let claim = &request.claim;
     let floor = || core.claims.floor(&claim.key, request.tokens.get());
-    let wanted = core.claims.want(claim);
+    let mut wanted = core.claims.want(claim);
     let mut backoff = Backoff::new(trip(core), &claim.owner);
     let mut present_floor = floor();
     let (mut number, mut rivals, mut unmoved) = (0, Vec::new(), 0);
@@ -76,6 +77,13 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 _ => round.failure(),
             });
         }
+        wanted = match wanted.leave_to_others() {
+            Ok(()) => {
+                follow(core, claim, asked);
+                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
+            }
+            Err(wanted) => wanted,
+        };
         match outcome {
             Outcome::Split { favourite: true } if number < ROUNDS && unmoved < UNMOVED => {
                 // Its votes stay, and are asked for again with those that the others give up meanwhile.

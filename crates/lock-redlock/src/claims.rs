@@ -114,7 +114,7 @@ impl Claims {
     /// Notes that somebody asks for a claim, until the guard is dropped.
     pub(crate) fn want(self: &Arc<Self>, claim: &Claim) -> Wanted {
         self.lock().entry(claim).wanted += 1;
-        Wanted { claims: Arc::clone(self), claim: claim.clone() }
+        Wanted { claims: Arc::clone(self), claim: claim.clone(), is_over: false }
     }
 
     /// Whether somebody holds or asks for a claim.
@@ -392,10 +392,32 @@ impl Entry {
 pub(crate) struct Wanted {
     claims: Arc<Claims>,
     claim: Claim,
+    is_over: bool,
+}
+
+impl Wanted {
+    /// Leaves the claim to others who ask for it as well, if there are any: they count on the same votes, and see
+    /// to them.
+    pub(crate) fn leave_to_others(mut self) -> Result<(), Self> {
+        let mut state = self.claims.lock();
+        match state.entries.get_mut(&self.claim).filter(|entry| entry.wanted > 1) {
+            Some(entry) => entry.wanted -= 1,
+            None => {
+                drop(state);
+                return Err(self);
+            }
+        }
+        drop(state);
+        self.is_over = true;
+        Ok(())
+    }
 }
 
 impl Drop for Wanted {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         let mut state = self.claims.lock();
         if let Some(entry) = state.entries.get_mut(&self.claim) {
             entry.wanted = entry.wanted.saturating_sub(1);

@@ -336,6 +336,31 @@ async fn one_node_that_has_heard_of_a_release_before_does_not_make_it_a_loss() {
     assert!(matches!(quorum.release(&held).await.unwrap(), Released::NotHeld));
 }
 
+/// As when a task goes away with its runtime, and its request is repeated elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_takes_no_votes_from_another_for_the_same_claim() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 2).faults().cut();
+    let slow = node(&quorum, 1).faults().on(Verb::Vote);
+    slow.delay_replies(LATE);
+    let held = claim("a");
+    let request = Acquire::new(held.clone(), TTL);
+    let repetition = async {
+        // It has an answer within its own time, but only after that of the first is over.
+        sleep(Duration::from_millis(500)).await;
+        slow.delay_replies(Duration::from_millis(600));
+        quorum.try_acquire(&request).await
+    };
+    let (first, second) = tokio::join!(quorum.try_acquire(&request), repetition);
+    assert!(first.is_err(), "{first:?}");
+    assert!(matches!(second, Ok(Attempt::Granted(_))), "{second:?}");
+    sleep(LATE).await;
+    assert_eq!(cluster.leases(), 2);
+    quorum.release(&held).await.unwrap();
+    until(|| cluster.leases() == 0).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answered_one_release_badly_is_waited_for() {
     let cluster = Cluster::of(3).await;
