@@ -9,7 +9,7 @@ use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode,
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
-use crate::claims::{Held, Modes};
+use crate::claims::{Held, Mark, Modes, Next};
 use crate::inner::Core;
 use crate::owed::Owed;
 use crate::quorum::NodeSet;
@@ -68,49 +68,48 @@ pub(crate) async fn acquire<N: QuorumNode>(
         }
         unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
         rivals = round.rivals();
-        if core.claims.held(claim, core.clock.now()).is_some() {
-            // It failed to be had once more, and is still there: to give up any vote would be to end it.
-            follow(core, claim, asked);
+        let goes_on = match outcome {
+            Outcome::Split { .. } => number < ROUNDS && unmoved < UNMOVED,
+            Outcome::Disagreed => number < ROUNDS,
+            _ => false,
+        };
+        let next = match outcome {
+            _ if !goes_on => Next::End,
+            // A favourite asks for its votes again with those that the others give up meanwhile.
+            Outcome::Split { favourite: true } => Next::Keep,
+            _ => Next::Again,
+        };
+        let (granted, now) = (round.granted(), core.clock.now());
+        let unclear = round.may_hold().without(granted);
+        // Before anybody follows the votes that are still to come: while the claim is wanted they are left where
+        // they are, also by those who follow on another thread.
+        let marks = wanted.give_up(granted, unclear, next, now);
+        follow(core, claim, asked);
+        let Some(marks) = marks else {
+            if core.claims.held(claim, now).is_none() {
+                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
+            }
+            // It failed to be had once more, and is still there.
             return Err(match outcome {
                 Outcome::Unable(error) => error,
                 Outcome::TooLate => too_late(&request),
                 _ => round.failure(),
             });
-        }
-        wanted = match wanted.leave_to_others() {
-            Ok(()) => {
-                follow(core, claim, asked);
-                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
-            }
-            Err(wanted) => wanted,
         };
+        if !goes_on {
+            core.moves.note(&claim.key, rivals.iter().filter_map(|(_, holder)| *holder));
+        }
+        give_up(core, &request, marks, granted).await;
         match outcome {
-            Outcome::Split { favourite: true } if number < ROUNDS && unmoved < UNMOVED => {
-                // Its votes stay, and are asked for again with those that the others give up meanwhile.
-                follow(core, claim, asked);
+            Outcome::Split { favourite: true } if goes_on => {
                 pause(&core.background, backoff.favourite()).await;
             }
-            Outcome::Split { favourite: false } if number < ROUNDS && unmoved < UNMOVED => {
-                follow(core, claim, asked);
-                give_up(core, &request, &round).await;
+            Outcome::Split { .. } if goes_on => {
                 pause(&core.background, backoff.other()).await;
                 present_floor = floor();
             }
-            Outcome::Disagreed if number < ROUNDS => {
-                follow(core, claim, asked);
-                give_up(core, &request, &round).await;
-                present_floor = floor();
-            }
-            outcome => {
-                // Before anybody follows the votes that are still to come: while the claim is wanted they
-                // are left where they are, also by those who follow on another thread.
-                core.claims.end(claim);
-                core.moves.note(&claim.key, rivals.into_iter().filter_map(|(_, holder)| holder));
-                drop(wanted);
-                follow(core, claim, asked);
-                give_up(core, &request, &round).await;
-                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
-            }
+            Outcome::Disagreed if goes_on => present_floor = floor(),
+            outcome => return refusal(&request, outcome, &round, unmoved >= UNMOVED),
         }
     }
 }
@@ -158,18 +157,19 @@ pub(crate) fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: A
 
 /// Releases the votes of a round. Returns when those nodes have answered that have granted it, because their
 /// votes are in others' way, or have had time to.
-async fn give_up<N: QuorumNode>(core: &Arc<Core<N>>, request: &Acquire, round: &Round<N>) {
-    let claim = &request.claim;
-    let granted = round.granted();
-    for node in round.may_hold().without(granted).iter() {
-        if core.claims.releasing(claim, node).is_none() {
-            drop(Owed::new(core, claim, node));
+async fn give_up<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    request: &Acquire,
+    marks: Vec<Mark>,
+    granted: NodeSet,
+) {
+    let mut asked = Asked::new(core, core.settings.limit(request.ttl));
+    for mark in marks {
+        let (node, owed) = (mark.node(), Owed::marked(core, mark));
+        if granted.contains(node) {
+            asked.ask(node, Arc::clone(core).release(owed));
         }
     }
-    let mut asked = core.ask(granted.iter(), core.settings.limit(request.ttl), |core, node| {
-        let owed = Owed::new(&core, claim, node);
-        core.release(owed)
-    });
     while asked.answers().await.is_some() {}
 }
 

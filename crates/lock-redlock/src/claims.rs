@@ -34,6 +34,8 @@ struct State {
 struct Entry {
     /// How many requests for it are under way.
     wanted: u32,
+    /// The nodes that may have granted it to a request that left its votes to another.
+    left: NodeSet,
     held: Option<Held>,
     /// How many conversions of it are under way.
     converting: u32,
@@ -100,6 +102,15 @@ impl Modes {
         Self::ALL.into_iter().zip(self.0).filter_map(|(mode, is_in)| is_in.then_some(mode))
     }
 
+    /// Those that a lease can be converted from, to this mode.
+    pub(crate) fn that_become(self, mode: Mode) -> Self {
+        let able = |from: &Mode| match mode {
+            Mode::Exclusive => *from == Mode::Upgradable,
+            _ => Self::stronger_than(mode).has(*from),
+        };
+        self.iter().filter(able).fold(Self::default(), Self::with)
+    }
+
     /// Those that keep out whoever this mode keeps out, and others besides.
     fn stronger_than(mode: Mode) -> Self {
         Self::ALL.into_iter().take_while(|other| *other != mode).fold(Self::default(), Self::with)
@@ -134,6 +145,15 @@ impl Claims {
         let state = self.lock();
         let held = state.entries.get(claim)?.held?;
         (held.valid_until > now).then_some(held)
+    }
+
+    /// Whether a claim was granted, or is asked for, since it was this: what a node said of it before says nothing.
+    pub(crate) fn is_had_anew(&self, claim: &Claim, before: Option<Held>, now: Instant) -> bool {
+        let state = self.lock();
+        let Some(entry) = state.entries.get(claim) else { return false };
+        let until = |held: Option<Held>| held.map(|held| held.valid_until);
+        let held = entry.held.filter(|held| held.valid_until > now);
+        entry.wanted > 0 || held.is_some() && until(held) != until(before)
     }
 
     /// The last token that the claim had, if that is still known, though its lease may be over.
@@ -256,6 +276,9 @@ impl Claims {
         let mut state = self.lock();
         let entry = state.entry(claim);
         if entry.is_wanted(now) {
+            if entry.wanted > 0 && !stays {
+                entry.left.insert(node);
+            }
             return None;
         }
         let id = entry.begin_release(node, stays);
@@ -387,6 +410,17 @@ impl Entry {
     }
 }
 
+/// What comes after a round that came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another, with the votes that there are.
+    Keep,
+    /// Another, with none.
+    Again,
+    /// None.
+    End,
+}
+
 /// Somebody asks for a claim.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -396,33 +430,64 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Leaves the claim to others who ask for it as well, if there are any: they count on the same votes, and see
-    /// to them.
-    pub(crate) fn leave_to_others(mut self) -> Result<(), Self> {
-        let mut state = self.claims.lock();
-        match state.entries.get_mut(&self.claim).filter(|entry| entry.wanted > 1) {
-            Some(entry) => entry.wanted -= 1,
-            None => {
-                drop(state);
-                return Err(self);
-            }
+    /// The request has come to nothing, though some nodes have granted it, and of others that is unclear. Marks what
+    /// they are to release, so that nobody asks them for the claim before they have.
+    ///
+    /// `None`, if others ask for the same claim as well, or hold it: they count on these votes, and see to them.
+    pub(crate) fn give_up(
+        &mut self,
+        granted: NodeSet,
+        unclear: NodeSet,
+        next: Next,
+        now: Instant,
+    ) -> Option<Vec<Mark>> {
+        let claims = Arc::clone(&self.claims);
+        let mut state = claims.lock();
+        let entry = state.entry(&self.claim);
+        let is_held = entry.held.is_some_and(|held| held.valid_until > now);
+        if entry.wanted > 1 || is_held {
+            granted.iter().chain(unclear.iter()).for_each(|node| entry.left.insert(node));
+            self.leave(&mut state);
+            return None;
+        }
+        if next == Next::Keep {
+            return Some(Vec::new());
+        }
+        let left = std::mem::take(&mut entry.left);
+        let is_asked = |node: &usize| entry.releases.iter().any(|release| release.node == *node);
+        let others = unclear.iter().filter(|node| !is_asked(node));
+        let nodes: NodeSet = granted.iter().chain(others).chain(left.iter()).collect();
+        let marks: Vec<_> =
+            nodes.iter().map(|node| (node, entry.begin_release(node, false))).collect();
+        if next == Next::End {
+            entry.ends += 1;
+            entry.held = None;
+            self.leave(&mut state);
         }
         drop(state);
-        self.is_over = true;
-        Ok(())
+        let mark =
+            |(node, id)| Mark { claims: Arc::clone(&claims), claim: self.claim.clone(), node, id };
+        Some(marks.into_iter().map(mark).collect())
+    }
+
+    fn leave(&mut self, state: &mut State) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if let Some(entry) = state.entries.get_mut(&self.claim) {
+            entry.wanted = entry.wanted.saturating_sub(1);
+            if entry.wanted == 0 {
+                entry.left = NodeSet::default();
+            }
+        }
+        state.tidy(&self.claim);
     }
 }
 
 impl Drop for Wanted {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut state = self.claims.lock();
-        if let Some(entry) = state.entries.get_mut(&self.claim) {
-            entry.wanted = entry.wanted.saturating_sub(1);
-        }
-        state.tidy(&self.claim);
+        let claims = Arc::clone(&self.claims);
+        self.leave(&mut claims.lock());
     }
 }
 
@@ -566,6 +631,28 @@ mod tests {
         claims.end(&claim);
         assert!(claims.undo(&claim, 0, NOW).is_some());
         assert!(claims.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_several_requests_gives_up_the_votes_of_all() {
+        let claims = Arc::new(Claims::default());
+        let (claim, now) = (claim(), Instant::from_nanos(0));
+        let set = |nodes: &[usize]| nodes.iter().copied().collect::<NodeSet>();
+        let none = NodeSet::default();
+        let (mut first, mut second) = (claims.want(&claim), claims.want(&claim));
+        // Also what is heard later of a request that has left.
+        assert!(first.give_up(set(&[0]), set(&[1]), Next::Keep, now).is_none());
+        assert!(claims.undo(&claim, 4, now).is_none());
+        assert!(second.give_up(none, none, Next::Keep, now).is_some_and(|marks| marks.is_empty()));
+        let marks = second.give_up(set(&[2]), set(&[1]), Next::End, now).unwrap();
+        assert_eq!(marks.iter().map(Mark::node).collect::<NodeSet>(), set(&[0, 1, 2, 4]));
+        assert!(!claims.is_wanted(&claim, now));
+        assert_eq!(claims.releasing(&claim, 4), Some(Ok(())));
+        drop((first, second, marks));
+        assert_eq!(claims.releasing(&claim, 4), None);
+        // What was left is forgotten with those who asked.
+        let mut third = claims.want(&claim);
+        assert!(third.give_up(none, none, Next::Again, now).is_some_and(|marks| marks.is_empty()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, select};
-use lock_core::{Acquire, Attempt, Claim, Error, Mode, QuorumNode, Vote};
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Mode, QuorumNode, Vote};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -15,6 +15,7 @@ use crate::background::pause;
 use crate::claims::{Converting, Mark, Wanted};
 use crate::inner::Core;
 use crate::owed::Owed;
+use crate::quorum::NodeSet;
 use crate::round::{Outcome, Reply, Round};
 
 /// How long to wait before a node is asked again that could not be reached.
@@ -34,6 +35,13 @@ pub(crate) async fn convert<N: QuorumNode>(
     let outcome = conversion.round.decide(&mut conversion.asked).await;
     let claim = &request.claim;
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?from, ?outcome, "convert");
+    if conversion.converting.is_over() {
+        // It was released meanwhile.
+        return Err(Error::new(
+            ErrorKind::NotHeld,
+            "the lease was given up while it was converted",
+        ));
+    }
     if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
         let before = core.claims.end(&conversion.former);
         let also = before.map(|held| held.also).unwrap_or_default();
@@ -102,7 +110,8 @@ impl<N: QuorumNode> Conversion<N> {
     /// Has what nodes have done, or will do, taken back unless the claim is held or wanted then. Says what is to
     /// be heard of those that have answered already.
     ///
-    /// What became weaker cannot be taken back. It stays until the lease is renewed or released.
+    /// What became weaker cannot be taken back. It stays until the lease is renewed or released. What was granted
+    /// where there was nothing before is released.
     fn follow(&mut self) -> Vec<oneshot::Receiver<()>> {
         let Some(wanted) = self.wanted.take() else { return Vec::new() };
         drop(wanted);
@@ -113,6 +122,7 @@ impl<N: QuorumNode> Conversion<N> {
             former: self.former.clone(),
             request: Arc::clone(&self.request),
             converting: Arc::clone(&self.converting),
+            planted: self.round.planted(),
         };
         let may_hold = self.round.may_hold();
         let steps = may_hold.iter().filter_map(|node| back.step(node)).collect();
@@ -143,13 +153,19 @@ struct Back<N> {
     former: Claim,
     request: Arc<Acquire>,
     converting: Arc<Converting>,
+    planted: NodeSet,
 }
 
 impl<N: QuorumNode> Back<N> {
     /// Makes a node's lease upgradable again, unless the upgraded claim is held or wanted, or releases it there if
     /// the former is over. Hear here when it is done.
     fn step(&self, node: usize) -> Option<oneshot::Receiver<()>> {
-        let Self { core, former, request, converting } = self;
+        let Self { core, former, request, converting, planted } = self;
+        if planted.contains(node) {
+            let mark = core.claims.undo(&request.claim, node, core.clock.now())?;
+            drop(Owed::marked(core, mark));
+            return None;
+        }
         let is_over = converting.is_over();
         if !is_upgrade(request) && !is_over {
             return None;

@@ -42,33 +42,31 @@ impl<N: QuorumNode> Core<N> {
         let claim = &renewed.claim;
         let Some(held) = self.claims.held(claim, self.clock.now()) else { return Ok(None) };
         let request = Acquire::new(claim.clone(), renewed.ttl);
-        // It might take back what a conversion counts on.
-        let converts = || !self.claims.is_converted(claim);
-        self.vote_in(node, &request, held.also, held.tokens.last(), converts).await.map(Some)
+        // To convert it might take back what a conversion counts on.
+        let is_meant = |converts| !(converts && self.claims.is_converted(claim));
+        self.vote_in(node, &request, held.also, held.tokens.last(), is_meant).await.map(Some)
     }
 
-    /// Has a node vote for a claim, which it may have in one of these other modes. `converts`: whether it is to be
-    /// converted there then.
+    /// Has a node vote for a claim, which it may have in one of these other modes, and then converts. `is_meant`:
+    /// whether it still is to vote, or to convert.
     pub(crate) async fn vote_in(
         self: &Arc<Self>,
         node: usize,
         request: &Acquire,
         also: Modes,
         floor: FencingToken,
-        converts: impl Fn() -> bool,
+        is_meant: impl Fn(bool) -> bool,
     ) -> Result<Vote, Error> {
         let claim = &request.claim;
         let ask = |request: Acquire| {
-            let (core, converts) = (Arc::clone(self), &converts);
-            let is_meant = move || {
-                let is_wanted = core.claims.is_wanted(claim, core.clock.now());
-                is_wanted && (request.from.is_none() || converts())
-            };
-            let request = Arc::new(request.clone());
-            Arc::clone(self).vote_if(node, request, floor, is_meant)
+            let (core, is_meant) = (Arc::clone(self), &is_meant);
+            let converts = request.from.is_some();
+            let is_wanted =
+                move || core.claims.is_wanted(claim, core.clock.now()) && is_meant(converts);
+            Arc::clone(self).vote_if(node, Arc::new(request), floor, is_wanted)
         };
         let mut vote = ask(request.clone()).await?;
-        for mode in also.iter() {
+        for mode in also.that_become(claim.mode).iter() {
             if !matches!(vote, Vote::Busy { holder: Some(tag), .. } if tag == claim.owner.tag()) {
                 break;
             }

@@ -30,6 +30,7 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     if let Err(error) = core.settings.check(request.ttl) {
         return Renewal::Unknown(error);
     }
+    let before = core.claims.held(claim, core.clock.now());
     let mut asked =
         core.ask(0..core.quorum.nodes(), core.settings.limit(request.ttl), |core, node| {
             let renewed = core.renew(node, request.clone());
@@ -63,6 +64,10 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
         return Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown };
     }
     if poll.is_lost() {
+        if core.claims.is_had_anew(claim, before, core.clock.now()) {
+            let error = Error::new(ErrorKind::NotReady, "it is being granted anew");
+            return Renewal::Unknown(error);
+        }
         // What is left of it is in others' way.
         let_go(core, claim);
         return Renewal::Lost;

@@ -138,10 +138,16 @@ impl<N: QuorumNode> Round<N> {
         }
     }
 
-    /// Whether a node says for the first time that it does not have the lease that is to be converted.
+    /// Whether a node says for the first time that it does not have the lease that is to be converted, and that is
+    /// not over.
     fn lacks(&self, node: usize, error: &Error) -> bool {
-        let converts = self.request.from.is_some();
-        converts && error.kind() == ErrorKind::NotHeld && !self.lacking.contains(node)
+        let is_news = error.kind() == ErrorKind::NotHeld && !self.lacking.contains(node);
+        is_news && self.former().is_some()
+    }
+
+    /// Those that did not have the lease that is to be converted, and may have been granted it in the new mode.
+    pub(crate) fn planted(&self) -> NodeSet {
+        self.lacking
     }
 
     /// Asks a node that never had the lease, or has lost it, for a vote in the new mode: as long as the lease is
@@ -158,10 +164,15 @@ impl<N: QuorumNode> Round<N> {
         }
         let Acquire { claim, ttl, tokens, .. } = &*self.request;
         let request = Acquire::new(claim.clone(), *ttl).reserving(*tokens);
-        let also = self.former().map(|former| former.also.without(claim.mode)).unwrap_or_default();
+        let former = self.request.from.map(|from| claim.clone().in_mode(from));
+        let also = self.former().map(|held| held.also).unwrap_or_default();
+        let also = self.request.from.map_or(also, |from| also.with(from));
         let (core, floor) = (Arc::clone(&self.core), self.floor);
         asked.ask(node, async move {
-            match core.vote_in(node, &request, also, floor, || true).await? {
+            let now = || core.clock.now();
+            let stands =
+                |_| former.as_ref().is_some_and(|it| core.claims.held(it, now()).is_some());
+            match core.vote_in(node, &request, also, floor, stands).await? {
                 Vote::Busy { holder: Some(tag), .. } if tag == request.claim.owner.tag() => {
                     Err(Error::new(ErrorKind::NotHeld, "it is held in another mode"))
                 }
@@ -173,6 +184,13 @@ impl<N: QuorumNode> Round<N> {
     /// Whether so many nodes lack the lease that is to be converted that no quorum has it.
     fn is_lost(&self) -> bool {
         self.lacking.len() > self.core.quorum.nodes() - self.core.quorum.needed()
+    }
+
+    /// Whether the lease that is converted was there all the time: a quorum has it still, or it is not over, so
+    /// that nodes which do not answer have it.
+    fn stands(&self) -> bool {
+        let kept = self.tally.granted().without(self.lacking).len();
+        self.lacking.is_empty() || kept >= self.core.quorum.needed() || self.former().is_some()
     }
 
     /// The lease that is to be converted, while it is not over.
@@ -272,10 +290,7 @@ impl<N: QuorumNode> Round<N> {
     fn outcome(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
         match self.tally.verdict() {
             Verdict::Open => None,
-            // Nodes that do not answer were to have had the lease all the time.
-            Verdict::Won if !self.lacking.is_empty() && self.former().is_none() => {
-                Some(Outcome::TooLate)
-            }
+            Verdict::Won if !self.stands() => Some(Outcome::TooLate),
             Verdict::Won => self.agree(asked),
             _ if self.disagreed => Some(Outcome::Disagreed),
             Verdict::Held => Some(Outcome::Held),
