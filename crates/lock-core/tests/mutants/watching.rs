@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -26,7 +27,7 @@ impl Mutant {
                 self.shared().everybody.push(sender);
                 Watch::new(hints)
             }
-            Bug::TellsOfGrantsOnAllWatches => {
+            Bug::TellsOfGrantsOnAllWatches | Bug::TellsEverybodyWhoIsNext => {
                 let (sender, hints) = mpsc::unbounded();
                 self.shared().everybody.push(sender);
                 Watch::new(select(watch.filter_map(heard), hints))
@@ -53,6 +54,16 @@ impl Mutant {
 /// What a watch says instead of a hint.
 fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
     let mut shared = shared.lock().expect("no mutant panics");
+    if let Hint::Next { owner, .. } = hint {
+        match bug {
+            Bug::TellsNobodyThatItIsNext => return None,
+            Bug::TellsTheNextToAskAtOnce => {
+                return Some(Hint::Next { owner, after: Duration::ZERO });
+            }
+            Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(hint),
+            _ => {}
+        }
+    }
     let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
         let unheard = match bug {
             Bug::NeverSaysWanted => Some(Hint::Wanted),
@@ -83,11 +94,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
                 grant.valid_until = waiting.ttl.claim().valid_until(clock.now());
             }
         }
-        Bug::TellsOfGrantsOnAllWatches => {
-            for listener in &shared.everybody {
-                let _gone = listener.unbounded_send(hint);
-            }
-        }
+        Bug::TellsOfGrantsOnAllWatches => shared.tell_everybody(hint),
         _ => {}
     }
     Some(Hint::Granted { owner, grant: Some(grant) })
