@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Released, Renew, Renewal, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Demand, Error, ErrorKind, Instant, Key, Mode, Released,
+    Renew, Renewal, Ttl, Watch,
 };
 
 use crate::hub::{Hub, Listening};
-use crate::keys::Layout;
+use crate::keys::{Layout, Names};
 use crate::link::Link;
-use crate::verbs::Acquired;
+use crate::verbs::{Acquired, QuickRenewal};
+use crate::wire::Failure;
 use crate::{Builder, together, verbs};
 
 /// Leases on one Redis or Valkey server.
@@ -100,6 +103,12 @@ impl Backend for RedisBackend {
         request.check_conversion()?;
         let Inner { layout, link, hub, queue_limit } = &*self.0;
         let names = layout.names(&request.claim.key);
+        if is_quick(&request.claim) && request.from.is_none() && !hub.watches(&names) {
+            let answer = link.run(verbs::quick_acquire(&names, request)).await?;
+            if let Some(attempt) = verbs::quickly_acquired(request, &answer)? {
+                return Ok(attempt);
+            }
+        }
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let answer = link.run(verbs::acquire(&names, request, waiting)?).await?;
@@ -115,10 +124,32 @@ impl Backend for RedisBackend {
     async fn renew(&self, request: &Renew) -> Renewal {
         let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&request.claim.key);
+        let is_quick = is_quick(&request.claim);
+        if is_quick
+            && request.tokens == 0
+            && !hub.watches(&names)
+            && !is_state_due(request.ttl, names.retention(), self.clock().now())
+        {
+            match self.renew_quickly(&names, request).await {
+                Ok((QuickRenewal::Alone, renewal)) => return renewal,
+                Ok(_) => {}
+                Err(error) => return Renewal::Unknown(error),
+            }
+        }
         let inbox = hub.inbox_for(&names);
-        match verbs::renew(&names, request, inbox.as_ref()) {
-            Ok(call) => verbs::renewed(request, link.run(call).await),
-            Err(error) => Renewal::Unknown(error),
+        let call = match verbs::renew(&names, request, inbox.as_ref()) {
+            Ok(call) => call,
+            Err(error) => return Renewal::Unknown(error),
+        };
+        match link.ask(call).await {
+            Err(Failure::Moving(error)) if is_quick => {
+                match self.renew_quickly(&names, request).await {
+                    Ok((QuickRenewal::Undecided, _)) => Renewal::Unknown(error),
+                    Ok((_, renewal)) => renewal,
+                    Err(error) => Renewal::Unknown(error),
+                }
+            }
+            outcome => verbs::renewed(request, outcome.map_err(Failure::into_error)),
         }
     }
 
@@ -126,8 +157,20 @@ impl Backend for RedisBackend {
         let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&claim.key);
         hub.forget(&names, claim);
+        if is_quick(claim) && !hub.watches(&names) {
+            let answer = link.run(verbs::quick_release(&names, claim)).await?;
+            if let Some(released) = verbs::quickly_released(&answer)? {
+                return Ok(released);
+            }
+        }
         let call = verbs::release(&names, claim, hub.listening().release_messages)?;
-        verbs::released(link.run(call).await, hub.hears_releases(&names))
+        match link.ask(call).await {
+            Err(Failure::Moving(error)) => self.release_alone(&names, claim, error).await,
+            outcome => {
+                let answer = outcome.map_err(Failure::into_error);
+                verbs::released(answer, hub.hears_releases(&names))
+            }
+        }
     }
 
     async fn exchange(
@@ -142,7 +185,11 @@ impl Backend for RedisBackend {
             hub.inbox_of(&names, next).filter(|_| next.queue && next.claim.key == claim.key);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let tell = hub.listening().release_messages;
-        let answer = link.run(verbs::exchange(&names, claim, tell, next, waiting)?).await;
+        let answer = link.ask(verbs::exchange(&names, claim, tell, next, waiting)?).await;
+        if let Err(Failure::Moving(error)) = answer {
+            return Ok((self.release_alone(&names, claim, error).await?, None));
+        }
+        let answer = answer.map_err(Failure::into_error);
         let (released, acquired) = verbs::exchanged(answer, hub.hears_releases(&names), next)?;
         let attempt = acquired.map(|Acquired { attempt, sample }| {
             if let Some(sample) = sample {
@@ -179,6 +226,50 @@ impl Backend for RedisBackend {
     fn clock(&self) -> Clock {
         Clock::boot()
     }
+}
+
+impl RedisBackend {
+    /// Renews by the script that names the lock alone.
+    async fn renew_quickly(
+        &self,
+        names: &Names<'_>,
+        request: &Renew,
+    ) -> Result<(QuickRenewal, Renewal), Error> {
+        let answer = self.0.link.run(verbs::quick_renew(names, request)).await?;
+        let valid_until = request.ttl.valid_until(answer.sent);
+        let demand = Demand::Unknown;
+        let renewal = Renewal::Renewed { valid_until, tokens: None, demand };
+        Ok((verbs::quickly_renewed(&answer)?, renewal))
+    }
+
+    /// Releases by the script that names the lock alone, where others failed with this error.
+    async fn release_alone(
+        &self,
+        names: &Names<'_>,
+        claim: &Claim,
+        error: Error,
+    ) -> Result<Released, Error> {
+        if !is_quick(claim) {
+            return Err(error);
+        }
+        let tell = self.0.hub.listening().release_messages;
+        let answer = self.0.link.run(verbs::single_release(names, claim, tell)).await?;
+        // What waits in the queue, if it does, cannot be given up now.
+        verbs::quickly_released(&answer)?.ok_or(error)
+    }
+}
+
+/// Whether there are quick scripts for a claim.
+fn is_quick(claim: &Claim) -> bool {
+    claim.mode == Mode::Exclusive
+}
+
+/// Whether a renewal is the one that prolongs the state of the lock as well, of so many milliseconds beyond the
+/// lease. Every instant that is a multiple of a third of that time has one soon after, however often the lease is
+/// renewed: the time between two is less than its ttl. So the state never ends before the lease.
+fn is_state_due(ttl: Ttl, retention: u64, now: Instant) -> bool {
+    let third = Duration::from_millis(retention / 3).as_nanos().max(1);
+    u128::from(now.as_nanos()) % third < ttl.duration().as_nanos()
 }
 
 /// Host, port and database, and nothing of the credentials.

@@ -12,6 +12,8 @@ use crate::keys::Layout;
 use crate::link::{Link, Settings};
 use crate::wire::Endpoint;
 
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
 /// Sets up a [`RedisBackend`].
 ///
 /// Nothing is checked, and nothing is sent, before [`build`](Self::build).
@@ -40,6 +42,7 @@ pub struct Builder {
     release_messages: bool,
     tracking: bool,
     queue_limit: u32,
+    retention: Duration,
     command_timeout: Duration,
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -89,6 +92,7 @@ impl Builder {
             release_messages: true,
             tracking: false,
             queue_limit: 10_000,
+            retention: HOUR,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
             #[cfg(feature = "tls")]
@@ -154,6 +158,17 @@ impl Builder {
         self
     }
 
+    /// How long the server remembers the fencing tokens of a lock after its lease: an hour unless it is said.
+    ///
+    /// It takes some 150 bytes for each name that was used during that time. In exchange tokens go on increasing
+    /// if the server's clock is set back: they start from those that the server remembers. A clock that is never
+    /// set back by more than this time, as under NTP by slewing, loses nothing. At least a second, at most 30
+    /// days. All clients of a lock should agree.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
     /// How long a request may take once there is a connection: 2 s, unless it is said.
     ///
     /// It is measured in steps of a sixteenth. Keep it well below the time to live of the leases.
@@ -192,7 +207,11 @@ impl Builder {
                 return Err(invalid("a timeout is between 1 ms and 24 h"));
             }
         }
-        let layout = Layout::new(&self.prefix, endpoint.database)?;
+        if self.retention < Duration::from_secs(1) || self.retention > 720 * HOUR {
+            return Err(invalid("a retention is between 1 s and 30 days"));
+        }
+        let retention = self.retention.as_millis() as u64;
+        let layout = Layout::new(&self.prefix, endpoint.database, retention)?;
         let settings = Settings {
             protocol: endpoint.protocol.unwrap_or(self.protocol),
             endpoint: Arc::new(endpoint),
@@ -227,6 +246,7 @@ impl fmt::Debug for Builder {
             .field("release_messages", &self.release_messages)
             .field("tracking", &self.tracking)
             .field("queue_limit", &self.queue_limit)
+            .field("retention", &self.retention)
             .field("command_timeout", &self.command_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
@@ -235,7 +255,7 @@ impl fmt::Debug for Builder {
 
 /// A channel that no other client has.
 fn draw_inbox(layout: &Layout) -> Result<Channel, Error> {
-    let mut random = [0; 16];
+    let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| {
         Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
     })?;

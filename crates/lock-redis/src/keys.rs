@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! lock:{orders/42}               the lock: a string that holds the owner's token
-//! lock:{orders/42}:fence         the token numbers of the latest grant
-//! lock:{orders/42}:queue         who waits, in order
-//! lock:{orders/42}:slots         what each of them waits for
-//! lock:{orders/42}:holders       who shares the lock, by the end of the lease
+//! lock:{orders/42}:state         what the latest grant left behind, its tokens among it
+//! lock:{orders/42}:queue         the claims that wait, in order
+//! lock:{orders/42}:places        what each of them waits for
+//! lock:{orders/42}:holders       the holders that share the lock, by the end of the lease
 //! lock:{orders/42}:grants        what each of them was granted
 //! lock:{orders/42}:limit         how many permits there are, of a semaphore
 //! lock:{orders/42}:cell          the value beside the lock, if one was stored
@@ -18,15 +18,15 @@
 //! of a name that would disturb that are percent-encoded.
 //!
 //! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
-//! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:fence`.
+//! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:state`.
 //! Where the exact key is that of a named lock, it is the same lock, with the same satellites.
 
-use lock_core::{Error, ErrorKind, Key, OwnerToken};
+use lock_core::{Error, ErrorKind, Key};
 
 use crate::slot;
 
 /// What the keys beside every lock end with, in the order in which scripts expect them.
-const SATELLITES: [&[u8]; 5] = [b":fence", b":queue", b":slots", b":holders", b":grants"];
+const SATELLITES: [&[u8]; 5] = [b":state", b":queue", b":places", b":holders", b":grants"];
 /// What the empty name becomes. No other name does: the two signs after `%` are no digits.
 const EMPTY: &[u8] = b"%empty";
 const MAX_PREFIX: usize = 256;
@@ -39,12 +39,14 @@ pub(crate) struct Layout {
     released: Box<[u8]>,
     /// `__keyspace@0__:`
     keyspace: Box<[u8]>,
+    /// How long the state of a lock outlives its lease, in milliseconds.
+    retention: u64,
     /// `lock:node@0`. The database is in it so that one which is swapped for another is not taken for it.
     node: Box<[u8]>,
 }
 
 impl Layout {
-    pub(crate) fn new(prefix: &str, database: i64) -> Result<Self, Error> {
+    pub(crate) fn new(prefix: &str, database: i64, retention: u64) -> Result<Self, Error> {
         if prefix.contains(['{', '}']) {
             return Err(invalid(
                 "a key prefix cannot contain braces: they would end up in another slot",
@@ -57,15 +59,15 @@ impl Layout {
             prefix: prefix.as_bytes().into(),
             released: format!(":released@{database}").into_bytes().into(),
             keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
+            retention,
             node: format!("{prefix}node@{database}").into_bytes().into(),
         })
     }
 
     /// The channel of a client that drew these bytes. It has no braces, so no lock is called that.
-    pub(crate) fn inbox(&self, random: [u8; 16]) -> Vec<u8> {
-        let mut inbox = [&*self.prefix, b"inbox:"].concat();
-        inbox.extend_from_slice(OwnerToken::from_bytes(random).expose());
-        inbox
+    pub(crate) fn inbox(&self, random: [u8; 8]) -> Vec<u8> {
+        let id = u64::from_be_bytes(random);
+        [&*self.prefix, format!("inbox:{id:016x}").as_bytes()].concat()
     }
 
     /// The key of what the server knows of its standing as one of a quorum. It has no braces, so no lock
@@ -142,6 +144,16 @@ impl Names<'_> {
         self.lock.unwrap_or(&self.stem)
     }
 
+    /// The key of its state, in two pieces.
+    pub(crate) fn state(&self) -> [&[u8]; 2] {
+        [&self.stem, SATELLITES[0]]
+    }
+
+    /// How long the state outlives the lease, in milliseconds.
+    pub(crate) fn retention(&self) -> u64 {
+        self.layout.retention
+    }
+
     /// The keys beside it, each in two pieces, in the order in which scripts expect them.
     pub(crate) fn satellites(&self) -> [[&[u8]; 2]; 5] {
         SATELLITES.map(|satellite| [&*self.stem, satellite])
@@ -204,8 +216,10 @@ mod tests {
     use super::*;
     use crate::slot::slot;
 
+    const HOUR: u64 = 3_600_000;
+
     fn layout() -> Layout {
-        Layout::new("lock:", 0).unwrap()
+        Layout::new("lock:", 0, HOUR).unwrap()
     }
 
     /// Lock, satellites and channel of a key.
@@ -231,9 +245,9 @@ mod tests {
             places,
             [
                 "lock:{orders/42}",
-                "lock:{orders/42}:fence",
+                "lock:{orders/42}:state",
                 "lock:{orders/42}:queue",
-                "lock:{orders/42}:slots",
+                "lock:{orders/42}:places",
                 "lock:{orders/42}:holders",
                 "lock:{orders/42}:grants",
                 "lock:{orders/42}:limit",
@@ -254,7 +268,7 @@ mod tests {
     fn an_exact_key_stays_exact() {
         let places = text(Key::as_is("jobs:nightly").unwrap());
         assert_eq!(places[0], "jobs:nightly");
-        assert_eq!(places[1], "lock:{jobs:nightly}:as-is:jobs:nightly:fence");
+        assert_eq!(places[1], "lock:{jobs:nightly}:as-is:jobs:nightly:state");
     }
 
     #[test]
@@ -270,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_keyspace_channel_carries_the_database() {
-        let layout = Layout::new("lock:", 3).unwrap();
+        let layout = Layout::new("lock:", 3, HOUR).unwrap();
         let key = Key::new("a").unwrap();
         assert_eq!(layout.names(&key).keyspace().concat(), b"__keyspace@3__:lock:{a}");
         assert_eq!(layout.names(&key).released().concat(), b"lock:{a}:released@3");
@@ -278,22 +292,22 @@ mod tests {
 
     #[test]
     fn an_inbox_is_under_the_prefix() {
-        let inbox = layout().inbox([0xAB; 16]);
-        assert_eq!(inbox, b"lock:inbox:abababababababababababababababab");
+        let inbox = layout().inbox([0xAB; 8]);
+        assert_eq!(inbox, b"lock:inbox:abababababababab");
     }
 
     #[test]
     fn the_standing_of_a_server_is_under_the_prefix_and_tells_the_database() {
         assert_eq!(layout().node(), b"lock:node@0");
-        assert_eq!(Layout::new("app/", 12).unwrap().node(), b"app/node@12");
+        assert_eq!(Layout::new("app/", 12, HOUR).unwrap().node(), b"app/node@12");
     }
 
     #[test]
     fn a_prefix_that_would_move_the_slot_is_refused() {
         for bad in ["{app}:", "app}", &"x".repeat(257)] {
-            assert_eq!(Layout::new(bad, 0).unwrap_err().kind(), ErrorKind::InvalidConfig);
+            assert_eq!(Layout::new(bad, 0, HOUR).unwrap_err().kind(), ErrorKind::InvalidConfig);
         }
-        assert!(Layout::new("", 0).is_ok());
+        assert!(Layout::new("", 0, HOUR).is_ok());
     }
 
     /// Bytes of which many are braces, percent signs and other trouble.

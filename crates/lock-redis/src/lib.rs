@@ -144,6 +144,7 @@ mod link;
 mod modes;
 mod scripts;
 mod slot;
+mod state;
 mod together;
 mod verbs;
 mod wire;

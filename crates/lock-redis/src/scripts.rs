@@ -1,14 +1,15 @@
 //! The scripts that run in the server.
 //!
-//! Each is put together from parts, in the order in which they are needed: a script that finds a lock
-//! free does not pay for what it would need otherwise. What is around them all has every answer name the
-//! request that it is for.
+//! The frequent cases have *quick* scripts: they name as few keys and make as few calls as possible, and answer
+//! `?` where a *full* script has to decide. A full script is put together from parts, in the order in which they
+//! are needed. What is around them all has every answer name the request that it is for.
 
 use std::sync::LazyLock;
 
 use crate::wire;
 
-macro_rules! script {
+/// A script whose errors name the request as well.
+macro_rules! full {
     ($($part:literal),+) => {
         LazyLock::new(|| {
             Script::new(concat!(
@@ -20,15 +21,30 @@ macro_rules! script {
     };
 }
 
+/// A script that is complete in one file.
+macro_rules! quick {
+    ($file:literal) => {
+        LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))))
+    };
+}
+
+/// For a lock that is free, to be held alone.
+pub(crate) static QUICK_ACQUIRE: LazyLock<Script> = quick!("acquire_quick.lua");
+/// For a lease that is held alone. Names the lock and no other key.
+pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
+/// For a lease that is held alone, on a lock that no claim waits for.
+pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release_quick.lua");
+/// For a lease that is held alone, while the slot of its keys is moved.
+pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua");
+
 /// For leases that are held by one alone, or by readers.
-pub(crate) static ACQUIRE: LazyLock<Script> = script!(
+pub(crate) static ACQUIRE: LazyLock<Script> = full!(
     "keys.lua",
     "acquire.lua",
-    "tokens.lua",
-    "acquire_free.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
     "places.lua",
-    "acquire_wait.lua",
     "leases.lua",
     "queue.lua",
     "join.lua",
@@ -38,11 +54,12 @@ pub(crate) static ACQUIRE: LazyLock<Script> = script!(
     "acquire_join.lua"
 );
 /// For permits, and for leases that are held jointly.
-pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = script!(
+pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
     "keys.lua",
     "acquire.lua",
-    "tokens.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
     "places.lua",
     "leases.lua",
     "limit.lua",
@@ -53,83 +70,108 @@ pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = script!(
     "acquire_line.lua",
     "acquire_join.lua"
 );
-pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> =
-    script!("together.lua", "keys.lua", "tokens.lua", "clock.lua", "together_on.lua");
-pub(crate) static RENEW: LazyLock<Script> = script!(
+pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> = full!(
+    "together.lua",
     "keys.lua",
-    "tokens.lua",
-    "renew_exclusive.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "places.lua",
+    "together_on.lua"
+);
+pub(crate) static RENEW: LazyLock<Script> = full!(
+    "keys.lua",
+    "renew.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
     "leases.lua",
     "limit.lua",
-    "renew.lua"
+    "renew_on.lua"
 );
-pub(crate) static RELEASE: LazyLock<Script> = script!(
+pub(crate) static RELEASE: LazyLock<Script> = full!(
     "keys.lua",
-    "release_alone.lua",
-    "tokens.lua",
-    "clock.lua",
+    "release.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
     "places.lua",
-    "release_on.lua",
+    "hand_over.lua",
     "leases.lua",
     "queue.lua",
-    "release.lua"
+    "release_on.lua"
 );
+/// Has the releases of a lock be told.
+pub(crate) static LISTEN: LazyLock<Script> =
+    full!("listen.lua", "lock.lua", "state.lua", "read.lua", "listen_on.lua");
 
-pub(crate) static PERMITS: LazyLock<Script> = script!(
+pub(crate) static PERMITS: LazyLock<Script> = full!(
     "keys.lua",
     "permits.lua",
-    "tokens.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "places.lua",
     "leases.lua",
     "limit.lua",
     "queue.lua",
     "line.lua",
     "permits_on.lua"
 );
-pub(crate) static FORGET: LazyLock<Script> = script!(
+pub(crate) static FORGET: LazyLock<Script> = full!(
     "keys.lua",
     "forget.lua",
-    "tokens.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "places.lua",
     "leases.lua",
     "limit.lua",
     "queue.lua",
     "forget_on.lua"
 );
-pub(crate) static INSPECT: LazyLock<Script> = script!(
+pub(crate) static INSPECT: LazyLock<Script> = full!(
     "keys.lua",
     "inspect.lua",
-    "tokens.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "places.lua",
     "leases.lua",
     "queue.lua",
     "line.lua",
     "inspect_on.lua"
 );
-pub(crate) static FORCE_RELEASE: LazyLock<Script> = script!(
+pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
     "keys.lua",
     "force.lua",
-    "tokens.lua",
-    "clock.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "places.lua",
     "leases.lua",
     "queue.lua",
     "force_on.lua"
 );
-pub(crate) static STORE: LazyLock<Script> = script!("cell_store.lua");
-pub(crate) static LOAD: LazyLock<Script> = script!("cell_load.lua");
-pub(crate) static LOOK: LazyLock<Script> = script!("look.lua");
+pub(crate) static STORE: LazyLock<Script> = full!("cell_store.lua");
+pub(crate) static LOAD: LazyLock<Script> = full!("cell_load.lua");
+pub(crate) static LOOK: LazyLock<Script> = full!("look.lua");
 
+/// For a lock that is free, to be held alone by votes.
+pub(crate) static QUICK_VOTE: LazyLock<Script> =
+    full!("vote_quick.lua", "node.lua", "vote_guard.lua", "vote_quick_on.lua");
 /// For leases that are votes, in every mode but permits.
-pub(crate) static VOTE: LazyLock<Script> = script!(
+pub(crate) static VOTE: LazyLock<Script> = full!(
     "keys.lua",
-    "node.lua",
     "vote.lua",
-    "tokens.lua",
+    "node.lua",
+    "vote_guard.lua",
+    "vote_keys.lua",
+    "lock.lua",
+    "state.lua",
     "vote_tokens.lua",
-    "acquire_free.lua",
+    "read.lua",
+    "places.lua",
     "vote_refused.lua",
-    "clock.lua",
     "leases.lua",
     "queue.lua",
     "acquire_on.lua",
@@ -138,21 +180,30 @@ pub(crate) static VOTE: LazyLock<Script> = script!(
     "acquire_line.lua",
     "vote_busy.lua"
 );
-pub(crate) static CONFIRM: LazyLock<Script> =
-    script!("keys.lua", "confirm.lua", "clock.lua", "leases.lua", "confirm_on.lua");
+pub(crate) static CONFIRM: LazyLock<Script> = full!(
+    "keys.lua",
+    "confirm.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "leases.lua",
+    "confirm_on.lua"
+);
 pub(crate) static STANDING: LazyLock<Script> =
-    script!("standing.lua", "node.lua", "standing_on.lua");
-pub(crate) static VOUCH: LazyLock<Script> = script!("vouch.lua", "node.lua", "vouch_on.lua");
+    full!("standing.lua", "node.lua", "standing_on.lua");
+pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "node.lua", "vouch_on.lua");
 
 /// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are
 /// needed.
-pub(crate) fn usual() -> [&'static Script; 3] {
-    [&ACQUIRE, &RENEW, &RELEASE]
+pub(crate) fn usual() -> [&'static Script; 6] {
+    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &ACQUIRE, &RENEW, &RELEASE]
 }
 
 /// Every script.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 13] = [
+    let others: [&Script; 16] = [
+        &SINGLE_RELEASE,
+        &LISTEN,
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,
@@ -162,6 +213,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
         &STORE,
         &LOAD,
         &LOOK,
+        &QUICK_VOTE,
         &VOTE,
         &CONFIRM,
         &STANDING,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lock_core::{Acquire, Attempt, Error, ErrorKind, Mode};
 
-use crate::hub::Channel;
+use crate::hub::Inbox;
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::ACQUIRE_TOGETHER;
@@ -38,21 +38,23 @@ pub(crate) fn check(names: &[Names<'_>]) -> Result<(), Error> {
 pub(crate) fn acquire(
     names: &[Names<'_>],
     requests: &[Acquire],
-    inboxes: &[Option<Channel>],
+    inboxes: &[Option<Inbox>],
 ) -> Call {
     const KEYS_OF_EACH: usize = 4;
     const ROOM_OF_EACH: usize = 512;
     let keys = (KEYS_OF_EACH * names.len()) as u16;
-    let mut call = Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len());
+    let retention = names.first().map_or(0, Names::retention);
+    let mut call =
+        Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len()).keeping(retention);
     for names in names {
-        let [fence, queue, slots, ..] = names.satellites();
-        call.bytes(names.lock()).pieces(fence).pieces(queue).pieces(slots);
+        let [state, queue, places, ..] = names.satellites();
+        call.bytes(names.lock()).pieces(state).pieces(queue).pieces(places);
     }
     for (Acquire { claim, ttl, tokens, .. }, inbox) in requests.iter().zip(inboxes) {
         call.bytes(claim.owner.expose())
             .number(ttl.as_millis())
             .number(tokens.get().into())
-            .bytes(inbox.as_deref().unwrap_or_default());
+            .bytes(inbox.as_ref().map_or(&[], Inbox::id));
     }
     call
 }
@@ -60,7 +62,7 @@ pub(crate) fn acquire(
 /// What the reply to [`acquire`] means.
 pub(crate) fn acquired(
     requests: &[Acquire],
-    inboxes: &[Option<Channel>],
+    inboxes: &[Option<Inbox>],
     answer: &Answer,
 ) -> Result<Vec<Attempt>, Error> {
     let Reply::List(replies) = &answer.reply else { return Err(unintelligible("acquire")) };

@@ -7,12 +7,19 @@ use lock_core::{
     Renewal, Ttl,
 };
 
-use crate::hub::{Channel, Sample, number, tokens};
+use crate::hub::{Inbox, Sample, number, tokens};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
 use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, RELEASE, RENEW, Script};
 use crate::wire::{Call, Reply};
+
+mod quick;
+
+pub(crate) use quick::{
+    After, QuickRenewal, quick_acquire, quick_release, quick_renew, quickly_acquired, quickly_released,
+    quickly_renewed, single_release, voted_quickly,
+};
 
 /// The digits, separators and short words among the arguments.
 const NUMBERS: usize = 96;
@@ -20,7 +27,7 @@ const NUMBERS: usize = 96;
 /// How the client of a request is told about a lock, and how many may wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting<'a> {
-    pub(crate) inbox: Option<&'a Channel>,
+    pub(crate) inbox: Option<&'a Inbox>,
     pub(crate) limit: u32,
 }
 
@@ -47,7 +54,7 @@ pub(crate) fn acquire(
 ) -> Result<Call, Error> {
     let Acquire { claim, ttl, .. } = request;
     let mode = Code::of(claim.mode)?;
-    let inbox = waiting.inbox.map_or(&b""[..], |inbox| inbox);
+    let inbox = waiting.inbox.map_or(&b""[..], Inbox::id);
     let mut call = about(acquiring(claim.mode), names, claim, inbox.len());
     call.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
     let is_queued = request.queue && waiting.inbox.is_some();
@@ -91,10 +98,10 @@ pub(crate) fn acquired(
 pub(crate) fn renew(
     names: &Names<'_>,
     request: &Renew,
-    inbox: Option<&Channel>,
+    inbox: Option<&Inbox>,
 ) -> Result<Call, Error> {
     let mode = Code::of(request.claim.mode)?;
-    let inbox = inbox.map_or(&b""[..], |inbox| inbox);
+    let inbox = inbox.map_or(&b""[..], Inbox::id);
     let mut call = about(&RENEW, names, &request.claim, inbox.len());
     call.number(request.ttl.as_millis()).number(request.tokens.into()).bytes(inbox);
     if !mode.is_understood() {
@@ -170,7 +177,7 @@ pub(crate) fn exchange(
             .bytes(next.claim.owner.expose())
             .text(format_args!("{} {place} {lease}", waiting.limit))
             .number(tokens.get().into())
-            .bytes(inbox);
+            .bytes(inbox.id());
     }
     Ok(call)
 }
@@ -198,6 +205,28 @@ fn about(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize)
     call
 }
 
+/// A call of a script on the key of a lock, that of its state, and on a third if there is one.
+pub(crate) fn on_state_and(
+    script: &'static Script,
+    names: &Names<'_>,
+    third: Option<&[u8]>,
+    room: usize,
+) -> Call {
+    let state = names.state();
+    let bytes = names.lock().len() + state[0].len() + state[1].len() + third.map_or(0, <[u8]>::len);
+    let keys = if third.is_some() { 3 } else { 2 };
+    let mut call = Call::new(script, keys, bytes + NUMBERS + room);
+    call.bytes(names.lock()).pieces(state);
+    if let Some(third) = third {
+        call.bytes(third);
+    }
+    call
+}
+
+pub(crate) fn on_state(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
+    on_state_and(script, names, None, room)
+}
+
 /// A call of a script on the keys of a lock, and on one more if it takes a seventh.
 pub(crate) fn on_keys(
     script: &'static Script,
@@ -210,7 +239,8 @@ pub(crate) fn on_keys(
         satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
             (keys + 1, bytes + pieces[0].len() + pieces[1].len())
         });
-    let mut call = Call::new(script, keys, bytes + NUMBERS + room);
+    let mut call =
+        Call::new(script, keys, bytes + NUMBERS + room).keeping(names.retention());
     call.bytes(names.lock());
     for satellite in satellites {
         call.pieces(satellite);

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Ballot, Claim, Error, ErrorKind, FencingToken, Mode, OwnerTag, OwnerToken, Quarantine,
+    Acquire, Ballot, Claim, Error, ErrorKind, FencingToken, Mode, OwnerTag, OwnerToken, Quarantine,
     QuorumNode, Server, Standing, Ttl, Vote,
 };
 
-use crate::hub::{Channel, number};
+use crate::hub::{Inbox, number};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
-use crate::scripts::{CONFIRM, STANDING, Script, VOTE, VOUCH};
+use crate::scripts::{CONFIRM, QUICK_VOTE, STANDING, Script, VOTE, VOUCH};
 use crate::wire::{Call, Reply};
-use crate::{RedisBackend, verbs};
+use crate::{RedisBackend, state, verbs};
 
 /// How long an owner's token is, and that of a group.
 const SECRET: usize = 32;
@@ -29,11 +29,21 @@ impl QuorumNode for RedisBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {
         check(ballot)?;
         let names = self.layout().names(&ballot.request.claim.key);
-        let inbox = self.hub().inbox_for(&names);
         let node = ballot.guarded.then(|| self.layout().node());
+        let claim = &ballot.request.claim;
+        if claim.mode == Mode::Exclusive
+            && ballot.request.from.is_none()
+            && !self.hub().watches(&names)
+        {
+            let answer = self.link().run(quick_vote(&names, node, ballot)).await?;
+            if answer.reply != Reply::Text(b"?".to_vec()) {
+                return voted(ballot, None, &answer).ok_or_else(|| verbs::unintelligible("vote"));
+            }
+        }
+        let inbox = self.hub().inbox_for(&names);
         let call = vote(&names, node, ballot, inbox.as_ref())?;
         let answer = self.link().run(call).await?;
-        voted(ballot, inbox.is_some(), &answer).ok_or_else(|| verbs::unintelligible("vote"))
+        voted(ballot, Some(inbox.is_some()), &answer).ok_or_else(|| verbs::unintelligible("vote"))
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool, Error> {
@@ -45,7 +55,10 @@ impl QuorumNode for RedisBackend {
         }
         let names = self.layout().names(&claim.key);
         let mode = Code::of(claim.mode)?;
-        let mut call = verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET);
+        let mut call = match claim.mode {
+            Mode::Exclusive => verbs::on_state(&CONFIRM, &names, 2 * SECRET).keeping(names.retention()),
+            _ => verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET),
+        };
         call.bytes(claim.owner.expose()).number(token.get()).text(mode);
         let reply = self.link().run(call).await?.reply;
         yes_or_no(&reply).ok_or_else(|| verbs::unintelligible("confirm"))
@@ -83,12 +96,12 @@ fn vote(
     names: &Names<'_>,
     node: Option<&[u8]>,
     ballot: &Ballot,
-    inbox: Option<&Channel>,
+    inbox: Option<&Inbox>,
 ) -> Result<Call, Error> {
     let Ballot { request, floor, .. } = ballot;
-    let (mode, inbox) = (Code::of(request.claim.mode)?, inbox.map_or(&b""[..], |inbox| inbox));
+    let (mode, inbox) = (Code::of(request.claim.mode)?, inbox.map_or(&b""[..], Inbox::id));
     let node = node.map(|node| [node, b""]);
-    let mut call = verbs::on_keys(&VOTE, names, node, 3 * SECRET + inbox.len());
+    let mut call = verbs::on_keys(&VOTE, names, node, 4 * SECRET);
     call.bytes(request.claim.owner.expose())
         .number(request.ttl.as_millis())
         .text(format_args!("{} {floor}", request.tokens))
@@ -101,14 +114,35 @@ fn vote(
     Ok(call)
 }
 
-/// What the reply to [`vote`] means to a client that hears of others who join the queue, or does not.
-fn voted(ballot: &Ballot, hears: bool, answer: &Answer) -> Option<Vote> {
+/// A ballot for a lock that is free, to be held alone.
+fn quick_vote(names: &Names<'_>, node: Option<&[u8]>, ballot: &Ballot) -> Call {
+    let Ballot { request: Acquire { claim, ttl, .. }, floor, .. } = ballot;
+    let (clock, below) = state::clock_of(*floor);
+    // It may be ahead of the server's clock by a second.
+    let keep = ttl.as_millis() + names.retention() + 2_000;
+    let mut call = verbs::on_state_and(&QUICK_VOTE, names, node, 2 * SECRET);
+    call.bytes(claim.owner.expose())
+        .number(ttl.as_millis())
+        .number(keep)
+        .text(format_args!("{clock:016}"))
+        .text(verbs::After(below, &claim.owner));
+    call
+}
+
+/// What the reply to [`vote`] means to a client that hears of claims that join the queue, or does not; or the
+/// reply to [`quick_vote`], which tells the tokens in another way.
+fn voted(ballot: &Ballot, hears: Option<bool>, answer: &Answer) -> Option<Vote> {
     let Reply::Text(text) = &answer.reply else { return None };
     if let Some(quarantine) = text.strip_prefix(b"a ") {
         return Some(Vote::Abstains(Quarantine::new(std::str::from_utf8(quarantine).ok()?)));
     }
     let Some(refusal) = text.strip_prefix(b"b ") else {
-        return verbs::granted(text, ballot.request.ttl, hears, answer.sent).map(Vote::Granted);
+        let Acquire { ttl, tokens, .. } = &ballot.request;
+        let grant = match hears {
+            Some(hears) => verbs::granted(text, *ttl, hears, answer.sent),
+            None => verbs::voted_quickly(text, tokens.get(), *ttl, answer),
+        };
+        return grant.map(Vote::Granted);
     };
     let refusal = std::str::from_utf8(refusal).ok()?;
     let (left, holder) = match refusal.split_once(' ') {
@@ -155,7 +189,7 @@ fn yes_or_no(reply: &Reply) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::{Acquire, Instant, Key};
+    use lock_core::{Instant, Key};
     use proptest::prelude::*;
 
     use super::*;
@@ -167,7 +201,7 @@ mod tests {
         let claim = Claim::exclusive(Key::new("a").ok()?, OwnerToken::from_bytes([7; 16]));
         let ballot = Ballot::new(Acquire::new(claim, TTL), FencingToken::new(9));
         let reply = Reply::Text(text.into());
-        voted(&ballot, false, &Answer { sent: Instant::from_nanos(5), reply })
+        voted(&ballot, Some(false), &Answer { sent: Instant::from_nanos(5), reply })
     }
 
     fn standing(text: &str) -> Option<Standing> {

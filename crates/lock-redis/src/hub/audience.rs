@@ -76,8 +76,10 @@ impl Audience {
     pub(super) fn hear(&mut self, message: Message, received: Instant) {
         let hint = match message {
             Message::Wanted => Hint::Wanted,
-            Message::Ask { owner } => match self.find(owner) {
-                Some(_) => Hint::Granted { owner, grant: None },
+            Message::Next { owner, after } => match self.find(owner) {
+                // It may ask at once.
+                Some(_) if after.is_zero() => Hint::Granted { owner, grant: None },
+                Some(_) => Hint::Next { owner, after },
                 None => return,
             },
             Message::Granted { owner, tokens, pushed, wanted } => {

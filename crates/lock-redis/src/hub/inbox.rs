@@ -7,6 +7,21 @@ use std::time::Duration;
 use lock_core::{FencingToken, OwnerToken, TokenRange};
 
 use super::entering::Pushed;
+use super::registry::Channel;
+
+/// The channel on which one client alone hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inbox(pub(super) Channel);
+
+impl Inbox {
+    /// How many digits tell it from those of other clients.
+    const ID: usize = 16;
+
+    /// What scripts know it by: the end of the channel's name.
+    pub(crate) fn id(&self) -> &[u8] {
+        self.0.last_chunk::<{ Self::ID }>().map_or(&[], |id| id)
+    }
+}
 
 /// What a script says to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +34,10 @@ pub(super) enum Message {
         /// Whether others wait still.
         wanted: bool,
     },
-    /// Somebody waits for a lock that this client holds.
+    /// A claim waits for a lock that this client holds.
     Wanted,
-    /// A claim that waits, and is the first, had better ask.
-    Ask { owner: OwnerToken },
+    /// A claim that waits is the first in the queue, and its turn could come after this time.
+    Next { owner: OwnerToken, after: Duration },
 }
 
 impl Message {
@@ -34,9 +49,11 @@ impl Message {
         match words.next()? {
             b"wanted" => Some((Self::Wanted, words.next()?)),
             b"granted" => Self::read_grant(words.next()?),
-            b"ask" => {
-                let mut words = words.next()?.splitn(2, |byte| *byte == b' ');
-                Some((Self::Ask { owner: owner(words.next()?)? }, words.next()?))
+            b"next" => {
+                let mut words = words.next()?.splitn(3, |byte| *byte == b' ');
+                let (owner, after) = (owner(words.next()?)?, number(words.next()?)?);
+                let after = Duration::from_millis(after);
+                Some((Self::Next { owner, after }, words.next()?))
             }
             _ => None,
         }

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 
 pub(crate) use self::entering::Sample;
-pub(crate) use self::inbox::{number, tokens};
+pub(crate) use self::inbox::{Inbox, number, tokens};
 use self::mailbox::Mailbox;
 use self::registry::Id;
 pub(crate) use self::registry::{Channel, Registry};
@@ -71,13 +71,18 @@ impl Hub {
 
     /// Where the client of a request is told about the lock; nowhere, if it does not watch it. A place
     /// in the queue is expected for one that is to be queued.
-    pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Channel> {
+    pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Inbox> {
         self.registry.inbox_of(names.lock(), request)
     }
 
     /// Where this client is told about a lock that it holds; nowhere, if it does not watch it.
-    pub(crate) fn inbox_for(&self, names: &Names<'_>) -> Option<Channel> {
+    pub(crate) fn inbox_for(&self, names: &Names<'_>) -> Option<Inbox> {
         self.registry.inbox_for(names.lock())
+    }
+
+    /// Whether this client watches the lock: then there is more to do than the quick scripts do.
+    pub(crate) fn watches(&self, names: &Names<'_>) -> bool {
+        self.registry.watches(names.lock())
     }
 
     /// Notes how the clocks stood when a claim got its place in the queue.
@@ -106,6 +111,8 @@ impl Hub {
             .send(Command::Join(Join {
                 id: ticket.id,
                 lock: names.lock().into(),
+                state: names.state().concat().into(),
+                retention: names.retention(),
                 releases: names.released().concat().into(),
                 keyspace: names.keyspace().concat().into(),
                 mailbox: Arc::clone(&mailbox),

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::audience::Audience;
 use super::entering::Sample;
-use super::inbox::Message;
+use super::inbox::{Inbox, Message};
 use super::mailbox::Mailbox;
 use super::tracking::Seen;
 use crate::wire::Push;
@@ -110,16 +110,16 @@ impl Registry {
 
     /// The channel on which the client of a request would be told about the lock: the inbox, if the
     /// lock is watched and the inbox is heard.
-    pub(crate) fn inbox_for(&self, lock: &[u8]) -> Option<Channel> {
+    pub(crate) fn inbox_for(&self, lock: &[u8]) -> Option<Inbox> {
         let state = self.lock();
         if !state.hears_inbox || !state.locks.contains_key(lock) {
             return None;
         }
-        self.inbox.clone()
+        self.inbox.clone().map(Inbox)
     }
 
     /// The same for a request that is about to be sent, whose place in the queue is expected then.
-    pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire) -> Option<Channel> {
+    pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire) -> Option<Inbox> {
         let mut state = self.lock();
         if !state.hears_inbox {
             return None;
@@ -128,7 +128,7 @@ impl Registry {
         if request.queue {
             audience.expect(request, Clock::boot().now());
         }
-        self.inbox.clone()
+        self.inbox.clone().map(Inbox)
     }
 
     /// Notes how the clocks stood when a claim got its place in the queue.
@@ -180,7 +180,8 @@ impl Registry {
         }
     }
 
-    pub(super) fn watches(&self, lock: &Channel) -> bool {
+    /// Whether this client watches the lock.
+    pub(crate) fn watches(&self, lock: &[u8]) -> bool {
         self.lock().locks.contains_key(lock)
     }
 
@@ -332,8 +333,8 @@ impl State {
 impl Topic {
     /// What a message means to somebody who waits for the lock or holds it, if anything.
     ///
-    /// Our own scripts never `set` a lock, and what they do to take and to renew one is no reason to
-    /// wake up.
+    /// To take a lock is to `set` it: no reason to wake up for a claim that waits, while a holder looks whether it
+    /// still is one. What our scripts do to hand a lock over and to renew it is told to nobody.
     fn hint(self, payload: &[u8]) -> Option<Hint> {
         match (self, payload) {
             (Self::Releases, b"changed") => Some(Hint::Changed),

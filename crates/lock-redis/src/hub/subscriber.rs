@@ -9,7 +9,8 @@ use super::registry::{Channel, Generation, Registry};
 use super::tracking::{self, Tracking};
 use super::{Listening, notifications};
 use crate::link::{Dedicated, Link, Live};
-use crate::wire::Version;
+use crate::scripts::LISTEN;
+use crate::wire::{Call, Failure, Version};
 
 /// How many channels one command subscribes to.
 const BATCH: usize = 256;
@@ -115,6 +116,34 @@ impl Subscriber {
             futures::future::try_join_all(looks).await?;
         }
         Ok(())
+    }
+
+    /// Has the releases of these locks be told, each by its key, that of its state, and how long that is kept. A
+    /// server or a user that does not allow it leaves the other sources of hints.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no more use.
+    pub(super) async fn listen<'a>(
+        &self,
+        locks: impl Iterator<Item = (&'a [u8], &'a [u8], u64)>,
+    ) -> Result<(), Error> {
+        if !self.sources.releases {
+            return Ok(());
+        }
+        let calls = locks.map(|(lock, state, retention)| async move {
+            let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(retention);
+            call.bytes(lock).bytes(state);
+            match self.live.run(call).await.map_err(Failure::into_error) {
+                Err(error) if error.is_retryable() => Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "releases of a lock may not be told");
+                    Ok(())
+                }
+                Ok(_) => Ok(()),
+            }
+        });
+        futures::future::try_join_all(calls).await.map(drop)
     }
 
     /// Ends subscriptions.

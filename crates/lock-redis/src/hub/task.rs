@@ -28,6 +28,9 @@ pub(super) struct Join {
     pub(super) id: Id,
     /// The key of the lock.
     pub(super) lock: Channel,
+    /// The key of its state, and how long that outlives a lease, in milliseconds.
+    pub(super) state: Channel,
+    pub(super) retention: u64,
     pub(super) releases: Channel,
     pub(super) keyspace: Channel,
     pub(super) mailbox: Arc<Mailbox>,
@@ -89,6 +92,8 @@ impl Refusal {
 struct Member {
     keeper: Keeper,
     lock: Channel,
+    state: Channel,
+    retention: u64,
     channels: Vec<Channel>,
 }
 
@@ -203,6 +208,9 @@ impl Task {
         }
         if let Some(subscriber) = &self.subscriber {
             subscriber.track(&self.registry, self.registry.locks()).await?;
+            let members = self.members.values();
+            let locks = members.map(|it| (&*it.lock, &*it.state, it.retention));
+            subscriber.listen(locks).await?;
         }
         for member in self.members.values() {
             member.keeper.0.post(Hint::Resync);
@@ -249,6 +257,8 @@ impl Task {
             let refused = subscriber.subscribe(&fresh).await?;
             let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
             subscriber.track(&self.registry, locks).await?;
+            let locks = self.joining.iter().map(|it| (&*it.lock, &*it.state, it.retention));
+            subscriber.listen(locks).await?;
             Ok(refused)
         };
         let outcome = outcome.await;
@@ -286,8 +296,9 @@ impl Task {
             if let Some(error) = why {
                 tracing::debug!(%error, "watches with fewer sources than configured");
             }
-            let member = Member { keeper: Keeper(join.mailbox), lock: join.lock, channels: kept };
-            self.members.insert(join.id, member);
+            let Join { id, lock, state, retention, .. } = join;
+            let keeper = Keeper(join.mailbox);
+            self.members.insert(id, Member { keeper, lock, state, retention, channels: kept });
             // If nobody waits any more, the word that they left is on its way.
             let _ = join.done.send(Ok(()));
         }

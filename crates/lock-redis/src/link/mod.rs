@@ -92,8 +92,12 @@ impl Link {
     ///
     /// After a retryable error the script may have run.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Error> {
-        let live = self.connected().await?;
-        live.run(call).await.map_err(Failure::into_error)
+        self.ask(call).await.map_err(Failure::into_error)
+    }
+
+    /// As [`run`](Self::run), and tells what kind of failure it was.
+    pub(crate) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
+        self.connected().await?.run(call).await
     }
 
     /// The connection, which is opened if there is none.

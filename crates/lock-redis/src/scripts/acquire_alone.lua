@@ -1,16 +1,15 @@
--- What concerns one that holds the lock alone, or wants to.
+-- What concerns an owner that holds the lock alone, or wants to.
 
--- The tokens of the one that holds the lock alone, who hears on this channel from now on.
+-- The last token of an owner that holds the lock alone, which hears on this inbox from now on.
 local function own_tokens()
-  local fence = call('GET', KEYS[2]) or ''
-  local range, further, before = string.match(fence, '^(%d+ %d+)(%+?%d*) ?(.*)$')
-  if not range then
-    return reserve(ARGV[3], lease, inbox)
+  if not state.latest or not is_ours() then
+    return reserve(ARGV[3], lease, owner, inbox)
   end
-  if inbox ~= '' and inbox ~= before then
-    call('SET', KEYS[2], range .. further .. ' ' .. inbox, 'PX', math.max(call('PTTL', KEYS[2]), lease + 3600000))
+  if inbox ~= '' then
+    state.inbox = inbox
   end
-  return range
+  write_state(keep_beside(lease))
+  return string.format('%.0f %.0f', state.latest, state.latest)
 end
 
 -- How much is left of a lease of its own, which is extended if that is less than was asked for.
@@ -50,7 +49,7 @@ if from then
   if is_alone(source) then
     leave(name)
     local left = math.max(ends - now, lease)
-    local range, problem = reserve(ARGV[3], left, inbox)
+    local range, problem = reserve(ARGV[3], left, owner, inbox)
     if not range then
       return failed(problem)
     end

@@ -1,13 +1,14 @@
--- Nobody is granted anything: the request gets a place in the queue, or none.
-local most, place, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
--- Who waits uses the limit as well. Not before the write that is refused for want of memory.
+-- The request gets a place in the queue, or none. It uses the limit of the permits as well, but not before the
+-- write that is refused for want of memory.
 local function refused(reply)
+  settle()
   if KEYS[7] then
     use_permits(lease)
   end
   return reply
 end
 
+local most, stay, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
 if not most or inbox == '' then
   return refused(left)
 end
@@ -16,12 +17,16 @@ local first = is_shared() and call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
 if first and (left < 0 or first - now < left) then
   left = math.max(1, first - now)
 end
-local is_first
-is_first, problem = join(name, source, tonumber(most), tonumber(place), claim, ARGV[3], inbox)
+local is_only
+is_only, problem = join(name, source, left, tonumber(most), tonumber(stay), claim, ARGV[3], inbox)
 if problem then
-  return redis.error_reply(problem)
+  return failed(problem)
 end
-if is_first then
+if is_only then
   call_for_it()
 end
-return refused(table.concat({ 'q', left, micros }, ' '))
+-- A client of another kind tells nobody of its release: the first in the queue has to look for it.
+if is_foreign() and (left < 0 or left > 60) and call('LINDEX', KEYS[3], 0) == name then
+  left = 60
+end
+return refused(string.format('q %.0f %s', left, micros))

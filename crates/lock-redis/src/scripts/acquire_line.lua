@@ -1,4 +1,4 @@
--- Who waits goes first, also before one for whom there would be room.
+-- The queue goes first, also before a claim for which there would be room.
 local problem
 if not from then
   if call('EXISTS', KEYS[3]) == 1 then
@@ -18,9 +18,8 @@ if not from then
     return range and granted(range, lease) or failed(problem)
   end
 end
-settle()
 
--- When there may be room, if nobody renews or releases. Where nobody holds the lock, the first in the
+-- When there may be room, if no holder renews or releases. Where there is no holder, the first in the
 -- queue has to ask.
 local left = more and 1 or room_in() or not value and 1000 or call('PTTL', KEYS[1])
 

@@ -1,15 +1,13 @@
--- From here on the lock is held, or waited for, or not to be held by one alone.
-
 local owner, mode, from = ARGV[1], ARGV[5] or 'x', ARGV[7]
 local name, lease, inbox = mode .. ':' .. owner, tonumber(ARGV[2]), ARGV[4]
 local source = from and from .. ':' .. owner or '-'
 
 local function granted(range, left)
-  settle()
+  local waits = settle()
   if KEYS[7] then
     use_permits(lease)
   end
-  return table.concat({ range, left, call('EXISTS', KEYS[3]) == 1 and 'w' or 'q' }, ' ')
+  return string.format('%s %.0f %s', range, left, waits and 'w' or 'q')
 end
 
 local function failed(problem)
@@ -17,6 +15,10 @@ local function failed(problem)
   return redis.error_reply(problem)
 end
 
+-- A claim may wait beside what is no state, and would wait for ever.
+if state.problem then
+  return redis.error_reply(state.problem)
+end
 local more = prune()
 
 -- Held already, beside others.

@@ -9,7 +9,8 @@
 --
 -- Replies 1, or 0 if the owner does not hold the lock or there is a value with a higher token.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+local holder = redis.call('GETRANGE', KEYS[1], 0, 33)
+if holder ~= ARGV[1] and holder ~= ARGV[1] .. 'w' then
   return 0
 end
 

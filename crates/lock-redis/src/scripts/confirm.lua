@@ -6,5 +6,3 @@
 --
 -- Replies 1, or 0 if the owner does not hold the lock in this mode, or a higher number was given out.
 
-local value = call('GET', KEYS[1])
-

@@ -4,5 +4,3 @@
 --
 -- Replies how many leases there were.
 
-local value = call('GET', KEYS[1])
-

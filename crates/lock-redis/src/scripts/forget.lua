@@ -6,5 +6,3 @@
 --
 -- Replies -1 if the owner does not hold the lock in this mode, or else 0.
 
-local value = call('GET', KEYS[1])
-

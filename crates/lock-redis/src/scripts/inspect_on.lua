@@ -14,9 +14,9 @@ if is_shared() then
   end
   holding = #holders == MOST and call('ZCARD', KEYS[5]) or #holders
 elseif value then
-  -- What is not as long as ours, or without a fence, somebody else has written.
-  local first = string.match(value, '^%x+$') and #value == 32 and string.match(call('GET', KEYS[2]) or '', '^%d+')
-  holders[1] = string.format('x %s %.0f', first or '-', call('PTTL', KEYS[1]))
+  -- What the state does not name, a client of another kind has written.
+  local token = is_ours() and state.latest and string.format('%.0f', state.latest)
+  holders[1] = string.format('x %s %.0f', token or '-', call('PTTL', KEYS[1]))
   holding = 1
 end
 

@@ -1,16 +1,12 @@
--- Who holds the lock. `value` is what was read from it.
+-- The holders of the lock.
 --
--- Sharers mean something only while the lock has their marker: whoever deletes or overwrites that key
--- ends every lease. Several of ours write it, but always in place: values of ours are of one length,
--- and to write so is not what the server calls `set` when it tells of events.
+-- Leases that are shared count only while the lock has their marker: a client that deletes or overwrites
+-- that key ends every lease. Full scripts write the lock in place, which is not what the server calls `set`
+-- when it tells of events.
 
-local micros = clock()
-local now = math.floor(micros / 1000)
--- How many of those whose time is over are cleared away in one call.
+-- How many dead holders or places one call clears away.
 local BOUND = 32
--- Whether the lock has a value still although nobody holds it.
-local stale = false
--- Whether the first who waits does so for permits of which nothing is known here.
+-- Whether the first claim in the queue wants permits, of which this call knows nothing.
 local blind = false
 -- What was read of how many permits there are.
 local known_limit
@@ -62,27 +58,17 @@ local function taken_permits()
   return tonumber(value and call('HGET', KEYS[6], 'taken') or 0)
 end
 
--- Writes the lock, which nobody holds or this very client does.
+-- Writes the lock, which has no holder, or this client. What is written in place keeps the mark: some client may
+-- rely on it that the lock had before.
 local function put(text, lease)
-  call('SETRANGE', KEYS[1], 0, text)
+  marked = value ~= nil or stale
+  call('SETRANGE', KEYS[1], 0, marked and text .. 'w' or text)
   local expires = redis.pcall('PEXPIRE', KEYS[1], lease)
   if expires ~= 1 then
     call('DEL', KEYS[1])
     error(expires)
   end
   value, stale = text, false
-end
-
-local function vacate()
-  value, stale = nil, true
-end
-
--- Deletes the lock if it was vacated for good.
-local function settle()
-  if stale then
-    call('DEL', KEYS[1])
-    stale = false
-  end
 end
 
 -- Until when, in ms, this sharer's lease lasts; nothing if it is over.
@@ -190,7 +176,7 @@ end
 local function grant(name, lease, count, inbox)
   local mode, owner = mode_of(name)
   if mode == 'x' then
-    local range, problem = reserve(count, lease, inbox)
+    local range, problem = reserve(count, lease, owner, inbox)
     if range then
       put(owner, lease)
     end
@@ -200,7 +186,7 @@ local function grant(name, lease, count, inbox)
   if is_joint() then
     range, problem = group_tokens()
   else
-    range, problem = reserve(count, lease, '')
+    range, problem = reserve(count, lease, owner, '')
   end
   if range then
     share(name, lease, inbox == '' and range or range .. ' ' .. inbox)

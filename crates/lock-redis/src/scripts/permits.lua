@@ -8,5 +8,3 @@
 -- Replies "changed limit held waiting closed": how many were added or removed; how many permits there
 -- are, are held, and are waited for; and 1 if nobody gets any, or else 0.
 
-local value = call('GET', KEYS[1])
-

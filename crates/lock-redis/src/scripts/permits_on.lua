@@ -36,10 +36,9 @@ end
 if verb == 'close' then
   -- Who stands too far behind to be told finds out when asking for the place again.
   for _, place in ipairs(in_line()) do
-    local mode, asker = mode_of(place.name)
-    if permits(mode) then
+    if permits(mode_of(place.name)) then
       leave(place.name)
-      redis.pcall('PUBLISH', place.inbox, 'ask ' .. asker .. ' ' .. KEYS[1])
+      tell_next(place.name, place.inbox, 0)
     end
   end
   pcall(serve)

@@ -1,16 +1,41 @@
+-- The places in the queue.
+--
+-- A place is "ends asks from claim tokens inbox": until when it is kept, and when its client asks again by
+-- itself, in ms; the name of the lease that is to be converted, or `-`; how long, in ms, a lease lives that is
+-- handed over; how many tokens it reserves; and the inbox on which the client hears of it.
 
--- How a place in the queue is written, and how long the queue lasts.
+local function read_place(place)
+  return string.match(place or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%x+)$')
+end
 
--- A place of so many ms from now, for a lease that is to be converted or `-`.
-local function place_until(micros, stay, from, claim, count, inbox)
-  local ends = math.floor(micros / 1000) + stay
-  return string.format('%.0f %s %s %s %s', ends, from, claim, count, inbox)
+-- A place of so many ms, whose client asks again when the present lease ends in so many ms, or earlier.
+local function place_until(stay, left, from, claim, count, inbox)
+  local asks = math.floor(stay / 3)
+  if left >= 0 and left < asks then
+    asks = left
+  end
+  return string.format('%.0f %.0f %s %s %s %s', now + stay, now + asks, from, claim, count, inbox)
 end
 
 -- Makes the queue last for as long as a new place of so many ms.
 local function keep_queue(stay)
-  if call('PTTL', KEYS[3]) < tonumber(stay) then
-    call('PEXPIRE', KEYS[3], 2 * stay)
-    call('PEXPIRE', KEYS[4], 2 * stay)
+  local rest = call('PTTL', KEYS[3])
+  if rest < tonumber(stay) then
+    rest = 2 * stay
+    call('PEXPIRE', KEYS[3], rest)
+    call('PEXPIRE', KEYS[4], rest)
   end
 end
+
+-- Says something on an inbox. Returns how many clients heard it, or nothing if that is not allowed.
+local function publish(inbox, text)
+  local channel = string.match(KEYS[2], '^[^{]*') .. 'inbox:' .. (inbox or '')
+  return tonumber(redis.pcall('PUBLISH', channel, text))
+end
+
+-- Tells the client of the first claim in the queue that its turn could come in so many ms.
+local function tell_next(name, inbox, after)
+  local owner = string.match(name, '[^:]+$')
+  return publish(inbox, table.concat({ 'next', owner, string.format('%.0f', after), KEYS[1] }, ' '))
+end
+

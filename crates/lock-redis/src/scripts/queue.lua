@@ -1,8 +1,5 @@
--- Who waits for the lock. A place is "ends from claim tokens inbox": until when it is kept, in ms; the
--- name of the lease that is to be converted, or `-`; how long, in ms, a lease lives that is handed
--- over; how many tokens it shall have; and the channel on which the client hears of it.
---
--- A name is in the list if and only if it has a place in the hash, as long as both keys live.
+-- The claims that wait. A name is in the list if and only if it has a place in the hash, as long as both keys
+-- live.
 
 -- Gives up the place of a name. Returns whether it had one.
 local function leave(name)
@@ -11,9 +8,8 @@ end
 
 local function place_of(name)
   local place = call('HGET', KEYS[4], name)
-  local ends, from, claim, tokens, inbox =
-    string.match(place or '', '^(%d+) (%S+) (%d+) (%d+) (.*)$')
-  return tonumber(ends), from, tonumber(claim), tokens, inbox, place
+  local ends, asks, from, claim, tokens, inbox = read_place(place)
+  return tonumber(ends), from, tonumber(claim), tokens, inbox, place, tonumber(asks)
 end
 
 -- Whether a lease that is to be converted is over.
@@ -109,16 +105,19 @@ end
 local function tell_of(slot, wanted)
   local _, owner = mode_of(slot.name)
   local words = { 'granted', owner, slot.range, slot.lease, micros, wanted, KEYS[1] }
-  return tonumber(redis.pcall('PUBLISH', slot.inbox, table.concat(words, ' ')))
+  return publish(slot.inbox, table.concat(words, ' '))
 end
 
--- Has the first who waits ask, so that its request does what one call could not.
-local function nudge()
+-- Has the first claim in the queue ask in so many ms, unless it does so by itself: at once, so that its request
+-- does what one call could not; or when the lease may end that was granted before it, should its holder be
+-- silent.
+local function nudge(after)
   local name = call('LINDEX', KEYS[3], 0)
   if name then
-    local _, owner = mode_of(name)
-    local _, _, _, _, inbox = place_of(name)
-    redis.pcall('PUBLISH', inbox or '', 'ask ' .. owner .. ' ' .. KEYS[1])
+    local _, _, _, _, inbox, _, asks = place_of(name)
+    if after == 0 or asks and asks > now + after then
+      tell_next(name, inbox, after)
+    end
   end
 end
 
@@ -128,7 +127,7 @@ end
 --
 -- Returns whether there may be more to do than one call does, and what went wrong, if anything did.
 local function serve(ask)
-  local steps, slot = BOUND
+  local steps, slot, lease = BOUND
   repeat
     local told, again = {}, false
     repeat
@@ -162,11 +161,15 @@ local function serve(ask)
       elseif heard == 0 then
         take_back(waiter)
         again = true
+      else
+        lease = waiter.lease
       end
     end
   until not again or steps == 0
   if steps == 0 or blind then
-    nudge()
+    nudge(0)
+  elseif lease then
+    nudge(lease)
   end
   return steps == 0
 end

@@ -1,35 +1,16 @@
--- From here on somebody waits, or the lock is shared.
+-- Ends a lease, or gives up a place in the queue, and serves the claim that comes next.
+--
+-- ARGV[1]  the owner's token
+-- ARGV[2]  the channel to tell that the lock is free, or empty if no client is to be told
+-- ARGV[3]  the mode; exclusive if it is left out
+-- ARGV[4]  the token of an owner that wants the lock next, if there is one, and if another claim waits;
+--          of a reader, the channel to tell that only a holder is left that can be upgraded, if ARGV[2]
+--          is empty
+-- ARGV[5]  "limit place claim" for that owner's place in the queue, as when it acquires
+-- ARGV[6]  how many token numbers it wants
+-- ARGV[7]  the inbox on which its client hears
+--
+-- Replies -1 if the owner does not hold the lock in this mode, or else how many clients were told that
+-- it is free: none if a claim was served, or the lock still has a holder. Or "q left micros", as when it
+-- acquires, if the lock was released and the owner that wants it next has a place in the queue.
 
-local mode = ARGV[3] or 'x'
-local name = mode .. ':' .. ARGV[1]
-prune()
-
-local held
-if mode == 'x' then
-  held = value == ARGV[1]
-  if held then
-    vacate()
-  end
-else
-  held = shared_until(name) ~= nil
-  if held then
-    unshare(name)
-  end
-end
-local left = not held and leave(name)
-
--- Whatever prevents others from being served, the lock is released.
-pcall(serve)
-local is_free = stale
-settle()
-local told = 0
-if not value and (is_free or left) then
-  told = tell()
-elseif held and mode == 's' then
-  -- An upgrade in the queue was served. One that stands in none can only ask again.
-  local rest = is_shared() and call('HGET', KEYS[6], 'upgradable')
-  if rest and is_alone(rest) and call('EXISTS', KEYS[3]) == 0 then
-    redis.pcall('PUBLISH', ARGV[4] or ARGV[2], 'released')
-  end
-end
-return queued or held and told or -1

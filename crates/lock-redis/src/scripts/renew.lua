@@ -1,20 +1,12 @@
--- From here on the lock is shared.
+-- Gives a lease a new time to live. Never creates one.
+--
+-- ARGV[1]  the owner's token
+-- ARGV[2]  how long the lease lives from now on, in ms: at least 1
+-- ARGV[3]  how many further token numbers to reserve, at most; or 0
+-- ARGV[4]  the inbox on which the client hears, if it watches the lock; or empty
+-- ARGV[5]  the mode; exclusive if it is left out
+--
+-- Replies 0 if the owner does not hold the lock in this mode, or else "demand" or "demand first last": `w`
+-- if a claim waits in the queue, `q` if none does and the client will be told when that changes, `u`
+-- otherwise; and the tokens, if there are any.
 
-local name = ARGV[5] .. ':' .. ARGV[1]
-if not shared_until(name) then
-  return 0
-end
-local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+) ?(.*)$')
-if not range then
-  return 0
-end
--- Not refused for want of memory, and then nor is what follows.
-call('PEXPIRE', KEYS[1], lease)
--- All of a group have the same tokens.
-local fresh = not is_joint() and further('')
-local hears = inbox ~= '' and inbox or before
-share(name, lease, hears == '' and range or range .. ' ' .. hears)
-if KEYS[7] then
-  use_permits(lease)
-end
-return renewed(fresh, inbox ~= '')

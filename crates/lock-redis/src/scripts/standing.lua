@@ -5,5 +5,3 @@
 --
 -- Replies "run quarantine most", as the record has it.
 
-local call = redis.call
-

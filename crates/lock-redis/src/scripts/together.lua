@@ -1,8 +1,8 @@
 -- Grants several locks to be held alone, all or none of them. Nobody is queued.
 --
--- KEYS     four of each lock: the lock, its fence, its queue and the places of those who wait
+-- KEYS     four of each lock: the lock, its state, its queue and its places
 -- ARGV     four for each lock, in the same order: the owner's token; how long the lease lives, in ms;
---          how many consecutive token numbers to reserve, at most; and the channel on which the client
+--          how many consecutive token numbers to reserve, at most; and the inbox on which the client
 --          hears, if it watches the lock, or empty
 --
 -- Replies with one answer for each lock, in the same order. If all are granted, "first last", or "first

@@ -4,28 +4,33 @@ for first = 1, #ALL, PER_LOCK do
   locks[#locks + 1] = { first = first }
 end
 
-local function look_at(lock)
+-- Has the other parts deal with this lock.
+local function turn_to(lock)
   local first = lock.first
   for key = 1, PER_LOCK do
     KEYS[key] = ALL[first + key - 1]
   end
+  if lock.state then
+    value, marked, state = lock.value, lock.marked, lock.state
+  else
+    read_lock()
+    read_state()
+    lock.value, lock.marked, lock.state = value, marked, state
+  end
   return ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2], ARGV[first + 3]
 end
 
--- Whether anybody waits for a lock that is free, who is told to ask then. Places that were not kept, or
--- whose client hears nothing, are dropped, a few tens at a time.
-local function is_wanted(now)
+-- Whether a claim waits for a lock that is free, whose client is told to ask. Places that were not kept, or
+-- whose clients hear nothing, are dropped, a few tens at a time.
+local function is_wanted()
   for _ = 1, 32 do
     local head = call('LINDEX', KEYS[3], 0)
     if not head then
       return false
     end
-    local ends, inbox = string.match(call('HGET', KEYS[4], head) or '', '^(%d+) %S+ %d+ %d+ (.*)$')
-    if ends and tonumber(ends) > now then
-      local ask = 'ask ' .. string.match(head, '[^:]+$') .. ' ' .. KEYS[1]
-      if redis.pcall('PUBLISH', inbox, ask) ~= 0 then
-        return true
-      end
+    local ends, _, _, _, _, inbox = read_place(call('HGET', KEYS[4], head))
+    if ends and tonumber(ends) > now and tell_next(head, inbox, 0) ~= 0 then
+      return true
     end
     call('LPOP', KEYS[3])
     call('HDEL', KEYS[4], head)
@@ -33,16 +38,17 @@ local function is_wanted(now)
   return true
 end
 
-local micros, time = clock()
 local refused = false
-for index, lock in ipairs(locks) do
-  local owner = look_at(lock)
-  local value = call('GET', KEYS[1])
+for _, lock in ipairs(locks) do
+  local owner = turn_to(lock)
+  if state.problem then
+    return redis.error_reply(state.problem)
+  end
   lock.held = value == owner
   lock.left = -1
   if value and not lock.held then
     lock.left, refused = call('PTTL', KEYS[1]), true
-  elseif not value and is_wanted(micros / 1000) then
+  elseif not value and is_wanted() then
     -- The first in the queue has to ask.
     lock.left, refused = 1000, true
   end
@@ -55,15 +61,16 @@ if refused then
   return left
 end
 
--- The fences come first: where there is no memory, or no right, these are the writes that fail, and
--- nobody holds locks that were half granted.
+-- The states come first: where there is no memory, or no right, these are the writes that fail, and
+-- no owner holds locks that were half granted.
 local granted = {}
 for index, lock in ipairs(locks) do
-  local _, lease, count, inbox = look_at(lock)
-  local range = lock.held and string.match(call('GET', KEYS[2]) or '', '^%d+ %d+')
-  if not range then
-    local problem
-    range, problem = reserve(count, lease, inbox, false, time)
+  local owner, lease, count, inbox = turn_to(lock)
+  local range, problem
+  if lock.held and is_ours() and state.latest then
+    range = string.format('%.0f %.0f', state.latest, state.latest)
+  else
+    range, problem = reserve(count, lease, owner, inbox)
     if not range then
       return redis.error_reply(problem)
     end
@@ -72,7 +79,7 @@ for index, lock in ipairs(locks) do
 end
 
 for index, lock in ipairs(locks) do
-  local owner, lease = look_at(lock)
+  local owner, lease = turn_to(lock)
   local left = lock.held and call('PTTL', KEYS[1]) or -1
   if not lock.held then
     call('SETRANGE', KEYS[1], 0, owner)
@@ -81,16 +88,17 @@ for index, lock in ipairs(locks) do
   if expires ~= 1 then
     -- A user who may not say when a lock ends shall not have one that never does.
     for before = index, 1, -1 do
-      look_at(locks[before])
+      turn_to(locks[before])
       if not locks[before].held then
         call('DEL', KEYS[1])
       end
     end
     return expires
   end
+  value = owner
+  local waits = settle()
   if lock.held then
-    local demand = call('EXISTS', KEYS[3]) == 1 and 'w' or 'q'
-    granted[index] = table.concat({ granted[index], math.max(left, lease), demand }, ' ')
+    granted[index] = string.format('%s %.0f %s', granted[index], math.max(left, lease), waits and 'w' or 'q')
   end
 end
 return granted

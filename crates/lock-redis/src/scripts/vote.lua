@@ -13,17 +13,4 @@
 -- ms until there may be room, or -1, and the beginning of the token of the owner who has the lock or
 -- waits for it. If the server is kept out, "a quarantine".
 
-if KEYS[7] then
-  local run, quarantine, most = standing(KEYS[7], ARGV[1])
-  if not run then
-    return redis.error_reply(quarantine)
-  elseif most == '-' then
-    return 'a ' .. quarantine
-  elseif tonumber(ARGV[2]) > tonumber(most) then
-    return redis.error_reply('LOCKVOUCH a lease of ' .. ARGV[2] .. ' ms, where ' .. most .. ' ms is the longest')
-  end
-end
--- To the other parts a seventh key means permits.
-local KEYS = { unpack(KEYS, 1, 6) }
-local value = call('GET', KEYS[1])
-
+local record = KEYS[7]

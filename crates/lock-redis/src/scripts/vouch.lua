@@ -6,5 +6,3 @@
 --
 -- Replies 1, or 0 if that is not the latest quarantine.
 
-local call = redis.call
-

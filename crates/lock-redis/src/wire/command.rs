@@ -32,6 +32,9 @@ pub(crate) struct Call {
     pub(super) command: Cmd,
     /// Its last argument, once it has one.
     number: Option<Number>,
+    /// How long the state of a lock outlives its lease, in milliseconds: its last argument but one, if the
+    /// script is about states.
+    retention: Option<u64>,
     tracked: bool,
 }
 
@@ -41,7 +44,7 @@ impl Call {
         const WORDS: usize = 20;
         const NUMBERS: usize = 40;
         let command = Cmd::with_capacity(WORDS, script.digest().len() + NUMBERS + room);
-        let mut call = Self { script, command, number: None, tracked: false };
+        let mut call = Self { script, command, number: None, retention: None, tracked: false };
         call.bytes(b"EVALSHA").bytes(script.digest().as_bytes()).number(keys.into());
         call
     }
@@ -50,6 +53,12 @@ impl Call {
     /// RESP3 only, and only once the connection tracks what it opts for.
     pub(crate) fn tracked(mut self) -> Self {
         self.tracked = true;
+        self
+    }
+
+    /// The same, of a script that may write the state of a lock.
+    pub(crate) fn keeping(mut self, retention: u64) -> Self {
+        self.retention = Some(retention);
         self
     }
 
@@ -90,6 +99,9 @@ impl Call {
 
     /// Adds the number that the answer is going to name, in place of one that it had when it was sent before.
     pub(super) fn name(&mut self, number: Number) {
+        if let Some(retention) = self.retention.take() {
+            self.number(retention);
+        }
         if self.number.replace(number).is_some() {
             let before = std::mem::take(&mut self.command);
             for argument in before.args_iter().take(before.args_iter().len() - 1) {

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     NoScript(Error),
     /// The server is a replica, or has become one. Another connection may lead to its master.
     Demoted(Error),
+    /// The slot of the keys is being moved, and the server cannot serve all of them at once.
+    Moving(Error),
     /// The server wants a password first.
     NoAuth(Error),
     /// The server, or what stands before it, did not take the greeting of RESP3.
@@ -31,6 +33,7 @@ impl Failure {
         match self {
             Self::NoScript(error)
             | Self::Demoted(error)
+            | Self::Moving(error)
             | Self::NoAuth(error)
             | Self::NoResp3(error)
             | Self::Astray(error)
@@ -163,6 +166,7 @@ impl<'a> Refusal<'a> {
         match self.code {
             "NOSCRIPT" => Failure::NoScript(error),
             "READONLY" => Failure::Demoted(error),
+            "TRYAGAIN" => Failure::Moving(error),
             "NOAUTH" => Failure::NoAuth(error),
             _ => Failure::Error(error),
         }
@@ -183,7 +187,8 @@ impl<'a> Refusal<'a> {
             "LOADING" => (ErrorKind::NotReady, "is still loading its data"),
             "BUSY" => (ErrorKind::NotReady, "is busy with a script"),
             "READONLY" => (ErrorKind::NotReady, "is a replica"),
-            "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
+            "TRYAGAIN" => (ErrorKind::NotReady, "is moving the slot of the key to another server"),
+            "MASTERDOWN" | "CLUSTERDOWN" | "UNBLOCKED" => {
                 (ErrorKind::NotReady, "is failing over")
             }
             "NOREPLICAS" => (ErrorKind::NotReady, "has too few replicas to write"),
@@ -195,6 +200,11 @@ impl<'a> Refusal<'a> {
             }
             "WRONGTYPE" => (ErrorKind::ForeignKey, "has something at the key that is not a lock"),
             "LOCKFENCE" => (ErrorKind::ForeignKey, "has an unusable fence for the key"),
+            "LOCKVERSION" => (
+                ErrorKind::ForeignKey,
+                "has the lock in a format of another version: use one version of this library for it",
+            ),
+            "LOCKCLOCK" => (ErrorKind::NotReady, "has a clock that is not set"),
             "LOCKCELL" => (ErrorKind::ForeignKey, "has an unusable value beside the key"),
             "LOCKKIND" => (ErrorKind::ForeignKey, "has another kind of lock at the key"),
             "LOCKQUEUE" => (ErrorKind::QueueFull, "has no more room in the queue"),
@@ -294,6 +304,8 @@ mod tests {
             ("WRONGPASS", Denied),
             ("WRONGTYPE", ForeignKey),
             ("LOCKFENCE", ForeignKey),
+            ("LOCKVERSION", ForeignKey),
+            ("LOCKCLOCK", NotReady),
             ("LOCKQUEUE", QueueFull),
             ("LOCKCELL", ForeignKey),
             ("LOCKKIND", ForeignKey),

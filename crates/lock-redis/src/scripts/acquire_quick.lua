@@ -1,0 +1,57 @@
+-- Grants a lock that is free, to be held alone; or says that it is held. Queues no claim.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  its state
+-- ARGV[1]  the owner's token
+-- ARGV[2]  how long the lease lives, in ms
+-- ARGV[3]  how long the state is kept, in ms
+-- ARGV[4]  what the state says of the owner: `-` and how its token begins
+-- ARGV[5]  the number of the request
+--
+-- Replies with the number and, after a space,
+--
+--   state before   if granted: the new state, and the one before, if there was one. The tokens follow from
+--                  the two clocks
+--   r left state   if the owner holds the lock already: what is left of the lease, in ms
+--   b left         if somebody else holds it alone
+--   ?              if the full script has to decide
+
+local call = redis.call
+local before = redis.pcall('GET', KEYS[2])
+local is_plain = not before or not before.err and before < ':' and #before > 32
+
+-- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
+-- there is no memory, or no right, this is the write that fails.
+if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local time = call('TIME')
+  local seconds, micros = time[1], time[2]
+  if #micros < 6 then
+    micros = string.sub('00000' .. micros, -6)
+  end
+  local now = seconds .. micros
+  if before and before < now or not before and seconds > '1577836799' then
+    local state = now .. ARGV[4]
+    call('SET', KEYS[2], state, 'PX', ARGV[3])
+    return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
+  end
+  -- The clock was set back, or never set.
+  call('DEL', KEYS[1])
+  return ARGV[5] .. ' ?'
+end
+
+local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
+if value.err or value == '' or string.byte(value) == 42 or string.sub(value, 1, 32) == ARGV[1] and #value > 32 then
+  return ARGV[5] .. ' ?'
+end
+local left = call('PTTL', KEYS[1])
+if value ~= ARGV[1] then
+  return ARGV[5] .. string.format(' b %.0f', left)
+elseif not is_plain or string.sub(before or '', 17, 33) ~= ARGV[4] then
+  return ARGV[5] .. ' ?'
+end
+if left < tonumber(ARGV[2]) then
+  left = ARGV[2]
+  call('PEXPIRE', KEYS[1], left)
+  call('PEXPIRE', KEYS[2], ARGV[3])
+end
+return ARGV[5] .. string.format(' r %.0f ', left) .. before

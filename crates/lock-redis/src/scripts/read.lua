@@ -1,0 +1,3 @@
+read_lock()
+read_state()
+

@@ -1,0 +1,13 @@
+-- Ends the lease of an owner that holds a lock alone, if no claim waits and no client listens.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the owner's token
+-- ARGV[2]  the number of the request
+--
+-- Replies with the number and, after a space, `0` if the lock is free, or `?` if the full script has to decide.
+
+if redis.pcall('GETRANGE', KEYS[1], 0, 33) == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+  return ARGV[2] .. ' 0'
+end
+return ARGV[2] .. ' ?'

@@ -1,0 +1,48 @@
+local mode, lease, inbox = ARGV[5] or 'x', tonumber(ARGV[2]), ARGV[4]
+
+local function renewed(range, hears)
+  local demand = settle() and 'w' or hears and 'q' or 'u'
+  return range and demand .. ' ' .. range or demand
+end
+
+-- Tokens that a lease can do without.
+local function further(inbox)
+  if ARGV[3] == '0' then
+    return nil
+  end
+  local ok, range = pcall(reserve, ARGV[3], lease, ARGV[1], inbox, true)
+  return ok and range or nil
+end
+
+if mode == 'x' then
+  if value ~= ARGV[1] then
+    return 0
+  end
+  -- Not refused for want of memory, and then nor is what follows.
+  call('PEXPIRE', KEYS[1], lease)
+  local range = further(inbox)
+  if not range then
+    state.owner, state.inbox = string.sub(ARGV[1], 1, 16), inbox ~= '' and inbox or nil
+    write_state(keep_beside(lease))
+  end
+  return renewed(range, inbox ~= '')
+end
+
+local name = mode .. ':' .. ARGV[1]
+if not shared_until(name) then
+  return 0
+end
+local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+) ?(.*)$')
+if not range then
+  return 0
+end
+-- Not refused for want of memory, and then nor is what follows.
+call('PEXPIRE', KEYS[1], lease)
+-- All of a group have the same tokens.
+local fresh = not is_joint() and further('')
+local hears = inbox ~= '' and inbox or before
+share(name, lease, hears == '' and range or range .. ' ' .. hears)
+if KEYS[7] then
+  use_permits(lease)
+end
+return renewed(fresh, inbox ~= '')

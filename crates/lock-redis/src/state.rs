@@ -1,0 +1,103 @@
+//! The state of a lock as the quick scripts tell of it, and the tokens that follow from it.
+//!
+//! A state begins with the server's clock at the grant, 16 digits of microseconds, and with how much lower
+//! than four times that clock, counted from 2020, the highest token is that was given out: `-` for nothing, or a
+//! digit. What follows is for the scripts (`scripts/state.lua`).
+
+use lock_core::{FencingToken, TokenRange};
+
+use crate::hub::{number, tokens};
+
+/// The beginning of 2020, in microseconds.
+const EPOCH: u64 = 1_577_836_800_000_000;
+/// How many digits a clock has.
+const DIGITS: usize = 16;
+/// How many tokens one grant reserves, at most.
+const MOST: u64 = 40_000;
+
+/// The highest token that was given out by a state.
+pub(crate) fn latest(state: &[u8]) -> Option<u64> {
+    let (clock, rest) = state.split_at_checked(DIGITS)?;
+    let below = match rest.first()? {
+        b'-' => 0,
+        digit @ b'1'..=b'3' => u64::from(digit - b'0'),
+        _ => return None,
+    };
+    let quarters = number::<u64>(clock)?.checked_sub(EPOCH)?.checked_mul(4)?;
+    quarters.checked_sub(below)
+}
+
+/// The tokens of a grant that left this state, and found that one before: the last of so many.
+pub(crate) fn reserved(state: &[u8], before: Option<&[u8]>, count: u32) -> Option<TokenRange> {
+    let last = latest(state)?;
+    let count = u64::from(count).clamp(1, MOST);
+    let first = (last + 1).saturating_sub(count);
+    let first = match before {
+        Some(before) => first.max(latest(before)? + 1),
+        None => first,
+    };
+    tokens(first, last)
+}
+
+/// The beginning of a state by which this is the highest token: the clock, and how much lower the token is.
+pub(crate) fn clock_of(token: FencingToken) -> (u64, char) {
+    let quarters = token.get().div_ceil(4);
+    let below = (quarters * 4 - token.get()) as u32;
+    let clock = EPOCH.saturating_add(quarters);
+    (clock, if below == 0 { '-' } else { char::from_digit(below, 10).unwrap_or('-') })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOON: &[u8] = b"1795000000000000-0123456789abcdef";
+
+    #[test]
+    fn tokens_follow_from_the_clock() {
+        assert_eq!(latest(NOON), Some(868_652_800_000_000));
+        assert_eq!(latest(b"1795000000000000-"), Some(868_652_800_000_000));
+        assert_eq!(latest(b"17950000000000003"), Some(868_652_799_999_997));
+        assert_eq!(latest(b"1577836800000000-"), Some(0));
+        for bad in ["", "1795000000000000", "1795000000000000x", "17950000000000004", "w795000000000000-"]
+        {
+            assert_eq!(latest(bad.as_bytes()), None, "{bad}");
+        }
+        for too_early in ["1577836799999999-", "0000000000000000-", "15778368000000001"] {
+            assert_eq!(latest(too_early.as_bytes()), None, "{too_early}");
+        }
+    }
+
+    #[test]
+    fn a_range_ends_with_its_grant_and_begins_after_the_one_before() {
+        let count = |before, count| reserved(NOON, before, count).map(|it| it.count().get());
+        assert_eq!(count(None, 64), Some(64));
+        assert_eq!(count(None, u32::MAX), Some(40_000));
+        assert_eq!(count(Some(&b"1794999999999999-"[..]), 64), Some(4));
+        assert_eq!(count(Some(&b"17949999999999992"[..]), 64), Some(6));
+        assert_eq!(count(Some(&b"1794000000000000- ia1"[..]), 64), Some(64));
+        // Such a grant would give a token out twice.
+        assert_eq!(count(Some(NOON), 64), None);
+        assert_eq!(count(Some(b"nonsense"), 64), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_is_told_by_its_clock(token in 0u64..1 << 53) {
+            let (clock, below) = clock_of(FencingToken::new(token));
+            prop_assert_eq!(latest(format!("{clock:016}{below}").as_bytes()), Some(token));
+        }
+
+        #[test]
+        fn ranges_do_not_overlap(clocks in prop::collection::btree_set(0u64..1 << 50, 2), count: u32) {
+            let [before, after] = [0, 1].map(|nth| {
+                format!("{}-", EPOCH + clocks.iter().nth(nth).copied().unwrap_or_default())
+            });
+            let range = reserved(after.as_bytes(), Some(before.as_bytes()), count).unwrap();
+            prop_assert!(range.first().get() > latest(before.as_bytes()).unwrap());
+            prop_assert_eq!(Some(range.last().get()), latest(after.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The quick scripts: locks that are held alone, in the cases that are frequent.
+
+use std::fmt;
+
+use lock_core::{Acquire, Attempt, Claim, Demand, Error, Grant, OwnerToken, Released, Renew, Ttl};
+
+use super::{NUMBERS, number, on_state, remaining, time_left, unintelligible, valid_for};
+use crate::keys::Names;
+use crate::link::Answer;
+use crate::scripts::{QUICK_ACQUIRE, QUICK_RELEASE, QUICK_RENEW, SINGLE_RELEASE, Script};
+use crate::state::reserved;
+use crate::wire::{Call, Reply};
+
+/// How many digits of an owner's token its state names.
+const NAMED: usize = 16;
+
+/// What the quick script found of a lease that was to be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuickRenewal {
+    /// It was renewed, and no claim waits.
+    Alone,
+    /// It was renewed, and a claim may wait.
+    Marked,
+    /// The full script has to decide.
+    Undecided,
+}
+
+pub(crate) fn quick_acquire(names: &Names<'_>, request: &Acquire) -> Call {
+    let Acquire { claim, ttl, .. } = request;
+    let mut call = on_state(&QUICK_ACQUIRE, names, claim.owner.expose().len());
+    call.bytes(claim.owner.expose())
+        .number(ttl.as_millis())
+        .number(ttl.as_millis() + names.retention())
+        .pieces([b"-", named(&claim.owner)]);
+    call
+}
+
+/// What the reply to [`quick_acquire`] means; nothing if the full script has to decide.
+pub(crate) fn quickly_acquired(
+    request: &Acquire,
+    answer: &Answer,
+) -> Result<Option<Attempt>, Error> {
+    let Reply::Text(text) = &answer.reply else { return Err(unintelligible("acquire")) };
+    if text == b"?" {
+        return Ok(None);
+    }
+    let read = match text.strip_prefix(b"b ") {
+        Some(left) => refused(left),
+        None => granted(text, request, answer).map(Attempt::Granted),
+    };
+    read.map(Some).ok_or_else(|| unintelligible("acquire"))
+}
+
+/// Reads `left`.
+fn refused(left: &[u8]) -> Option<Attempt> {
+    let left = time_left(std::str::from_utf8(left).ok()?)?;
+    Some(Attempt::Busy { retry_after: remaining(left) })
+}
+
+/// Reads `state`, `state before`, or `r left state` if it was granted before.
+fn granted(text: &[u8], request: &Acquire, answer: &Answer) -> Option<Grant> {
+    let (range, valid_until) = if let Some(text) = text.strip_prefix(b"r ") {
+        let (left, state) = halves(text)?;
+        let lease = std::time::Duration::from_millis(number(left)?);
+        (reserved(state, None, 1)?, valid_for(lease, answer.sent))
+    } else {
+        let range = range_of(text, request.tokens.get())?;
+        (range, request.ttl.valid_until(answer.sent))
+    };
+    // The quick script is for clients that hear of nobody.
+    Some(Grant::new(range, valid_until).in_demand(Demand::Unknown))
+}
+
+/// The tokens of `state` or `state before`.
+fn range_of(text: &[u8], count: u32) -> Option<lock_core::TokenRange> {
+    match halves(text) {
+        Some((state, before)) => reserved(state, Some(before), count),
+        None => reserved(text, None, count),
+    }
+}
+
+/// Reads the vote `state before`, or `state` of a lock that had none, for which there is a single token.
+pub(crate) fn voted_quickly(text: &[u8], count: u32, ttl: Ttl, answer: &Answer) -> Option<Grant> {
+    let range = match halves(text) {
+        Some(_) => range_of(text, count)?,
+        None => range_of(text, 1)?,
+    };
+    Some(Grant::new(range, ttl.valid_until(answer.sent)).in_demand(Demand::Unknown))
+}
+
+fn halves(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b' ')?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+pub(crate) fn quick_renew(names: &Names<'_>, request: &Renew) -> Call {
+    let mut call = on_lock(&QUICK_RENEW, names, &request.claim, 0);
+    call.number(request.ttl.as_millis());
+    call
+}
+
+/// What the reply to [`quick_renew`] means.
+pub(crate) fn quickly_renewed(answer: &Answer) -> Result<QuickRenewal, Error> {
+    match &answer.reply {
+        Reply::Text(text) if text == b"q" => Ok(QuickRenewal::Alone),
+        Reply::Text(text) if text == b"m" => Ok(QuickRenewal::Marked),
+        Reply::Text(text) if text == b"?" => Ok(QuickRenewal::Undecided),
+        _ => Err(unintelligible("renew")),
+    }
+}
+
+pub(crate) fn quick_release(names: &Names<'_>, claim: &Claim) -> Call {
+    on_lock(&QUICK_RELEASE, names, claim, 0)
+}
+
+/// A release by a script that names the lock alone, and has all that watch it ask for it.
+pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Call {
+    let channel = names.released();
+    let mut call = on_lock(&SINGLE_RELEASE, names, claim, channel.map(<[u8]>::len).iter().sum());
+    if tell { call.pieces(channel) } else { call.bytes(b"") };
+    call
+}
+
+/// What the reply to [`quick_release`] or [`single_release`] means; nothing if the full script has to decide.
+pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Error> {
+    match &answer.reply {
+        Reply::Text(text) if text == b"0" => Ok(Some(Released::Freed { contended: false })),
+        Reply::Text(text) if text == b"?" => Ok(None),
+        _ => Err(unintelligible("release")),
+    }
+}
+
+/// A call that names the lock alone, with the owner's token.
+fn on_lock(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize) -> Call {
+    let owner = claim.owner.expose();
+    let mut call = Call::new(script, 1, names.lock().len() + owner.len() + NUMBERS + room);
+    call.bytes(names.lock()).bytes(owner);
+    call
+}
+
+/// How an owner's token begins, which is no secret by itself.
+pub(crate) fn named(owner: &OwnerToken) -> &[u8] {
+    &owner.expose()[..NAMED]
+}
+
+/// The state of a lock that is held by this owner after its clock.
+pub(crate) struct After<'a>(pub(crate) char, pub(crate) &'a OwnerToken);
+
+impl fmt::Display for After<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(below, owner) = self;
+        write!(f, "{below}")?;
+        named(owner).iter().try_for_each(|digit| write!(f, "{}", char::from(*digit)))
+    }
+}
