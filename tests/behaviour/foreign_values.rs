@@ -43,12 +43,12 @@ async fn a_value_of_another_type_is_an_error_at_once_and_stays() {
 async fn a_fence_that_is_none_is_an_error_and_no_lock_is_left() {
     let pair = Pair::new();
     let (here, _) = pair.mutexes();
-    for write in [&["SET", "lock:{it}:fence", "7 apples"][..], &["RPUSH", "lock:{it}:fence", "a"]] {
+    for write in [&["SET", "lock:{it}:state", "7 apples"][..], &["RPUSH", "lock:{it}:state", "a"]] {
         pair.server.cli(write);
         let error = soon(here.lock()).await.unwrap_err();
         assert!(matches!(&error, LockError::Backend(error) if is_foreign(error)), "{error:?}");
-        assert_eq!(pair.server.keys("*"), ["lock:{it}:fence"]);
-        pair.server.cli(&["DEL", "lock:{it}:fence"]);
+        assert_eq!(pair.server.keys("*"), ["lock:{it}:state"]);
+        pair.server.cli(&["DEL", "lock:{it}:state"]);
     }
 }
 

@@ -23,7 +23,7 @@ const ODD: [&[u8]; 16] = [
     b"a{b}c{d}",
     b"%",
     b"%00",
-    b"a:fence",
+    b"a:state",
     b"\xff\xfe\x80",
     "grün/\u{1f512}".as_bytes(),
     &[b'}'; Key::MAX_LEN],

@@ -50,7 +50,7 @@ async fn what_hinders_locks_is_an_error() {
     let error = RedisBackend::open(url).unwrap().check().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
 
-    raw.command::<()>(&["SET", "lock:{lock-redis/check}:fence", "x"]);
+    raw.command::<()>(&["SET", "lock:{lock-redis/check}:state", "x"]);
     let error = RedisBackend::open(server.url()).unwrap().check().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
 }

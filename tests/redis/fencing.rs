@@ -9,10 +9,10 @@ use lock_core::{
 };
 use lock_redis::RedisBackend;
 
-use crate::support::{Server, attempt, claim, granted, long, soon};
+use crate::support::{Server, attempt, claim, granted, long, soon, state_after};
 
 const LOCK: &str = "lock:{a}";
-const FENCE: &str = "lock:{a}:fence";
+const FENCE: &str = "lock:{a}:state";
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The floor of tokens at this time.
@@ -145,7 +145,7 @@ async fn a_fence_that_is_ahead_still_counts_up_one_by_one() {
     let backend = RedisBackend::open(server.url()).unwrap();
     let mut raw = server.client();
     let ahead = floor() + 4 * HOUR.as_micros() as u64;
-    raw.command::<()>(&["SET", FENCE, &format!("{ahead} {ahead}")]);
+    raw.command::<()>(&["SET", FENCE, &state_after(ahead)]);
     for offset in 1..4 {
         let tokens = passing(&backend, 64).await.tokens;
         assert_eq!((tokens.first().get(), tokens.count().get()), (ahead + offset, 1));
@@ -189,7 +189,8 @@ async fn a_fence_that_makes_no_sense_grants_nothing() {
     let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
     let mut raw = server.client();
-    for nonsense in ["x", "", "1", "-1 2", "9007199254740991 9007199254740991"] {
+    let used_up = state_after(9_007_199_254_740_991);
+    for nonsense in ["x", "", "1", "-1 2", "1 2", &used_up] {
         raw.command::<()>(&["SET", FENCE, nonsense]);
         let error = attempt(&backend, &claim("a")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ForeignKey, "{nonsense}");

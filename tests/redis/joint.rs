@@ -31,7 +31,7 @@ async fn a_group_leaves_nothing_but_the_fence() {
     one.release(&first).await.unwrap();
     assert!(raw.command::<bool>(&["EXISTS", "lock:{a}"]));
     other.release(&second).await.unwrap();
-    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:fence"]);
+    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:state"]);
     assert!(granted(&one, &first).await.tokens.first() > tokens.last());
 }
 
@@ -75,7 +75,7 @@ async fn a_member_that_waits_in_line_is_let_in_when_it_asks() {
     let waiter = Waiter::queue(&other, member(ours)).await;
     // As if the group had come in from elsewhere, while this one waits.
     let mut raw = server.client();
-    raw.command::<()>(&["DEL", "lock:{a}:queue", "lock:{a}:slots"]);
+    raw.command::<()>(&["DEL", "lock:{a}:queue", "lock:{a}:places"]);
     one.release(&reader).await.unwrap();
     let tokens = granted(&one, &first).await.tokens;
     assert_eq!(waiter.asks_and_has().await.tokens, tokens);

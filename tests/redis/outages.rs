@@ -108,7 +108,7 @@ async fn without_memory_whoever_holds_releases_and_whoever_waits_is_served() {
     for reader in &readers {
         assert!(matches!(reader.release().await, Released::Freed { .. }));
     }
-    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:fence"]);
+    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:state"]);
     raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     granted(&holder, &claim("b")).await;
 }
@@ -178,7 +178,7 @@ async fn half_a_queue_that_was_lost_is_made_good_by_asking() {
     let (holder, other) = (open(&server), open(&server));
     let mut raw = server.client();
     for mode in [Mode::Exclusive, Mode::Upgradable] {
-        for key in [QUEUE, "lock:{a}:slots"] {
+        for key in [QUEUE, "lock:{a}:places"] {
             let held = claim("a");
             granted(&holder, &held).await;
             let mut line = Vec::new();
@@ -194,7 +194,7 @@ async fn half_a_queue_that_was_lost_is_made_good_by_asking() {
                 waiter.told().await.unwrap();
                 waiter.release().await;
             }
-            assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:fence"]);
+            assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:state"]);
         }
     }
 }
@@ -204,14 +204,14 @@ async fn nonsense_at_the_keys_of_the_queue_does_not_keep_a_lock_from_being_relea
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let mut raw = server.client();
-    for key in [QUEUE, "lock:{a}:slots"] {
+    for key in [QUEUE, "lock:{a}:places"] {
         let held = claim("a");
         granted(&holder, &held).await;
         let _waiter = Waiter::queue(&other, claim("a")).await;
         raw.command::<()>(&["SET", key, "nonsense"]);
         assert!(matches!(holder.release(&held).await.unwrap(), Released::Freed { .. }), "{key}");
         assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
-        raw.command::<()>(&["DEL", QUEUE, "lock:{a}:slots"]);
+        raw.command::<()>(&["DEL", QUEUE, "lock:{a}:places"]);
     }
 }
 

@@ -129,7 +129,7 @@ async fn who_waits_is_told_that_nobody_is_granted_a_permit_any_more() {
     }
     let mut raw = server.client();
     assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}:queue"]));
-    assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}:slots"]));
+    assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}:places"]));
     assert_eq!(left(&mut raw), -1);
     // The one who holds a permit asks again for what it has.
     granted(&one, &held).await;

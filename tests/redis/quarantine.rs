@@ -81,7 +81,7 @@ async fn a_new_server_is_kept_out_until_one_client_vouches_for_all() {
     assert!(!server.client().command::<bool>(&[
         "EXISTS",
         "lock:{abstains}",
-        "lock:{abstains}:fence"
+        "lock:{abstains}:state"
     ]));
     let standing = vouch(&clients[1]).await;
     assert_eq!(standing.max_ttl, Some(long()));

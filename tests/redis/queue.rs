@@ -12,7 +12,7 @@ const LOCK: &str = "lock:{a}";
 const QUEUE: &str = "lock:{a}:queue";
 const HOLDERS: &str = "lock:{a}:holders";
 /// What there is of a semaphore that nobody uses.
-const LEFT: [&str; 2] = ["lock:{a}:fence", "lock:{a}:limit"];
+const LEFT: [&str; 2] = ["lock:{a}:limit", "lock:{a}:state"];
 
 fn open(server: &Server) -> RedisBackend {
     RedisBackend::open(server.url()).unwrap()
@@ -71,7 +71,7 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
             });
             assert_eq!(hint.await, Hint::Released, "{protocol:?}");
         }
-        assert_eq!(keys(&mut raw), ["lock:{a}:fence"]);
+        assert_eq!(keys(&mut raw), ["lock:{a}:state"]);
     }
 }
 
@@ -225,12 +225,12 @@ async fn the_fence_of_a_lease_that_is_renewed_for_long_stays() {
     let _watch = holder.watch(&held.key).await.unwrap();
     granted(&holder, &held).await;
     let mut raw = server.client();
-    raw.command::<()>(&["PEXPIRE", "lock:{a}:fence", "5000"]);
+    raw.command::<()>(&["PEXPIRE", "lock:{a}:state", "5000"]);
     assert!(matches!(
         holder.renew(&Renew::new(held.clone(), long())).await,
         Renewal::Renewed { demand: Demand::Quiet, .. }
     ));
-    assert!(raw.command::<u64>(&["PTTL", "lock:{a}:fence"]) > 60_000);
+    assert!(raw.command::<u64>(&["PTTL", "lock:{a}:state"]) > 60_000);
 }
 
 #[tokio::test]
@@ -385,7 +385,7 @@ async fn a_run_that_is_longer_than_one_call_may_serve_is_granted_in_full() {
         for reader in &readers {
             reader.release().await;
         }
-        assert_eq!(keys(&mut server.client()), ["lock:{a}:fence"]);
+        assert_eq!(keys(&mut server.client()), ["lock:{a}:state"]);
     }
 }
 

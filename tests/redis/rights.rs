@@ -1,8 +1,8 @@
 //! Users that may do less.
 
 use lock_core::{
-    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Quarantine, QuorumNode, Released,
-    Renew, Renewal, Vote,
+    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Mode, Quarantine, QuorumNode,
+    Released, Renew, Renewal, Vote,
 };
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
@@ -10,9 +10,9 @@ use crate::support::{Server, attempt, claim, granted, long, soon};
 
 /// The rules that the docs of the crate name, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
-    +evalsha +script|load +get +set +del +exists +pttl +pexpire +time +setrange +publish \
+    +evalsha +script|load +get +getrange +set +setrange +del +exists +pttl +pexpire +time +publish \
     +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
-    +hincrby +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore";
+    +hincrby +zadd +zrem +zscore +zcard +zcount +zrange +zrevrange +zrangebyscore";
 
 /// The rules without some of them.
 fn without(missing: &[&str]) -> String {
@@ -140,9 +140,12 @@ async fn without_any_channel_watching_is_denied_and_locking_works() {
 #[tokio::test]
 async fn a_missing_right_is_named_and_grants_nothing_by_half() {
     let server = Server::start();
-    for missing in ["+evalsha", "+get", "+set", "+time", "+exists", "+setrange", "+pexpire"] {
+    let (alone, shared) = (claim("a"), claim("a").in_mode(Mode::Shared));
+    let needed = ["+evalsha", "+get", "+set", "+time"].map(|right| (right, &alone));
+    let of_others = ["+getrange", "+exists", "+setrange", "+pexpire"].map(|right| (right, &shared));
+    for (missing, claim) in needed.into_iter().chain(of_others) {
         let backend = user(&server, &without(&[missing])).build().unwrap();
-        let error = attempt(&backend, &claim("a")).await.unwrap_err();
+        let error = attempt(&backend, claim).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
         assert!(!error.is_retryable());
         assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}"]), "{missing}");

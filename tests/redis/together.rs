@@ -47,7 +47,7 @@ async fn as_many_as_64_are_one_script_and_no_more() {
     assert_eq!(backend.acquire_together(&asks(&reader)).await.unwrap(), None);
     let mut raw = server.client();
     let keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
-    assert!(keys.iter().all(|key| key.ends_with(":fence")), "{keys:?}");
+    assert!(keys.iter().all(|key| key.ends_with(":state")), "{keys:?}");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_repetition_returns_the_same_grants() {
     let mut raw = server.client();
     raw.command::<()>(&["PEXPIRE", "lock:{a}", "1000"]);
     raw.command::<()>(&["PEXPIRE", "lock:{b}", "100000"]);
-    raw.command::<()>(&["DEL", "lock:{b}:fence"]);
+    raw.command::<()>(&["DEL", "lock:{b}:state"]);
     let again = attempt(&backend, &claims).await;
     let [Attempt::Granted(one), Attempt::Granted(other)] = &again[..] else {
         panic!("{again:?}");
@@ -162,14 +162,14 @@ async fn what_goes_wrong_with_one_grants_none() {
     let server = Server::start();
     let backend = open(&server);
     let mut raw = server.client();
-    raw.command::<()>(&["SET", "lock:{b}:fence", "nonsense"]);
+    raw.command::<()>(&["SET", "lock:{b}:state", "nonsense"]);
     let claims = ["a", "b", "c"].map(claim);
     let error = backend.acquire_together(&asks(&claims)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
     for lock in ["lock:{a}", "lock:{b}", "lock:{c}"] {
         assert!(!raw.command::<bool>(&["EXISTS", lock]));
     }
-    raw.command::<()>(&["DEL", "lock:{b}:fence"]);
+    raw.command::<()>(&["DEL", "lock:{b}:state"]);
     raw.command::<()>(&["RPUSH", "lock:{c}", "x"]);
     let error = backend.acquire_together(&asks(&claims)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Demand, Error, ErrorKind, Instant, Key, Mode, Released,
-    Renew, Renewal, Ttl, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Demand, Error, ErrorKind, Instant, Key, Mode,
+    Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::hub::{Hub, Listening};

@@ -70,14 +70,8 @@ pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
     "acquire_line.lua",
     "acquire_join.lua"
 );
-pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> = full!(
-    "together.lua",
-    "keys.lua",
-    "lock.lua",
-    "state.lua",
-    "places.lua",
-    "together_on.lua"
-);
+pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> =
+    full!("together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
 pub(crate) static RENEW: LazyLock<Script> = full!(
     "keys.lua",
     "renew.lua",
@@ -189,8 +183,7 @@ pub(crate) static CONFIRM: LazyLock<Script> = full!(
     "leases.lua",
     "confirm_on.lua"
 );
-pub(crate) static STANDING: LazyLock<Script> =
-    full!("standing.lua", "node.lua", "standing_on.lua");
+pub(crate) static STANDING: LazyLock<Script> = full!("standing.lua", "node.lua", "standing_on.lua");
 pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "node.lua", "vouch_on.lua");
 
 /// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are

@@ -27,23 +27,33 @@ pub(crate) fn latest(state: &[u8]) -> Option<u64> {
     quarters.checked_sub(below)
 }
 
-/// The tokens of a grant that left this state, and found that one before: the last of so many.
+/// The highest token of the grant itself, which left this state to its holder; that may have reserved more since.
+pub(crate) fn granted(state: &[u8]) -> Option<TokenRange> {
+    let mut fields = state.split(|byte| *byte == b' ').skip(1);
+    let token = match fields.find_map(|field| field.strip_prefix(b"g")) {
+        Some(token) => number(token)?,
+        None => latest(state)?,
+    };
+    tokens(token, token)
+}
+
+/// The tokens of a grant that left this state, and found that one before: the last of so many, or a single one if there
+/// was none before.
 pub(crate) fn reserved(state: &[u8], before: Option<&[u8]>, count: u32) -> Option<TokenRange> {
     let last = latest(state)?;
+    // What was given out by a state that is forgotten may be as late.
+    let Some(before) = before else { return tokens(last, last) };
     let count = u64::from(count).clamp(1, MOST);
-    let first = (last + 1).saturating_sub(count);
-    let first = match before {
-        Some(before) => first.max(latest(before)? + 1),
-        None => first,
-    };
-    tokens(first, last)
+    tokens((last + 1).saturating_sub(count).max(latest(before)? + 1), last)
 }
 
 /// The beginning of a state by which this is the highest token: the clock, and how much lower the token is.
 pub(crate) fn clock_of(token: FencingToken) -> (u64, char) {
+    /// What is more than any clock says.
+    const NEVER: u64 = 10u64.pow(DIGITS as u32) - 1;
     let quarters = token.get().div_ceil(4);
-    let below = (quarters * 4 - token.get()) as u32;
-    let clock = EPOCH.saturating_add(quarters);
+    let below = (4 - token.get() % 4) as u32 % 4;
+    let clock = EPOCH.saturating_add(quarters).min(NEVER);
     (clock, if below == 0 { '-' } else { char::from_digit(below, 10).unwrap_or('-') })
 }
 
@@ -61,7 +71,8 @@ mod tests {
         assert_eq!(latest(b"1795000000000000-"), Some(868_652_800_000_000));
         assert_eq!(latest(b"17950000000000003"), Some(868_652_799_999_997));
         assert_eq!(latest(b"1577836800000000-"), Some(0));
-        for bad in ["", "1795000000000000", "1795000000000000x", "17950000000000004", "w795000000000000-"]
+        for bad in
+            ["", "1795000000000000", "1795000000000000x", "17950000000000004", "w795000000000000-"]
         {
             assert_eq!(latest(bad.as_bytes()), None, "{bad}");
         }
@@ -71,10 +82,18 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_is_remembered_while_its_holder_reserves_more() {
+        let granted = |state: &[u8]| granted(state).map(|it| it.last().get());
+        assert_eq!(granted(NOON), Some(868_652_800_000_000));
+        assert_eq!(granted(b"1795000000000000-0123456789abcdef i0a l g77"), Some(77));
+        assert_eq!(granted(b"1795000000000000-0123456789abcdef gx"), None);
+    }
+
+    #[test]
     fn a_range_ends_with_its_grant_and_begins_after_the_one_before() {
         let count = |before, count| reserved(NOON, before, count).map(|it| it.count().get());
-        assert_eq!(count(None, 64), Some(64));
-        assert_eq!(count(None, u32::MAX), Some(40_000));
+        assert_eq!(count(None, 64), Some(1));
+        assert_eq!(count(Some(&b"1794000000000000-"[..]), u32::MAX), Some(40_000));
         assert_eq!(count(Some(&b"1794999999999999-"[..]), 64), Some(4));
         assert_eq!(count(Some(&b"17949999999999992"[..]), 64), Some(6));
         assert_eq!(count(Some(&b"1794000000000000- ia1"[..]), 64), Some(64));

@@ -17,8 +17,8 @@ use crate::wire::{Call, Reply};
 mod quick;
 
 pub(crate) use quick::{
-    After, QuickRenewal, quick_acquire, quick_release, quick_renew, quickly_acquired, quickly_released,
-    quickly_renewed, single_release, voted_quickly,
+    After, QuickRenewal, quick_acquire, quick_release, quick_renew, quickly_acquired,
+    quickly_released, quickly_renewed, single_release, voted_quickly,
 };
 
 /// The digits, separators and short words among the arguments.
@@ -239,8 +239,7 @@ pub(crate) fn on_keys(
         satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
             (keys + 1, bytes + pieces[0].len() + pieces[1].len())
         });
-    let mut call =
-        Call::new(script, keys, bytes + NUMBERS + room).keeping(names.retention());
+    let mut call = Call::new(script, keys, bytes + NUMBERS + room).keeping(names.retention());
     call.bytes(names.lock());
     for satellite in satellites {
         call.pieces(satellite);

@@ -67,7 +67,7 @@ impl Leftovers for RedisServer {
     #[track_caller]
     fn locks(&self) -> Vec<String> {
         let mut keys = self.keys("*");
-        keys.retain(|key| !key.ends_with(":fence") && !key.ends_with(":limit"));
+        keys.retain(|key| !key.ends_with(":state") && !key.ends_with(":limit"));
         keys
     }
 

@@ -36,7 +36,7 @@ impl Word {
     pub(crate) fn against_the_end(&mut self, name: &str, owner: &OwnerToken) -> Option<String> {
         let waits = format!("x:{}", owner_of(owner));
         let place =
-            self.0.command(&["HEXISTS", &format!("lock:{{{name}}}:slots"), &waits]).unwrap();
+            self.0.command(&["HEXISTS", &format!("lock:{{{name}}}:places"), &waits]).unwrap();
         let held = self.held(name);
         (is_owner(&held, owner) || place != Value::Int(0)).then(|| {
             format!(

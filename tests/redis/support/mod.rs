@@ -49,6 +49,14 @@ pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Dur
     }
 }
 
+/// The state of a lock of which this is the highest token that was given out.
+pub(crate) fn state_after(latest: u64) -> String {
+    const EPOCH: u64 = 1_577_836_800_000_000;
+    let clock = EPOCH + latest.div_ceil(4);
+    let below = ["-", "1", "2", "3"][(latest.div_ceil(4) * 4 - latest) as usize];
+    format!("{clock}{below}{:016}", 0)
+}
+
 /// Fails the test when something takes too long.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")

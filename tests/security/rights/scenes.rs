@@ -61,7 +61,7 @@ async fn place_is_put_back(world: &World, mode: Mode) -> Outcome {
     let _watch = waiter.watch(&waits.key).await.map_err(said)?;
     queued(&waiter, &asked(&waits)).await?;
     // Who overwrites the numbers of the tokens sees to it that nobody can be granted the lock.
-    world.server().cli(&["SET", "lock:{a}:fence", "no number"]);
+    world.server().cli(&["SET", "lock:{a}:state", "no number"]);
     holder.release(&held).await.map_err(said)?;
     let places = world.server().cli(&["LLEN", "lock:{a}:queue"]).int();
     is(places == 1, || format!("{places} places"))

@@ -56,7 +56,9 @@ impl QuorumNode for RedisBackend {
         let names = self.layout().names(&claim.key);
         let mode = Code::of(claim.mode)?;
         let mut call = match claim.mode {
-            Mode::Exclusive => verbs::on_state(&CONFIRM, &names, 2 * SECRET).keeping(names.retention()),
+            Mode::Exclusive => {
+                verbs::on_state(&CONFIRM, &names, 2 * SECRET).keeping(names.retention())
+            }
             _ => verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET),
         };
         call.bytes(claim.owner.expose()).number(token.get()).text(mode);

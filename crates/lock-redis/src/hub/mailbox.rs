@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
-use lock_core::{Grant, Hint, OwnerToken};
+use lock_core::{Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one, and of grants there are no more than
-/// [`MOST`], so that a mailbox does not grow although nobody looks.
+/// The hints that a watcher has not seen yet. Two alike are one, and no more than [`MOST`] claims are told about, so
+/// that a mailbox that is not looked at does not grow.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     unseen: AtomicU8,
-    /// The latest about each claim that was granted. Behind it is the bit `GRANTED`.
-    granted: Mutex<Vec<(OwnerToken, Option<Grant>)>>,
+    /// The latest about each claim that waits. It counts where the bit `CLAIMS` is set.
+    claims: Mutex<Vec<(OwnerToken, Hint)>>,
     waker: AtomicWaker,
 }
 
-/// How many grants are kept. If there are more, the watcher is told that it has missed some.
+/// How many claims are told about. If there are more, the watcher is told that it has missed some.
 const MOST: usize = 64;
 const ENDED: u8 = 1 << 7;
-const GRANTED: u8 = 1 << 6;
+const CLAIMS: u8 = 1 << 6;
 const RESYNC: u8 = 1;
-/// In the order in which they are told, after the grants.
+/// In the order in which they are told, after those about claims.
 const HINTS: [(u8, Hint); 5] = [
     (RESYNC, Hint::Resync),
     (1 << 1, Hint::Released),
@@ -35,15 +35,15 @@ impl Mailbox {
     /// Leaves a hint.
     pub(crate) fn post(&self, hint: Hint) {
         let bit = match hint {
-            Hint::Granted { owner, grant } => {
-                let mut granted = self.granted();
-                granted.retain(|(other, _)| *other != owner);
-                if granted.len() == MOST {
-                    granted.remove(0);
+            Hint::Granted { owner, .. } | Hint::Next { owner, .. } => {
+                let mut claims = self.claims();
+                claims.retain(|(other, _)| *other != owner);
+                if claims.len() == MOST {
+                    claims.remove(0);
                     self.unseen.fetch_or(RESYNC, Ordering::AcqRel);
                 }
-                granted.push((owner, grant));
-                GRANTED
+                claims.push((owner, hint));
+                CLAIMS
             }
             hint => HINTS.iter().find(|(_, known)| *known == hint).map_or(0, |(bit, _)| *bit),
         };
@@ -71,8 +71,8 @@ impl Mailbox {
 
     fn take(&self) -> Poll<Option<Hint>> {
         let unseen = self.unseen.load(Ordering::Acquire);
-        if unseen & GRANTED != 0
-            && let Some(hint) = self.take_granted()
+        if unseen & CLAIMS != 0
+            && let Some(hint) = self.take_about_claim()
         {
             return Poll::Ready(Some(hint));
         }
@@ -86,17 +86,17 @@ impl Mailbox {
     }
 
     /// The bit goes with the last of them, under the lock under which one is added before it is set.
-    fn take_granted(&self) -> Option<Hint> {
-        let mut granted = self.granted();
-        let first = (!granted.is_empty()).then(|| granted.remove(0));
-        if granted.is_empty() {
-            self.unseen.fetch_and(!GRANTED, Ordering::AcqRel);
+    fn take_about_claim(&self) -> Option<Hint> {
+        let mut claims = self.claims();
+        let first = (!claims.is_empty()).then(|| claims.remove(0));
+        if claims.is_empty() {
+            self.unseen.fetch_and(!CLAIMS, Ordering::AcqRel);
         }
-        first.map(|(owner, grant)| Hint::Granted { owner, grant })
+        first.map(|(_, hint)| hint)
     }
 
-    fn granted(&self) -> MutexGuard<'_, Vec<(OwnerToken, Option<Grant>)>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn claims(&self) -> MutexGuard<'_, Vec<(OwnerToken, Hint)>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +113,7 @@ impl Drop for Keeper {
 #[cfg(test)]
 mod tests {
     use futures::task::noop_waker;
-    use lock_core::{FencingToken, Instant, TokenRange};
+    use lock_core::{FencingToken, Grant, Instant, TokenRange};
 
     use super::*;
 

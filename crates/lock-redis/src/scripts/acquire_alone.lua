@@ -2,14 +2,15 @@
 
 -- The last token of an owner that holds the lock alone, which hears on this inbox from now on.
 local function own_tokens()
-  if not state.latest or not is_ours() then
+  local token = own_token()
+  if not token then
     return reserve(ARGV[3], lease, owner, inbox)
   end
   if inbox ~= '' then
     state.inbox = inbox
   end
   write_state(keep_beside(lease))
-  return string.format('%.0f %.0f', state.latest, state.latest)
+  return string.format('%.0f %.0f', token, token)
 end
 
 -- How much is left of a lease of its own, which is extended if that is less than was asked for.

@@ -23,18 +23,18 @@ local is_plain = not before or not before.err and before < ':' and #before > 32
 -- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
 -- there is no memory, or no right, this is the write that fails.
 if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local time = call('TIME')
-  local seconds, micros = time[1], time[2]
+  local time = redis.pcall('TIME')
+  local seconds, micros = time[1], time[2] or ''
   if #micros < 6 then
     micros = string.sub('00000' .. micros, -6)
   end
-  local now = seconds .. micros
-  if before and before < now or not before and seconds > '1577836799' then
+  local now = (seconds or '') .. micros
+  if before and before < now or not before and now > '1577836799' then
     local state = now .. ARGV[4]
     call('SET', KEYS[2], state, 'PX', ARGV[3])
     return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
   end
-  -- The clock was set back, or never set.
+  -- The clock was set back, or never set, or must not be read.
   call('DEL', KEYS[1])
   return ARGV[5] .. ' ?'
 end

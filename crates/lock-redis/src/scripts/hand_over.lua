@@ -18,13 +18,13 @@ local function requeue(first, lease)
 end
 
 -- Grants the lock to the claim, in place, and tells its client. Returns how many heard it, if that is allowed.
-local function give(name, lease, count, inbox)
+local function give(name, lease, count, inbox, wanted)
   local owner = string.sub(name, 3)
   local range = reserve(count, lease, owner, inbox)
   if range then
     call('SETRANGE', KEYS[1], 0, owner .. 'w')
     call('PEXPIRE', KEYS[1], lease)
-    local words = { 'granted', owner, range, lease, micros, state.is_flagged and 1 or 0, KEYS[1] }
+    local words = { 'granted', owner, range, lease, micros, wanted and 1 or 0, KEYS[1] }
     return publish(inbox, table.concat(words, ' '))
   end
 end
@@ -45,7 +45,7 @@ local function pass_on()
   call('HDEL', KEYS[4], name)
   requeue(name, lease)
   state.is_flagged = (second or queued or state.listens) and true or false
-  local heard = give(name, lease, count, inbox)
+  local heard = give(name, lease, count, inbox, second or queued)
   if not heard then
     call('LPUSH', KEYS[3], name)
     call('HSET', KEYS[4], name, places[1])

@@ -15,8 +15,9 @@ if is_shared() then
   holding = #holders == MOST and call('ZCARD', KEYS[5]) or #holders
 elseif value then
   -- What the state does not name, a client of another kind has written.
-  local token = is_ours() and state.latest and string.format('%.0f', state.latest)
-  holders[1] = string.format('x %s %.0f', token or '-', call('PTTL', KEYS[1]))
+  local token = own_token()
+  token = token and string.format('%.0f', token) or '-'
+  holders[1] = string.format('x %s %.0f', token, call('PTTL', KEYS[1]))
   holding = 1
 end
 

@@ -22,7 +22,7 @@ if mode == 'x' then
   call('PEXPIRE', KEYS[1], lease)
   local range = further(inbox)
   if not range then
-    state.owner, state.inbox = string.sub(ARGV[1], 1, 16), inbox ~= '' and inbox or nil
+    state.owner, state.inbox = string.sub(ARGV[1], 1, 16), inbox ~= '' and inbox or state.inbox
     write_state(keep_beside(lease))
   end
   return renewed(range, inbox ~= '')

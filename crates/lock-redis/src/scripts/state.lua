@@ -9,7 +9,8 @@
 --              digit, by which it is lower
 --   16 digits  in hexadecimal: how the token of the latest owner begins
 --   fields     each a space, a letter and a value without spaces: `i` the inbox of the holder; `l` clients
---              listen. A script leaves out fields that it does not know
+--              listen; `g` the highest token of the grant itself, if its holder has reserved more since. A
+--              script leaves out fields that it does not know
 --
 -- Later versions of the format begin with `v`. A script that finds one changes nothing.
 
@@ -17,6 +18,8 @@
 local retention = tonumber(table.remove(ARGV))
 
 local state = { owner = '0000000000000000' }
+
+local PATTERN = '^(w?)('.. string.rep('%d', 16) .. ')([-123])(' .. string.rep('%x', 16) .. ')(.*)$'
 
 -- What the key holds instead of a state is left as it is, and prevents grants, but no release.
 local function read_state()
@@ -28,10 +31,11 @@ local function read_state()
     state.problem = text.err
     return
   end
-  local flag, clock, below, owner, fields = string.match(text, '^(w?)(%d+)([-123])(%x+)(.*)$')
-  if owner and #clock == 16 and #owner == 16 then
+  local flag, clock, below, owner, fields = string.match(text, PATTERN)
+  if owner then
     state = { is_flagged = flag == 'w', owner = owner, inbox = string.match(fields, ' i(%x+)') }
     state.listens = string.find(fields, ' l', 1, true) and true
+    state.granted = tonumber(string.match(fields, ' g(%d+)') or nil)
     if clock ~= '0000000000000000' then
       state.latest = (clock - EPOCH * 1000000) * 4 - (tonumber(below) or 0)
     end
@@ -59,6 +63,9 @@ local function write_state(keep)
   if state.listens then
     text = text .. ' l'
   end
+  if state.granted then
+    text = text .. string.format(' g%.0f', state.granted)
+  end
   call('SET', KEYS[2], text, 'PX', string.format('%.0f', keep))
 end
 
@@ -70,6 +77,11 @@ end
 -- Whether the lock is held alone by the owner of the latest grant, and so by a client of ours.
 local function is_ours()
   return value and #value == 32 and string.sub(value, 1, 16) == state.owner
+end
+
+-- The highest token of the grant, which a request that is repeated gets again.
+local function own_token()
+  return is_ours() and (state.granted or state.latest)
 end
 
 -- Whether a client of another kind holds the lock.
@@ -140,6 +152,7 @@ local function reserve(count, lease, owner, inbox, is_held)
       keep = keep + math.ceil(ahead / 4000)
     end
   end
+  state.granted = is_held and is_ours() and (state.granted or state.latest) or nil
   state.latest, state.owner = last, string.sub(owner, 1, 16)
   state.inbox = inbox ~= '' and inbox or nil
   write_state(keep)

@@ -67,8 +67,9 @@ local granted = {}
 for index, lock in ipairs(locks) do
   local owner, lease, count, inbox = turn_to(lock)
   local range, problem
-  if lock.held and is_ours() and state.latest then
-    range = string.format('%.0f %.0f', state.latest, state.latest)
+  local token = lock.held and own_token()
+  if token then
+    range = string.format('%.0f %.0f', token, token)
   else
     range, problem = reserve(count, lease, owner, inbox)
     if not range then

@@ -8,7 +8,7 @@ use super::{NUMBERS, number, on_state, remaining, time_left, unintelligible, val
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{QUICK_ACQUIRE, QUICK_RELEASE, QUICK_RENEW, SINGLE_RELEASE, Script};
-use crate::state::reserved;
+use crate::state::{self, reserved};
 use crate::wire::{Call, Reply};
 
 /// How many digits of an owner's token its state names.
@@ -62,7 +62,7 @@ fn granted(text: &[u8], request: &Acquire, answer: &Answer) -> Option<Grant> {
     let (range, valid_until) = if let Some(text) = text.strip_prefix(b"r ") {
         let (left, state) = halves(text)?;
         let lease = std::time::Duration::from_millis(number(left)?);
-        (reserved(state, None, 1)?, valid_for(lease, answer.sent))
+        (state::granted(state)?, valid_for(lease, answer.sent))
     } else {
         let range = range_of(text, request.tokens.get())?;
         (range, request.ttl.valid_until(answer.sent))
@@ -79,12 +79,9 @@ fn range_of(text: &[u8], count: u32) -> Option<lock_core::TokenRange> {
     }
 }
 
-/// Reads the vote `state before`, or `state` of a lock that had none, for which there is a single token.
+/// Reads the vote `state before`, or `state` of a lock that had none.
 pub(crate) fn voted_quickly(text: &[u8], count: u32, ttl: Ttl, answer: &Answer) -> Option<Grant> {
-    let range = match halves(text) {
-        Some(_) => range_of(text, count)?,
-        None => range_of(text, 1)?,
-    };
+    let range = range_of(text, count)?;
     Some(Grant::new(range, ttl.valid_until(answer.sent)).in_demand(Demand::Unknown))
 }
 
@@ -117,7 +114,11 @@ pub(crate) fn quick_release(names: &Names<'_>, claim: &Claim) -> Call {
 pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Call {
     let channel = names.released();
     let mut call = on_lock(&SINGLE_RELEASE, names, claim, channel.map(<[u8]>::len).iter().sum());
-    if tell { call.pieces(channel) } else { call.bytes(b"") };
+    if tell {
+        call.pieces(channel)
+    } else {
+        call.bytes(b"")
+    };
     call
 }
 

@@ -188,9 +188,7 @@ impl<'a> Refusal<'a> {
             "BUSY" => (ErrorKind::NotReady, "is busy with a script"),
             "READONLY" => (ErrorKind::NotReady, "is a replica"),
             "TRYAGAIN" => (ErrorKind::NotReady, "is moving the slot of the key to another server"),
-            "MASTERDOWN" | "CLUSTERDOWN" | "UNBLOCKED" => {
-                (ErrorKind::NotReady, "is failing over")
-            }
+            "MASTERDOWN" | "CLUSTERDOWN" | "UNBLOCKED" => (ErrorKind::NotReady, "is failing over"),
             "NOREPLICAS" => (ErrorKind::NotReady, "has too few replicas to write"),
             "MISCONF" => (ErrorKind::NotReady, "cannot save its data and takes no writes"),
             "NOSCRIPT" => (ErrorKind::NotReady, "lost a script that was just loaded"),

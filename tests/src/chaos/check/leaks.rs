@@ -90,7 +90,7 @@ fn uses(events: &[Event]) -> BTreeMap<&str, (Used, Used)> {
 
 fn may_stay(key: &str, lives: Option<Duration>) -> bool {
     let stays = key.ends_with(CHANGED) || key.ends_with(":cell") || key.contains(":node@");
-    let ends = key.ends_with(":fence") || key.ends_with(":limit");
+    let ends = key.ends_with(":state") || key.ends_with(":limit");
     stays || (ends && lives.is_some())
 }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn fences_stay_and_locks_do_not() {
         let keys = [
-            "lock:{m0}:fence",
+            "lock:{m0}:state",
             "lock:{s0}:limit",
             "lock:{s1}:limit",
             "lock:{e0}:cell",
@@ -139,7 +139,7 @@ mod tests {
         ];
         let keys = keys.map(|key| (key.to_owned(), Some(Duration::from_secs(9)))).to_vec();
         let mut left = Left { keys, connections: vec![0, 2] };
-        for key in ["{m1}:fence", "{e1}:cell", "{s0}:limit", "{b0:arrivals:7}:limit", "{s1}:limit"]
+        for key in ["{m1}:state", "{e1}:cell", "{s0}:limit", "{b0:arrivals:7}:limit", "{s1}:limit"]
         {
             left.keys.push((format!("lock:{key}"), None));
         }
@@ -148,7 +148,7 @@ mod tests {
         let expected = [
             "lock:{m0}",
             "lock:{m0}:queue",
-            "lock:{m1}:fence",
+            "lock:{m1}:state",
             "lock:{s0}:limit",
             "lock:{b0:arrivals:7}:limit",
             "server 1",
