@@ -60,7 +60,7 @@ async fn a_right_that_is_missed_only_after_a_restart_is_missed_now() {
     let server = Server::start();
     RedisBackend::open(server.url()).unwrap().check().await.unwrap();
     let mut raw = server.client();
-    let rules = ["on", "nopass", "~*", "&*", "+@all", "-script|load"];
+    let rules = ["on", "nopass", "~*", "&*", "+@all", "-script", "-eval"];
     raw.command::<()>(&[&["ACL", "SETUSER", "brief"], &rules[..]].concat());
     // The scripts are there, since somebody else has loaded them.
     let url = format!("redis://brief:x@127.0.0.1:{}", server.port());

@@ -13,6 +13,7 @@ mod fencing;
 mod inspections;
 mod interop;
 mod joint;
+mod loading;
 mod outages;
 mod permits;
 mod places;

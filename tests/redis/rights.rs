@@ -212,7 +212,8 @@ async fn a_server_that_quotes_what_it_does_not_know_gives_no_secret_away() {
     works(&auto).await;
     assert_eq!(soon(watch.next()).await, Some(Hint::Released));
 
-    let server = Server::with(&["--rename-command", "EVALSHA", ""]);
+    let renamed = ["--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""];
+    let server = Server::with(&renamed);
     let backend = RedisBackend::open(server.url()).unwrap();
     let claim = claim("a");
     let error = attempt(&backend, &claim).await.unwrap_err();

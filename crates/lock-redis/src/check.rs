@@ -43,23 +43,27 @@ impl RedisBackend {
     /// The lock may stay for ten seconds.
     pub async fn check(&self) -> Result<Report, Error> {
         let live = self.link().connected().await?;
-        // Others may have loaded the scripts, but nobody says that they stay.
-        for script in scripts::all() {
-            live.load(script).await.map_err(Failure::into_error)?;
-        }
+        let unloaded = unloaded(&live).await?;
         let mut report = Report {
             version: info(&live, "server", &["valkey_version", "redis_version"]).await?,
             eviction_policy: info(&live, "memory", &["maxmemory_policy"]).await?,
             notifications: optional(notifications::flags(&live).await)?,
-            warnings: Vec::new(),
+            warnings: unloaded.into_iter().collect(),
         };
-        match report.eviction_policy.as_deref() {
-            Some("noeviction") => {}
-            Some(policy) => report.warnings.push(format!(
-                "the server evicts locks when memory runs out: its policy is {policy}, not noeviction"
-            )),
-            None => report.warnings.push("it is unknown whether the server evicts locks".into()),
+        report.warn_of_eviction();
+        self.warn_of_listening(&live, &mut report).await;
+        report.warnings.extend(unfit_as_node(&live).await?);
+        self.rehearse(&mut report).await?;
+        if live.brings_all() {
+            report.warnings.push(
+                "every request brings its whole script along: the server does not take EVALSHA"
+                    .into(),
+            );
         }
+        Ok(report)
+    }
+
+    async fn warn_of_listening(&self, live: &Live, report: &mut Report) {
         if self.listening().notifications != Notifications::Off {
             let missing = report.notifications.as_deref().map(notifications::missing);
             if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
@@ -69,23 +73,10 @@ impl RedisBackend {
             }
         }
         if self.listening().tracking
-            && let Err(error) = tracking::switch_on(&live).await
+            && let Err(error) = tracking::switch_on(live).await
         {
             report.warnings.push(format!("keys are not tracked: {error}"));
         }
-        match info(&live, "server", &["redis_mode", "server_mode"]).await? {
-            None => report.warnings.push(
-                "as a node of a quorum it cannot be kept out after it forgot leases: this user may not run INFO"
-                    .into(),
-            ),
-            Some(mode) if mode == "cluster" => report.warnings.push(
-                "as a node of a quorum it cannot be kept out after it forgot leases: it is part of a cluster"
-                    .into(),
-            ),
-            Some(_) => {}
-        }
-        self.rehearse(&mut report).await?;
-        Ok(report)
     }
 
     /// Does once what locks do.
@@ -163,6 +154,18 @@ impl RedisBackend {
     }
 }
 
+impl Report {
+    fn warn_of_eviction(&mut self) {
+        match self.eviction_policy.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => self.warnings.push(format!(
+                "the server evicts locks when memory runs out: its policy is {policy}, not noeviction"
+            )),
+            None => self.warnings.push("it is unknown whether the server evicts locks".into()),
+        }
+    }
+}
+
 /// One line each.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,6 +178,36 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// Has the server load every script. Others may have loaded them, but nobody says that they stay.
+///
+/// Returns a warning if it loads none, and takes them all the same.
+async fn unloaded(live: &Live) -> Result<Option<String>, Error> {
+    for script in scripts::all() {
+        match live.load(script).await {
+            Ok(()) => {}
+            Err(Failure::NoCommand(error)) => {
+                live.brings(error.clone()).await.map_err(Failure::into_error)?;
+                let what =
+                    "the server loads no scripts, and gets each one whole that it does not know";
+                return Ok(Some(format!("{what}: {error}")));
+            }
+            Err(failure) => return Err(failure.into_error()),
+        }
+    }
+    Ok(None)
+}
+
+/// Why the server cannot be kept out of a quorum, if it cannot.
+async fn unfit_as_node(live: &Live) -> Result<Option<String>, Error> {
+    let why = match info(live, "server", &["redis_mode", "server_mode"]).await? {
+        None => "this user may not run INFO",
+        Some(mode) if mode == "cluster" => "it is part of a cluster",
+        Some(_) => return Ok(None),
+    };
+    let what = "as a node of a quorum it cannot be kept out after it forgot leases";
+    Ok(Some(format!("{what}: {why}")))
 }
 
 /// The first of these fields that a section of INFO has.
