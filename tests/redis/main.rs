@@ -20,6 +20,7 @@ mod places;
 mod pushes;
 mod quarantine;
 mod queue;
+mod reserved;
 mod rights;
 mod runtimes;
 mod support;

@@ -19,7 +19,10 @@
 //!
 //! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
 //! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:fence`.
-//! Where the exact key is that of a named lock, it is the same lock, with the same satellites.
+//! Where the exact key is that of a named lock, it is the same lock, with the same satellites. A key that is
+//! [kept for something else](Layout::check) is no lock.
+
+mod reserved;
 
 use lock_core::{Error, ErrorKind, Key, OwnerToken};
 
@@ -209,7 +212,7 @@ mod tests {
     }
 
     /// Lock, satellites and channel of a key.
-    fn places(layout: &Layout, key: &Key) -> Vec<Vec<u8>> {
+    pub(super) fn places(layout: &Layout, key: &Key) -> Vec<Vec<u8>> {
         let names = layout.names(key);
         let satellites = names.satellites().map(|satellite| satellite.concat());
         let mut places = vec![names.lock().to_vec()];
@@ -305,7 +308,7 @@ mod tests {
         prop::collection::vec(byte, 0..24)
     }
 
-    fn keys() -> impl Strategy<Value = Key> {
+    pub(super) fn keys() -> impl Strategy<Value = Key> {
         prop_oneof![
             bytes().prop_map(|name| Key::new(name).unwrap()),
             bytes().prop_filter_map("an exact key is not empty", |key| Key::as_is(key).ok()),
