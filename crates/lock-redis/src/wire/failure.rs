@@ -89,6 +89,11 @@ pub(super) fn broken(sent: &Sent<'_>, error: RedisError) -> Failure {
 /// Whatever a server says to it that is neither about credentials nor about its own state means
 /// that it may well take RESP2: there are as many wordings as there are proxies.
 pub(super) fn no_greeting(sent: &Sent<'_>, error: RedisError) -> Failure {
+    // The greeting brings the credentials. A server that asks for them does not know the greeting.
+    if error.code() == Some("NOAUTH") && sent.has_credentials() {
+        let message = format!("{} does not know the greeting of RESP3", sent.address);
+        return Failure::NoResp3(Error::new(ErrorKind::Unsupported, message));
+    }
     let unknown = match error.kind() {
         redis::ErrorKind::RESP3NotSupported => true,
         _ => matches!(error.code(), Some("ERR" | "NOPROTO")),
@@ -360,6 +365,20 @@ mod tests {
         }
         let quoted = " with args beginning with: 'hunter2' 'me'";
         assert_eq!(Refusal::new("@user_script:", quoted).code, "@user_script:");
+    }
+
+    #[test]
+    fn a_server_that_asks_for_what_the_greeting_brings_does_not_know_the_greeting() {
+        let greeted = |url: &str| {
+            let Value::ServerError(error) = garbage::refusal("NOAUTH no") else { panic!() };
+            no_greeting(&Sent::login(&Endpoint::parse(url).unwrap()), error.into())
+        };
+        for url in ["redis://:hunter2@redis.example", "redis://me:hunter2@redis.example"] {
+            let Failure::NoResp3(error) = greeted(url) else { panic!("{url}") };
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+        let Failure::Error(error) = greeted("redis://redis.example") else { panic!() };
+        assert_eq!(error.kind(), ErrorKind::Denied);
     }
 
     #[test]
