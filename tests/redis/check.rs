@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::ErrorKind;
 use lock_redis::{Notifications, Protocol, RedisBackend};
+use lock_tests::{Fate, Mediator, RedisServer, SOON, eventually};
 
 use crate::support::{Server, soon};
 
@@ -60,7 +61,7 @@ async fn a_right_that_is_missed_only_after_a_restart_is_missed_now() {
     let server = Server::start();
     RedisBackend::open(server.url()).unwrap().check().await.unwrap();
     let mut raw = server.client();
-    let rules = ["on", "nopass", "~*", "&*", "+@all", "-script|load"];
+    let rules = ["on", "nopass", "~*", "&*", "+@all", "-script", "-eval"];
     raw.command::<()>(&[&["ACL", "SETUSER", "brief"], &rules[..]].concat());
     // The scripts are there, since somebody else has loaded them.
     let url = format!("redis://brief:x@127.0.0.1:{}", server.port());
@@ -120,6 +121,34 @@ async fn a_message_that_cannot_be_sent_is_noticed() {
         .unwrap();
     let warnings = backend.check().await.unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("nothing was heard"), "{warnings:?}");
+}
+
+/// As a proxy does that sends subscribers to a replica: they hear what is published on the master, which does not
+/// count them.
+#[tokio::test]
+async fn a_message_that_is_heard_and_counted_by_nobody_is_noticed() {
+    let server = || RedisServer::builder().config("repl-diskless-sync-delay", "0").start();
+    let (master, replica) = (server(), server());
+    replica.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    eventually("the replica is up to date", SOON, || {
+        replica.cli(&["INFO", "replication"]).text().contains("master_link_status:up")
+    });
+    let proxy = Mediator::start(&[master.addr(), replica.addr()], |words| {
+        let is_subscription = words[0].to_ascii_uppercase().ends_with(b"SUBSCRIBE");
+        if is_subscription { Fate::Turns } else { Fate::Passes }
+    });
+    let warnings = async |url: String| {
+        let builder = RedisBackend::builder(url).protocol(Protocol::Resp2);
+        let builder = builder.notifications(Notifications::Off);
+        (builder.clone().queue_limit(0).build().unwrap().check().await.unwrap().warnings, {
+            builder.build().unwrap().check().await.unwrap().warnings
+        })
+    };
+    let (alone, in_line) = warnings(proxy.url()).await;
+    assert_eq!(alone, Vec::<String>::new());
+    assert!(in_line.len() == 1 && in_line[0].contains("counts no receivers"), "{in_line:?}");
+    let direct = warnings(master.url()).await;
+    assert_eq!(direct, (Vec::new(), Vec::new()));
 }
 
 #[tokio::test]

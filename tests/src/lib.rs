@@ -5,6 +5,7 @@
 //! - [`redis_server`]: where the program comes from. It is looked for, and put under the target
 //!   folder if there is none, so that `cargo test --workspace` needs nothing but a Rust toolchain.
 //! - [`Proxy`]: a TCP proxy in front of a server, with switches for what networks do.
+//! - [`Mediator`]: a proxy that knows the protocol, and refuses commands or sends them elsewhere.
 //! - [`ServerClock`]: the clock of a server, which can be set and run too fast or too slow.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
 //! - [`chaos`]: runs in which all of that happens to all of them, with checkers.
@@ -47,7 +48,7 @@ mod worker;
 pub use clock::ServerClock;
 pub use install::{NotFound, find_redis_server, redis_server};
 pub use port::Port;
-pub use proxy::{Direction, Proxy};
+pub use proxy::{Direction, Fate, Mediator, Proxy};
 pub use random::Random;
 pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
 pub use wait::{SOON, eventually, eventually_async, soon};

@@ -102,7 +102,7 @@ impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
         request.check_conversion()?;
         let Inner { layout, link, hub, queue_limit } = &*self.0;
-        let names = layout.names(&request.claim.key);
+        let names = layout.names(&request.claim.key)?;
         if is_quick(&request.claim) && request.from.is_none() && !hub.watches(&names) {
             let answer = link.run(verbs::quick_acquire(&names, request)).await?;
             if let Some(attempt) = verbs::quickly_acquired(request, &answer)? {
@@ -123,7 +123,10 @@ impl Backend for RedisBackend {
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let Inner { layout, link, hub, .. } = &*self.0;
-        let names = layout.names(&request.claim.key);
+        let names = match layout.names(&request.claim.key) {
+            Ok(names) => names,
+            Err(error) => return Renewal::Unknown(error),
+        };
         let is_quick = is_quick(&request.claim);
         if is_quick
             && request.tokens == 0
@@ -155,7 +158,7 @@ impl Backend for RedisBackend {
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let Inner { layout, link, hub, .. } = &*self.0;
-        let names = layout.names(&claim.key);
+        let names = layout.names(&claim.key)?;
         hub.forget(&names, claim);
         if is_quick(claim) && !hub.watches(&names) {
             let answer = link.run(verbs::quick_release(&names, claim)).await?;
@@ -179,7 +182,7 @@ impl Backend for RedisBackend {
         next: &Acquire,
     ) -> Result<(Released, Option<Attempt>), Error> {
         let Inner { layout, link, hub, queue_limit } = &*self.0;
-        let names = layout.names(&claim.key);
+        let names = layout.names(&claim.key)?;
         hub.forget(&names, claim);
         let inbox =
             hub.inbox_of(&names, next).filter(|_| next.queue && next.claim.key == claim.key);
@@ -205,7 +208,8 @@ impl Backend for RedisBackend {
     /// refusal says of a lock that is free is that nothing is known of its end.
     async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
         let Inner { layout, link, hub, .. } = &*self.0;
-        let names = requests.iter().map(|it| layout.names(&it.claim.key)).collect::<Vec<_>>();
+        let names = requests.iter().map(|it| layout.names(&it.claim.key));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         together::check(&names)?;
         if !together::is_possible(requests) {
             return Ok(None);
@@ -220,7 +224,7 @@ impl Backend for RedisBackend {
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        self.0.hub.watch(&self.0.layout.names(key)).await
+        self.0.hub.watch(&self.0.layout.names(key)?).await
     }
 
     fn clock(&self) -> Clock {

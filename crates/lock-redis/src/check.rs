@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl RedisBackend {
-    /// Looks whether the server is fit for locks: takes, renews and releases one under the name
+    /// Looks whether the server is fit for locks: takes, renews and hands over one under the name
     /// `lock-redis/check`, and watches it meanwhile.
     ///
     /// For the start of an app, or for a person with a question. Locks do not depend on it.
@@ -43,23 +43,27 @@ impl RedisBackend {
     /// The lock may stay for ten seconds.
     pub async fn check(&self) -> Result<Report, Error> {
         let live = self.link().connected().await?;
-        // Others may have loaded the scripts, but nobody says that they stay.
-        for script in scripts::all() {
-            live.load(script).await.map_err(Failure::into_error)?;
-        }
+        let unloaded = unloaded(&live).await?;
         let mut report = Report {
             version: info(&live, "server", &["valkey_version", "redis_version"]).await?,
             eviction_policy: info(&live, "memory", &["maxmemory_policy"]).await?,
             notifications: optional(notifications::flags(&live).await)?,
-            warnings: Vec::new(),
+            warnings: unloaded.into_iter().collect(),
         };
-        match report.eviction_policy.as_deref() {
-            Some("noeviction") => {}
-            Some(policy) => report.warnings.push(format!(
-                "the server evicts locks when memory runs out: its policy is {policy}, not noeviction"
-            )),
-            None => report.warnings.push("it is unknown whether the server evicts locks".into()),
+        report.warn_of_eviction();
+        self.warn_of_listening(&live, &mut report).await;
+        report.warnings.extend(unfit_as_node(&live).await?);
+        self.rehearse(&mut report).await?;
+        if live.brings_all() {
+            report.warnings.push(
+                "every request brings its whole script along: the server does not take EVALSHA"
+                    .into(),
+            );
         }
+        Ok(report)
+    }
+
+    async fn warn_of_listening(&self, live: &Live, report: &mut Report) {
         if self.listening().notifications != Notifications::Off {
             let missing = report.notifications.as_deref().map(notifications::missing);
             if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
@@ -69,38 +73,16 @@ impl RedisBackend {
             }
         }
         if self.listening().tracking
-            && let Err(error) = tracking::switch_on(&live).await
+            && let Err(error) = tracking::switch_on(live).await
         {
             report.warnings.push(format!("keys are not tracked: {error}"));
         }
-        match info(&live, "server", &["redis_mode", "server_mode"]).await? {
-            None => report.warnings.push(
-                "as a node of a quorum it cannot be kept out after it forgot leases: this user may not run INFO"
-                    .into(),
-            ),
-            Some(mode) if mode == "cluster" => report.warnings.push(
-                "as a node of a quorum it cannot be kept out after it forgot leases: it is part of a cluster"
-                    .into(),
-            ),
-            Some(_) => {}
-        }
-        self.rehearse(&mut report).await?;
-        Ok(report)
     }
 
     /// Does once what locks do.
     async fn rehearse(&self, report: &mut Report) -> Result<(), Error> {
         let key = Key::new("lock-redis/check")?;
-        let watch = match self.watch(&key).await {
-            Ok(watch) => Some(watch),
-            Err(error) if self.listening().notifications == Notifications::Require => {
-                return Err(error);
-            }
-            Err(error) => {
-                report.warnings.push(format!("waiters rely on time alone: {error}"));
-                None
-            }
-        };
+        let watch = self.hear(&key, report).await?;
         let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
         let ttl = Ttl::new(time::Duration::from_secs(10))?;
         if !matches!(
@@ -110,55 +92,126 @@ impl RedisBackend {
             // Somebody else is checking, so that it works.
             return Ok(());
         }
-        match self.renew(&Renew::new(claim.clone(), ttl)).await {
-            Renewal::Unknown(error) => return Err(error),
-            Renewal::Lost => {
-                return Err(Error::new(
-                    ErrorKind::Other,
-                    "a lock was gone a moment after it was granted: something deletes or evicts keys",
-                ));
-            }
-            _ => {}
+        if self.is_lost(&claim, ttl).await? {
+            return Err(Error::new(
+                ErrorKind::Other,
+                "a lock was gone a moment after it was granted: something deletes or evicts keys",
+            ));
         }
-        match self.inspect(&key).await {
+        self.look(&key, report).await?;
+        let next = Acquire::new(Claim::exclusive(key, OwnerToken::generate()?), ttl).queued();
+        let queued = self.try_acquire(&next).await;
+        self.release(&claim).await?;
+        let heard = match (watch, &queued) {
+            (Some(watch), Ok(Attempt::Queued { .. })) => {
+                self.hear_of_grant(watch, &next, report).await
+            }
+            (Some(watch), Ok(_)) => {
+                self.hear_of_release(watch, report).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        self.release(&next.claim).await?;
+        queued.and(heard)
+    }
+
+    /// Begins to watch.
+    async fn hear(&self, key: &Key, report: &mut Report) -> Result<Option<Watch>, Error> {
+        match self.watch(key).await {
+            Ok(watch) => Ok(Some(watch)),
+            Err(error) if self.listening().notifications == Notifications::Require => Err(error),
+            Err(error) => {
+                report.warnings.push(format!("waiters rely on time alone: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Renews a lease, and says whether it is over.
+    async fn is_lost(&self, claim: &Claim, ttl: Ttl) -> Result<bool, Error> {
+        match self.renew(&Renew::new(claim.clone(), ttl)).await {
+            Renewal::Unknown(error) => Err(error),
+            renewal => Ok(matches!(renewal, Renewal::Lost)),
+        }
+    }
+
+    async fn look(&self, key: &Key, report: &mut Report) -> Result<(), Error> {
+        match self.inspect(key).await {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Denied => report.warnings.push(format!(
                 "who holds a lock cannot be seen, and semaphores and groups may fail: {error}"
             )),
             Err(error) => return Err(error),
         }
-        let next = Claim::exclusive(key, OwnerToken::generate()?);
-        let queued = self.try_acquire(&Acquire::new(next.clone(), ttl).queued()).await;
-        self.release(&claim).await?;
-        if let (Some(watch), Ok(queued)) = (watch, &queued) {
-            self.listen(watch, &next, matches!(queued, Attempt::Queued { .. }), report).await;
-        }
-        self.release(&next).await?;
-        queued.map(drop)
+        Ok(())
     }
 
-    /// Hears of the release, and of the grant of the claim that came next.
-    async fn listen(&self, watch: Watch, next: &Claim, is_queued: bool, report: &mut Report) {
-        if !is_queued {
-            if self.queues() {
-                report.warnings.push(
-                    "waiters do not queue: the channel of their grants cannot be heard".into(),
-                );
-            }
-            // By that it is free for those who do not wait in line.
-            return self.expect(watch, |hint| hint == Hint::Released, report).await;
+    /// Hears of the grant of the claim that came next, which then has the lock.
+    ///
+    /// A release gives the lock to those whom the server counts among the receivers of its message.
+    async fn hear_of_grant(
+        &self,
+        watch: Watch,
+        next: &Acquire,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let owner = next.claim.owner;
+        let is_it = |hint| matches!(hint, Hint::Granted { owner: it, .. } if it == owner);
+        if self.expect(watch, is_it, report).await && self.is_lost(&next.claim, next.ttl).await? {
+            report.warnings.push(
+                "a release drops those who wait in line: \
+                 the server, or a proxy before it, counts no receivers of messages that they hear"
+                    .into(),
+            );
         }
-        let of_next = |hint| matches!(hint, Hint::Granted { owner, .. } if owner == next.owner);
-        self.expect(watch, of_next, report).await
+        Ok(())
     }
 
-    async fn expect(&self, mut watch: Watch, is_it: impl Fn(Hint) -> bool, report: &mut Report) {
+    /// Hears of the release, by which the lock is free for those who do not wait in line.
+    async fn hear_of_release(&self, watch: Watch, report: &mut Report) {
+        if self.queues() {
+            report
+                .warnings
+                .push("waiters do not queue: the channel of their grants cannot be heard".into());
+        }
+        self.expect(watch, |hint| hint == Hint::Released, report).await;
+    }
+
+    /// Whether this hint is heard.
+    async fn expect(
+        &self,
+        mut watch: Watch,
+        is_it: impl Fn(Hint) -> bool,
+        report: &mut Report,
+    ) -> bool {
         let limit = self.link().settings().command_timeout;
-        let heard = async { while watch.next().await.is_some_and(|hint| !is_it(hint)) {} };
-        if time::timeout(limit, heard).await.is_err() {
+        let heard = async {
+            loop {
+                match watch.next().await {
+                    Some(hint) if is_it(hint) => return true,
+                    Some(_) => {}
+                    None => return false,
+                }
+            }
+        };
+        time::timeout(limit, heard).await.unwrap_or_else(|_| {
             report.warnings.push(format!(
                 "waiters rely on time alone: nothing was heard of a release within {limit:?}"
             ));
+            false
+        })
+    }
+}
+
+impl Report {
+    fn warn_of_eviction(&mut self) {
+        match self.eviction_policy.as_deref() {
+            Some("noeviction") => {}
+            Some(policy) => self.warnings.push(format!(
+                "the server evicts locks when memory runs out: its policy is {policy}, not noeviction"
+            )),
+            None => self.warnings.push("it is unknown whether the server evicts locks".into()),
         }
     }
 }
@@ -175,6 +228,36 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// Has the server load every script. Others may have loaded them, but nobody says that they stay.
+///
+/// Returns a warning if it loads none, and takes them all the same.
+async fn unloaded(live: &Live) -> Result<Option<String>, Error> {
+    for script in scripts::all() {
+        match live.load(script).await {
+            Ok(()) => {}
+            Err(Failure::NoCommand(error)) => {
+                live.brings(error.clone()).await.map_err(Failure::into_error)?;
+                let what =
+                    "the server loads no scripts, and gets each one whole that it does not know";
+                return Ok(Some(format!("{what}: {error}")));
+            }
+            Err(failure) => return Err(failure.into_error()),
+        }
+    }
+    Ok(None)
+}
+
+/// Why the server cannot be kept out of a quorum, if it cannot.
+async fn unfit_as_node(live: &Live) -> Result<Option<String>, Error> {
+    let why = match info(live, "server", &["redis_mode", "server_mode"]).await? {
+        None => "this user may not run INFO",
+        Some(mode) if mode == "cluster" => "it is part of a cluster",
+        Some(_) => return Ok(None),
+    };
+    let what = "as a node of a quorum it cannot be kept out after it forgot leases";
+    Ok(Some(format!("{what}: {why}")))
 }
 
 /// The first of these fields that a section of INFO has.

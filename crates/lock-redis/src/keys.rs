@@ -19,7 +19,10 @@
 //!
 //! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
 //! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:state`.
-//! Where the exact key is that of a named lock, it is the same lock, with the same satellites.
+//! Where the exact key is that of a named lock, it is the same lock, with the same satellites. A key that is
+//! [kept for something else](Layout::check) is no lock.
+
+mod reserved;
 
 use lock_core::{Error, ErrorKind, Key};
 
@@ -77,13 +80,18 @@ impl Layout {
     }
 
     /// The places that belong to a lock.
-    pub(crate) fn names<'a>(&'a self, key: &'a Key) -> Names<'a> {
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if the key is [kept for something else](Self::check).
+    pub(crate) fn names<'a>(&'a self, key: &'a Key) -> Result<Names<'a>, Error> {
         if !key.is_as_is() {
-            return Names { layout: self, lock: None, stem: self.stem(key.as_bytes()) };
+            return Ok(Names { layout: self, lock: None, stem: self.stem(key.as_bytes()) });
         }
+        self.check(key)?;
         let lock = key.as_bytes();
         let stem = if self.is_named(lock) { lock.to_vec() } else { self.stem_beside(lock) };
-        Names { layout: self, lock: Some(lock), stem }
+        Ok(Names { layout: self, lock: Some(lock), stem })
     }
 
     /// `prefix{name}`
@@ -223,8 +231,8 @@ mod tests {
     }
 
     /// Lock, satellites and channel of a key.
-    fn places(layout: &Layout, key: &Key) -> Vec<Vec<u8>> {
-        let names = layout.names(key);
+    pub(super) fn places(layout: &Layout, key: &Key) -> Vec<Vec<u8>> {
+        let names = layout.names(key).unwrap();
         let satellites = names.satellites().map(|satellite| satellite.concat());
         let mut places = vec![names.lock().to_vec()];
         places.extend(satellites);
@@ -275,7 +283,7 @@ mod tests {
     fn an_exact_key_that_a_name_has_is_the_same_lock() {
         for name in [&b"orders/42"[..], b"", b"{\xff%"] {
             let named = Key::new(name).unwrap();
-            let exact = Key::as_is(layout().names(&named).lock()).unwrap();
+            let exact = Key::as_is(layout().names(&named).unwrap().lock()).unwrap();
             assert_eq!(places(&layout(), &named), places(&layout(), &exact));
         }
         // Nobody's name is written like that, so it is nobody's lock.
@@ -286,8 +294,8 @@ mod tests {
     fn the_keyspace_channel_carries_the_database() {
         let layout = Layout::new("lock:", 3, HOUR).unwrap();
         let key = Key::new("a").unwrap();
-        assert_eq!(layout.names(&key).keyspace().concat(), b"__keyspace@3__:lock:{a}");
-        assert_eq!(layout.names(&key).released().concat(), b"lock:{a}:released@3");
+        assert_eq!(layout.names(&key).unwrap().keyspace().concat(), b"__keyspace@3__:lock:{a}");
+        assert_eq!(layout.names(&key).unwrap().released().concat(), b"lock:{a}:released@3");
     }
 
     #[test]
@@ -319,7 +327,7 @@ mod tests {
         prop::collection::vec(byte, 0..24)
     }
 
-    fn keys() -> impl Strategy<Value = Key> {
+    pub(super) fn keys() -> impl Strategy<Value = Key> {
         prop_oneof![
             bytes().prop_map(|name| Key::new(name).unwrap()),
             bytes().prop_filter_map("an exact key is not empty", |key| Key::as_is(key).ok()),

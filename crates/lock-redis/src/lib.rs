@@ -93,6 +93,10 @@
 //! server knows of itself, which stay until somebody erases them. When nobody holds the lock or waits, there is the fence, and what there
 //! is of a limit and a value. A server that evicts them forgets that a semaphore was changed.
 //!
+//! A key that is taken as it is ([`Key::as_is`](lock_core::Key::as_is)) cannot be one of those beside a lock, or
+//! `lock:node@0`, or a client's channel: every verb refuses it
+//! ([`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey)).
+//!
 //! # Several at once
 //!
 //! Up to 64 locks are [granted together](lock_core::Backend::acquire_together) by one script, if each is

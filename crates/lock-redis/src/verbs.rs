@@ -480,7 +480,7 @@ mod tests {
         /// Every answer is what a script says, to the letter, or an error.
         #[test]
         fn an_answer_to_acquire_is_read_or_refused(reply in answers(), hears: bool) {
-            let inbox: Channel = b"lock:inbox:0".as_slice().into();
+            let inbox = Inbox::new(b"lock:inbox:0123456789abcdef");
             let waiting = Waiting { inbox: hears.then_some(&inbox), limit: 9 };
             let answer = Answer { sent: SENT, reply: reply.clone() };
             let text = text_of(&reply);

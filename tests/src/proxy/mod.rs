@@ -4,8 +4,11 @@ mod connection;
 mod delivery;
 mod frames;
 mod listener;
+mod mediator;
 mod switches;
 mod twin;
+
+pub use mediator::{Fate, Mediator};
 
 use std::io;
 use std::net::SocketAddr;

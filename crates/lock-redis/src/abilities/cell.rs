@@ -17,7 +17,7 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl CellBackend for RedisBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
-        let call = on_cell(&LOAD, &self.layout().names(key), 0);
+        let call = on_cell(&LOAD, &self.layout().names(key)?, 0);
         let reply = self.link().run(call).await?.reply;
         loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
     }
@@ -29,7 +29,7 @@ impl CellBackend for RedisBackend {
         value: Option<&[u8]>,
     ) -> Result<Stored, Error> {
         Cell::check(claim, value)?;
-        let names = self.layout().names(&claim.key);
+        let names = self.layout().names(&claim.key)?;
         let (owner, channel) = (claim.owner.expose(), names.released());
         let room = owner.len()
             + channel.map(<[u8]>::len).iter().sum::<usize>()

@@ -16,14 +16,14 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let call = verbs::on_keys(&INSPECT, &self.layout().names(key), None, 0);
+        let call = verbs::on_keys(&INSPECT, &self.layout().names(key)?, None, 0);
         let reply = self.link().run(call).await?.reply;
         inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
     }
 
     /// Deletes the key of the lock, if it holds a text.
     async fn force_release(&self, key: &Key) -> Result<u64, Error> {
-        let names = self.layout().names(key);
+        let names = self.layout().names(key)?;
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
         let mut call = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);

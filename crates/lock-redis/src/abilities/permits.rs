@@ -35,7 +35,7 @@ impl PermitBackend for RedisBackend {
             let message = format!("only permits can be forgotten, not {:?}", claim.mode);
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let (names, hub) = (self.layout().names(&claim.key), self.hub());
+        let (names, hub) = (self.layout().names(&claim.key)?, self.hub());
         hub.forget(&names, claim);
         let owner = claim.owner.expose();
         let mut call = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
@@ -53,7 +53,7 @@ impl PermitBackend for RedisBackend {
 impl RedisBackend {
     /// Looks at the permits of a key, or changes how many there are.
     async fn count(&self, key: &Key, of: u32, what: &str, count: u32) -> Result<Resized, Error> {
-        let names = self.layout().names(key);
+        let names = self.layout().names(key)?;
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
         let mut call = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);

@@ -28,7 +28,7 @@ const SECRET: usize = 32;
 impl QuorumNode for RedisBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {
         check(ballot)?;
-        let names = self.layout().names(&ballot.request.claim.key);
+        let names = self.layout().names(&ballot.request.claim.key)?;
         let node = ballot.guarded.then(|| self.layout().node());
         let claim = &ballot.request.claim;
         if claim.mode == Mode::Exclusive
@@ -53,7 +53,7 @@ impl QuorumNode for RedisBackend {
             let message = format!("a token of {token} is too high: {MOST} at most");
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let names = self.layout().names(&claim.key);
+        let names = self.layout().names(&claim.key)?;
         let mode = Code::of(claim.mode)?;
         let mut call = match claim.mode {
             Mode::Exclusive => {
@@ -268,7 +268,7 @@ mod tests {
             let sent = Instant::from_nanos(5);
             let answer = Answer { sent, reply: Reply::Text(text.clone()) };
             let words = std::str::from_utf8(&text).map(|text| text.split(' ').collect::<Vec<_>>());
-            match voted(&ballot, false, &answer) {
+            match voted(&ballot, Some(false), &answer) {
                 Some(Vote::Granted(grant)) => {
                     prop_assert_eq!(Some(grant), verbs::granted(&text, ballot.request.ttl, false, sent));
                 }

@@ -17,6 +17,11 @@ impl Inbox {
     /// How many digits tell it from those of other clients.
     const ID: usize = 16;
 
+    #[cfg(test)]
+    pub(crate) fn new(channel: &[u8]) -> Self {
+        Self(channel.into())
+    }
+
     /// What scripts know it by: the end of the channel's name.
     pub(crate) fn id(&self) -> &[u8] {
         self.0.last_chunk::<{ Self::ID }>().map_or(&[], |id| id)
@@ -176,10 +181,10 @@ mod tests {
 
     /// Messages that are whole, damaged, cut short, doubled, or made of parts of others.
     fn messages() -> impl Strategy<Value = Vec<u8>> {
-        let kind = select(vec!["granted ", "ask ", "wanted ", "granted", ""]);
+        let kind = select(vec!["granted ", "next ", "wanted ", "granted", ""]);
         let parts =
             (kind, garbage::texts()).prop_map(|(kind, text)| [kind.as_bytes(), &text].concat());
-        let good = select(vec![GOOD, "ask 000102030405060708090a0b0c0d0e0f a", "wanted a b"]);
+        let good = select(vec![GOOD, "next 000102030405060708090a0b0c0d0e0f 300 a", "wanted a b"]);
         let harm = (good, any::<prop::sample::Index>(), any::<u8>(), 0..5u8).prop_map(
             |(good, at, byte, harm)| {
                 let mut payload = good.as_bytes().to_vec();
@@ -209,7 +214,7 @@ mod tests {
         };
         match words.as_slice() {
             [b"wanted", _, ..] => true,
-            [b"ask", who, _, ..] => owner(who),
+            [b"next", who, after, _, ..] => owner(who) && number(after),
             [b"granted", who, first, last, lease, micros, b"0" | b"1", _, ..] => {
                 owner(who)
                     && [*first, *last, *lease, *micros].into_iter().all(number)

@@ -390,7 +390,7 @@ mod tests {
         registry.enter(&lock, 1, &Arc::default());
         assert_eq!(registry.inbox_for(&lock), None);
         registry.confirm(0, [&inbox]);
-        assert_eq!(registry.inbox_for(&lock), Some(Arc::clone(&inbox)));
+        assert_eq!(registry.inbox_for(&lock), Some(Inbox(Arc::clone(&inbox))));
         assert_eq!(registry.inbox_for(b"lock:{b}"), None);
         registry.disconnect(0);
         assert_eq!(registry.inbox_for(&lock), None);

@@ -24,6 +24,8 @@ pub(super) struct Subscriber {
     dedicated: Option<Dedicated>,
     tracking: Option<Tracking>,
     sources: Sources,
+    /// Whether releases by this library are to be told.
+    hears_releases: bool,
 }
 
 /// Where hints come from.
@@ -54,7 +56,8 @@ impl Subscriber {
         // Whoever hears anything hears of new values, which are told together with releases.
         let releases = listening.release_messages || keyspace || tracking.is_some();
         let sources = Sources { releases, keyspace, tracking: tracking.is_some() };
-        Ok(Self { link: link.clone(), live, dedicated, tracking, sources })
+        let hears_releases = listening.release_messages;
+        Ok(Self { link: link.clone(), live, dedicated, tracking, sources, hears_releases })
     }
 
     pub(super) fn sources(&self) -> Sources {
@@ -128,7 +131,7 @@ impl Subscriber {
         &self,
         locks: impl Iterator<Item = (&'a [u8], &'a [u8], u64)>,
     ) -> Result<(), Error> {
-        if !self.sources.releases {
+        if !self.hears_releases {
             return Ok(());
         }
         let calls = locks.map(|(lock, state, retention)| async move {

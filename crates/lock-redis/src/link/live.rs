@@ -10,10 +10,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::STRIKES;
+use super::manner::Manners;
 use super::mover::Mover;
 use super::pulse::{Elapsed, Pulse};
 use crate::scripts::Script;
-use crate::wire::{Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
+use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
 pub(super) const CLOCK: Clock = Clock::boot();
 
@@ -21,7 +22,8 @@ pub(super) const CLOCK: Clock = Clock::boot();
 pub(crate) struct Live {
     connection: Connection,
     numbers: Numbers,
-    endpoint: Arc<Endpoint>,
+    pub(super) manners: Manners,
+    pub(super) endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
     mover: Arc<Mover>,
@@ -66,6 +68,7 @@ impl Live {
         Ok(Self {
             connection,
             numbers,
+            manners: Manners::default(),
             endpoint,
             limit,
             pulse,
@@ -87,27 +90,13 @@ impl Live {
         Ok(self.ask(self.connection.call(command)).await?.reply)
     }
 
-    /// Calls a script and waits for the reply, up to the time limit. If the server does not know it, loads it
-    /// and tries once more.
-    ///
-    /// # Errors
-    ///
-    /// After a retryable error the script may have run. If the reply is to another request, the connection
-    /// is given up: whose the next would be is unknown.
+    /// Calls a script in this way and waits for the reply, up to the time limit.
     ///
     /// # Cancel safety
     ///
     /// Leaves open whether the script ran.
-    pub(crate) async fn run(&self, mut call: Call) -> Result<Answer, Failure> {
-        match self.ask(self.connection.run(&mut call, self.numbers.next())).await {
-            Err(Failure::NoScript(_)) => Box::pin(self.run_anew(call)).await,
-            outcome => outcome,
-        }
-    }
-
-    async fn run_anew(&self, mut call: Call) -> Result<Answer, Failure> {
-        self.load(call.script()).await?;
-        self.ask(self.connection.run(&mut call, self.numbers.next())).await
+    pub(super) async fn tell(&self, call: &mut Call, by: By) -> Result<Answer, Failure> {
+        self.ask(self.connection.run(call, by, self.numbers.next())).await
     }
 
     /// Has the server load a script, up to the time limit.

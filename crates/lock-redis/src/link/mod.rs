@@ -8,6 +8,7 @@
 mod backoff;
 mod connect;
 mod live;
+mod manner;
 mod mover;
 mod pulse;
 mod stream;

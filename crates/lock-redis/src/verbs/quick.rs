@@ -154,3 +154,76 @@ impl fmt::Display for After<'_> {
         named(owner).iter().try_for_each(|digit| write!(f, "{}", char::from(*digit)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{Instant, Key};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::garbage::{self, is_left};
+
+    const STATE: &str = "1795000000000000-0123456789abcdef";
+    const BEFORE: &str = "1794000000000000-fedcba9876543210";
+
+    fn request() -> Acquire {
+        let claim = Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes([7; 16]));
+        let count = std::num::NonZeroU32::new(8).unwrap();
+        Acquire::new(claim, Ttl::DEFAULT).reserving(count)
+    }
+
+    fn answer(text: &str) -> Answer {
+        Answer { sent: Instant::from_nanos(5), reply: Reply::Text(text.into()) }
+    }
+
+    fn count(text: &str) -> Option<u32> {
+        match quickly_acquired(&request(), &answer(text)).unwrap() {
+            Some(Attempt::Granted(grant)) => Some(grant.tokens.count().get()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_grant_has_the_tokens_of_its_state() {
+        assert_eq!(count(STATE), Some(1));
+        assert_eq!(count(&format!("{STATE} {BEFORE}")), Some(8));
+        assert_eq!(count(&format!("{STATE} {BEFORE} i0123")), Some(8));
+        assert_eq!(count(&format!("r 300 {STATE} g77")), Some(1));
+    }
+
+    #[test]
+    fn a_refusal_and_no_decision_are_told_apart() {
+        let refused = quickly_acquired(&request(), &answer("b 300")).unwrap();
+        let after = std::time::Duration::from_millis(300);
+        assert_eq!(refused, Some(Attempt::Busy { retry_after: Some(after) }));
+        let refused = quickly_acquired(&request(), &answer("b -1")).unwrap();
+        assert_eq!(refused, Some(Attempt::Busy { retry_after: None }));
+        assert_eq!(quickly_acquired(&request(), &answer("?")).unwrap(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn only_a_state_is_a_grant(reply in garbage::replies()) {
+            let answer = Answer { sent: Instant::from_nanos(5), reply: reply.clone() };
+            match quickly_acquired(&request(), &answer) {
+                Ok(Some(Attempt::Granted(_))) => {
+                    let Reply::Text(text) = &reply else { panic!("{reply:?}") };
+                    let digits = text.iter().filter(|byte| byte.is_ascii_digit()).count();
+                    prop_assert!(digits >= 16, "{:?}", text);
+                }
+                Ok(Some(Attempt::Busy { .. })) => {
+                    let Reply::Text(text) = &reply else { panic!("{reply:?}") };
+                    let left = text.strip_prefix(b"b ").and_then(|it| std::str::from_utf8(it).ok());
+                    prop_assert!(left.is_some_and(|it| is_left(it) || it.parse::<u64>().is_ok()));
+                }
+                Ok(None) => prop_assert_eq!(&reply, &Reply::Text(b"?".to_vec())),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => prop_assert_eq!(error.kind(), lock_core::ErrorKind::Protocol),
+            }
+            let renewed = quickly_renewed(&answer).is_ok();
+            let released = quickly_released(&answer).is_ok();
+            let is = |texts: &[&str]| matches!(&reply, Reply::Text(text) if texts.iter().any(|it| it.as_bytes() == text));
+            prop_assert_eq!((renewed, released), (is(&["q", "m", "?"]), is(&["0", "?"])));
+        }
+    }
+}

@@ -26,9 +26,20 @@ impl Command {
     }
 }
 
+/// How a call says which script it is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum By {
+    /// By the name under which the server knows it: `EVALSHA`.
+    #[default]
+    Digest,
+    /// By its text: `EVAL`.
+    Body,
+}
+
 /// A call of a script, written argument by argument into one buffer.
 pub(crate) struct Call {
     script: &'static Script,
+    by: By,
     pub(super) command: Cmd,
     /// Its last argument, once it has one.
     number: Option<Number>,
@@ -44,9 +55,19 @@ impl Call {
         const WORDS: usize = 20;
         const NUMBERS: usize = 40;
         let command = Cmd::with_capacity(WORDS, script.digest().len() + NUMBERS + room);
-        let mut call = Self { script, command, number: None, retention: None, tracked: false };
-        call.bytes(b"EVALSHA").bytes(script.digest().as_bytes()).number(keys.into());
+        let mut call =
+            Self { script, by: By::Digest, command, number: None, retention: None, tracked: false };
+        call.begin().number(keys.into());
         call
+    }
+
+    /// Adds the arguments that say which script it is.
+    fn begin(&mut self) -> &mut Self {
+        let script = self.script;
+        match self.by {
+            By::Digest => self.bytes(b"EVALSHA").bytes(script.digest().as_bytes()),
+            By::Body => self.bytes(b"EVAL").bytes(script.body().as_bytes()),
+        }
     }
 
     /// The same, after which the server says once when a key that the script reads may have another value.
@@ -97,20 +118,32 @@ impl Call {
         self
     }
 
-    /// Adds the number that the answer is going to name, in place of one that it had when it was sent before.
-    pub(super) fn name(&mut self, number: Number) {
+    /// Says in this way which script it is, and adds the number that the answer is going to name. Both are in
+    /// place of what it said when it was sent before.
+    pub(super) fn name(&mut self, by: By, number: Number) {
         if let Some(retention) = self.retention.take() {
             self.number(retention);
         }
-        if self.number.replace(number).is_some() {
-            let before = std::mem::take(&mut self.command);
-            for argument in before.args_iter().take(before.args_iter().len() - 1) {
-                if let Arg::Simple(argument) = argument {
-                    self.bytes(argument);
-                }
-            }
+        let is_sent = self.number.replace(number).is_some();
+        if is_sent || by != self.by {
+            self.by = by;
+            self.write_anew(is_sent);
         }
         self.number(number.0);
+    }
+
+    /// Writes all arguments once more, but for the number that stands last if there is one.
+    fn write_anew(&mut self, has_number: bool) {
+        /// The command, and the digest or the body.
+        const BEGINNING: usize = 2;
+        let before = std::mem::take(&mut self.command);
+        let count = before.args_iter().len() - usize::from(has_number);
+        self.begin();
+        for argument in before.args_iter().take(count).skip(BEGINNING) {
+            if let Arg::Simple(argument) = argument {
+                self.bytes(argument);
+            }
+        }
     }
 }
 
@@ -202,10 +235,30 @@ mod tests {
         call.bytes(b"key").pieces([b"a", b"b"]).number(7);
         let before = words(&call);
         for number in [5, 1 << 52] {
-            call.name(Number(number));
+            call.name(By::Digest, Number(number));
             let (last, others) =
                 words(&call).split_last().map(|(a, b)| (a.clone(), b.to_vec())).unwrap();
             assert_eq!((last, others), (number.to_string().into_bytes(), before.clone()));
+        }
+    }
+
+    #[test]
+    fn a_call_is_sent_by_digest_and_by_body_in_any_order_with_all_its_arguments() {
+        let arguments = |number: u64| {
+            [&b"2"[..], b"key", b"ab", b"7", number.to_string().as_bytes()].map(<[u8]>::to_vec)
+        };
+        let beginning = |by| match by {
+            By::Digest => ["EVALSHA", RENEW.digest()],
+            By::Body => ["EVAL", RENEW.body()],
+        };
+        for first in [By::Digest, By::Body] {
+            let mut call = Call::new(&RENEW, 2, 0);
+            call.bytes(b"key").pieces([b"a", b"b"]).number(7);
+            for (number, by) in (1..).zip([first, By::Body, By::Body, By::Digest, first]) {
+                call.name(by, Number(number));
+                let begin = beginning(by).map(|word| word.as_bytes().to_vec());
+                assert_eq!(words(&call), [&begin[..], &arguments(number)].concat());
+            }
         }
     }
 

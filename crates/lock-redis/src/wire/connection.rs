@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::capped::Capped;
 use super::command::Number;
 use super::failure::{astray, broken, gone_wrong, no_greeting, refused};
+use super::refusal::not_loaded;
 use super::sent::Sent;
-use super::{Call, Command, Endpoint, Failure, Reply};
+use super::{By, Call, Command, Endpoint, Failure, Reply};
 use crate::scripts::Script;
 
 /// How many requests may stand before the socket. Beyond that a request waits for room.
@@ -109,7 +110,8 @@ impl Connection {
         }
     }
 
-    /// Calls a script by this number, and waits for the reply that names it, however long that takes.
+    /// Calls a script in this way, by this number, and waits for the reply that names the number, however long
+    /// that takes.
     ///
     /// # Errors
     ///
@@ -118,14 +120,28 @@ impl Connection {
     /// # Cancel safety
     ///
     /// A call that was not written yet is not sent. One that was written runs.
-    pub(crate) async fn run(&self, call: &mut Call, number: Number) -> Result<Reply, Failure> {
-        call.name(number);
+    pub(crate) async fn run(
+        &self,
+        call: &mut Call,
+        by: By,
+        number: Number,
+    ) -> Result<Reply, Failure> {
+        call.name(by, number);
+        let sent = || Sent::command(&self.endpoint, &call.command);
         let value = if call.is_tracked() {
-            self.send_tracked(&call.command).await
+            match self.send_tracked(&call.command).await {
+                // The script ran all the same.
+                Ok([Value::ServerError(error), _]) => {
+                    return Err(refused(&sent(), &error).of_one_that_ran());
+                }
+                Ok([Value::Okay, answer]) => Ok(answer),
+                // That is no answer to anything.
+                Ok(_) => Ok(Value::Nil),
+                Err(error) => Err(error),
+            }
         } else {
             self.send(&call.command).await
         };
-        let sent = || Sent::command(&self.endpoint, &call.command);
         answer(number, value.map_err(|error| broken(&sent(), error))?, sent)
     }
 
@@ -134,25 +150,27 @@ impl Connection {
     }
 
     /// Together, since it is the next command of this connection that is opted for.
-    async fn send_tracked(&self, command: &Cmd) -> RedisResult<Value> {
+    async fn send_tracked(&self, command: &Cmd) -> RedisResult<[Value; 2]> {
         let mut pair = redis::pipe();
         pair.cmd("CLIENT").arg("CACHING").arg("YES").add_command(command.clone());
         let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await?;
-        Ok(match <[Value; 2]>::try_from(replies) {
-            Ok([Value::Okay, answer]) => answer,
-            Ok([refusal @ Value::ServerError(_), _]) => refusal,
-            // That is no answer to anything.
-            _ => Value::Nil,
-        })
+        Ok(<[Value; 2]>::try_from(replies).unwrap_or([Value::Nil, Value::Nil]))
     }
 
     /// Has the server load a script. A script that was loaded stays, one that was only run may not.
     ///
     /// # Errors
     ///
-    /// [`Failure::Astray`] if the reply is to something else.
+    /// [`Failure::Astray`] if the reply is to something else, [`Failure::NoCommand`] if the server loads no
+    /// scripts.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
-        match self.call(&Command::load(script)).await? {
+        let command = Command::load(script).0;
+        let sent = || Sent::command(&self.endpoint, &command);
+        let value = self.send(&command).await.map_err(|error| broken(&sent(), error))?;
+        if let Value::ServerError(error) = &value {
+            return Err(not_loaded(&sent(), error));
+        }
+        match Reply::from_value(value) {
             Reply::Text(digest) if digest.eq_ignore_ascii_case(script.digest().as_bytes()) => {
                 Ok(())
             }

@@ -1,18 +1,20 @@
 //! What goes wrong, in the words of `lock-core`.
 
-use std::fmt::{self, Write as _};
-
 use lock_core::{Error, ErrorKind};
 use redis::{RedisError, ServerError};
 
 use super::Address;
+use super::refusal;
 use super::sent::{OURS, Sent};
+use super::shown::Shown;
 
 /// Why a request has no reply.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server has not loaded the script.
+    /// The server does not know the script, which did not run.
     NoScript(Error),
+    /// The server, or what stands before it, does not take this command, which did not run.
+    NoCommand(Error),
     /// The server is a replica, or has become one. Another connection may lead to its master.
     Demoted(Error),
     /// The slot of the keys is being moved, and the server cannot serve all of them at once.
@@ -32,12 +34,21 @@ impl Failure {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::NoScript(error)
+            | Self::NoCommand(error)
             | Self::Demoted(error)
             | Self::Moving(error)
             | Self::NoAuth(error)
             | Self::NoResp3(error)
             | Self::Astray(error)
             | Self::Error(error) => error,
+        }
+    }
+
+    /// The same of a script that ran, and is not run again.
+    pub(super) fn of_one_that_ran(self) -> Self {
+        match self {
+            Self::NoScript(error) | Self::NoCommand(error) => Self::Error(error),
+            failure => failure,
         }
     }
 }
@@ -58,10 +69,7 @@ pub(super) fn refused(sent: &Sent<'_>, error: &ServerError) -> Failure {
 
 /// A script said no. So it ran, and is known.
 pub(super) fn gone_wrong(sent: &Sent<'_>, error: &ServerError) -> Failure {
-    match refusal(sent, error) {
-        Failure::NoScript(error) => Failure::Error(error),
-        failure => failure,
-    }
+    refusal(sent, error).of_one_that_ran()
 }
 
 fn refusal(sent: &Sent<'_>, error: &ServerError) -> Failure {
@@ -84,6 +92,11 @@ pub(super) fn broken(sent: &Sent<'_>, error: RedisError) -> Failure {
 /// Whatever a server says to it that is neither about credentials nor about its own state means
 /// that it may well take RESP2: there are as many wordings as there are proxies.
 pub(super) fn no_greeting(sent: &Sent<'_>, error: RedisError) -> Failure {
+    // The greeting brings the credentials. A server that asks for them does not know the greeting.
+    if error.code() == Some("NOAUTH") && sent.has_credentials() {
+        let message = format!("{} does not know the greeting of RESP3", sent.address);
+        return Failure::NoResp3(Error::new(ErrorKind::Unsupported, message));
+    }
     let unknown = match error.kind() {
         redis::ErrorKind::RESP3NotSupported => true,
         _ => matches!(error.code(), Some("ERR" | "NOPROTO")),
@@ -168,6 +181,9 @@ impl<'a> Refusal<'a> {
             "READONLY" => Failure::Demoted(error),
             "TRYAGAIN" => Failure::Moving(error),
             "NOAUTH" => Failure::NoAuth(error),
+            code if refusal::is_of_command(code, self.text, error.kind()) => {
+                Failure::NoCommand(error)
+            }
             _ => Failure::Error(error),
         }
     }
@@ -240,39 +256,16 @@ impl<'a> Refusal<'a> {
             (ErrorKind::InvalidConfig, "has no database of this number")
         } else if says("unknown command") || says("unknown subcommand") {
             (ErrorKind::Unsupported, "does not know a command")
+        } else if refusal::is_of_command(self.code, self.text, ErrorKind::Other) {
+            (ErrorKind::Unsupported, "does not take a command")
         } else {
             (ErrorKind::Other, "refused a request")
         }
     }
 }
 
-/// An error that a server replied with, as people see it.
-struct Shown<'a> {
-    code: &'a str,
-    text: &'a str,
-}
-
-/// One line that is not long, without the arguments that servers like to quote: among them are passwords and
-/// tokens.
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const QUOTES: [&str; 2] = [", with args", " with args"];
-        const MOST: usize = 200;
-        let said = format!("{} {}", self.code, self.text);
-        let mut said = said.lines().next().unwrap_or_default();
-        for quote in QUOTES {
-            said = said.split_once(quote).map_or(said, |(before, _)| before);
-        }
-        // It ends up in logs and on terminals.
-        let mut shown = said.trim_end_matches('.').chars().filter(|it| !it.is_control()).take(MOST);
-        shown.try_for_each(|it| f.write_char(it))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use proptest::sample::select;
     use redis::Value;
 
     use super::*;
@@ -385,6 +378,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_asks_for_what_the_greeting_brings_does_not_know_the_greeting() {
+        let greeted = |url: &str| {
+            let Value::ServerError(error) = garbage::refusal("NOAUTH no") else { panic!() };
+            no_greeting(&Sent::login(&Endpoint::parse(url).unwrap()), error.into())
+        };
+        for url in ["redis://:hunter2@redis.example", "redis://me:hunter2@redis.example"] {
+            let Failure::NoResp3(error) = greeted(url) else { panic!("{url}") };
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+        let Failure::Error(error) = greeted("redis://redis.example") else { panic!() };
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+
+    #[test]
     fn what_is_hidden_does_not_change_what_it_means() {
         for name in ["OOM", "permissions", "READONLY"] {
             let endpoint = Endpoint::parse(&format!("redis://{name}:no@redis.example")).unwrap();
@@ -397,40 +404,6 @@ mod tests {
             let denied = refused("ERR ACL failure in script: User x has no permissions");
             assert_eq!(denied.kind(), ErrorKind::Denied);
             assert!(!refused(&format!("ERR {name} it is")).to_string().contains(name));
-        }
-    }
-
-    /// Lines of which many are nearly what servers say, with what must not be repeated where they like to
-    /// quote it.
-    fn lines() -> impl Strategy<Value = String> {
-        let piece = prop_oneof![
-            6 => select(vec![
-                "ERR", "NOSCRIPT", "READONLY", "NOAUTH", "OOM", "LOCKFENCE", "-OOM", "-", "Error running script",
-                "(call to f_0)", "@user_script:", "4:", "@user_script: 4: ", "No matching script.", "",
-                ", with args hunter2", " with args beginning with: 'hunter2'", "\u{1b}[2J", "\u{7}", "\u{85}",
-                "\t", "unknown command 'x'", "DB index", "max number of clients", "\u{feff}",
-            ]).prop_map(str::to_owned),
-            1 => any::<String>(),
-            1 => "[A-Z]{1,900}",
-        ];
-        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.join(" "))
-    }
-
-    proptest! {
-        /// It is one line that a terminal and a log can bear, whatever the server says.
-        #[test]
-        fn a_refusal_is_one_short_line_without_what_was_sent(line in lines()) {
-            let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
-            let Value::ServerError(error) = garbage::refusal(&line) else { panic!() };
-            let failure = refused(&Sent::to(&address), &error);
-            if let Failure::NoScript(_) = failure {
-                // Then it is sent once more, so that it must not have run.
-                prop_assert!(line.contains("NOSCRIPT"));
-            }
-            let shown = failure.into_error().to_string();
-            prop_assert!(!shown.contains("hunter2"), "{}", shown);
-            prop_assert!(!shown.chars().any(char::is_control), "{:?}", shown);
-            prop_assert!(shown.chars().count() < 500, "{}", shown.len());
         }
     }
 }

@@ -8,13 +8,16 @@ mod failure;
 pub(crate) mod garbage;
 mod gate;
 mod pubsub;
+mod refusal;
 mod reply;
 mod sent;
+mod shown;
 mod url;
 
-pub(crate) use command::{Call, Command, Numbers, script_digest};
+pub(crate) use command::{By, Call, Command, Numbers, script_digest};
 pub(crate) use connection::{Connection, Driver, Push, Version};
 pub(crate) use failure::Failure;
 pub(crate) use pubsub::PubSub;
+pub(crate) use refusal::neither;
 pub(crate) use reply::Reply;
 pub(crate) use url::{Address, Endpoint};

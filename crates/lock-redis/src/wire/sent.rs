@@ -33,6 +33,10 @@ impl<'a> Sent<'a> {
         Self { address: &endpoint.address, credentials, arguments: Vec::new() }
     }
 
+    pub(super) fn has_credentials(&self) -> bool {
+        !self.credentials.is_empty()
+    }
+
     /// These, and the arguments of a command.
     pub(super) fn command(endpoint: &'a Endpoint, command: &'a Cmd) -> Self {
         let mut sent = Self::login(endpoint);

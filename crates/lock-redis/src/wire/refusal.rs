@@ -1,0 +1,162 @@
+//! Commands that a server, or what stands before it, does not take.
+
+use lock_core::{Error, ErrorKind};
+use redis::ServerError;
+
+use super::failure::{Failure, refused};
+use super::sent::Sent;
+
+/// What servers and proxies say of a command that they do not take. There are as many wordings as there are
+/// proxies.
+const REFUSALS: [&str; 16] = [
+    "unknown",
+    "unsupported",
+    "not supported",
+    "not support",
+    "not allowed",
+    "not permitted",
+    "not available",
+    "not implemented",
+    "not enabled",
+    "not recognized",
+    "disallowed",
+    "disabled",
+    "denied",
+    "forbidden",
+    "prohibited",
+    "blocked",
+];
+
+/// Whether an error of this kind is about the command itself, which then did not run.
+///
+/// An error from within a script says so, and is not about the call of that script.
+pub(super) fn is_of_command(code: &str, text: &str, kind: ErrorKind) -> bool {
+    if code == "NOPERM" {
+        // The others are about keys and channels.
+        return text.contains("permissions to run") || text.contains("command");
+    }
+    if !is_final(kind) || text.contains("user_script") || text.contains("running script") {
+        return false;
+    }
+    let said = format!("{code} {text}").to_ascii_lowercase();
+    let is_named = said.contains("command") || said.contains("eval");
+    is_named && REFUSALS.into_iter().any(|refusal| said.contains(refusal))
+}
+
+/// A server did not load a script. Nothing ran, so whatever is not about credentials or about the state of the
+/// server means that it loads none.
+pub(super) fn not_loaded(sent: &Sent<'_>, error: &ServerError) -> Failure {
+    match refused(sent, error) {
+        Failure::Error(error) if is_final(error.kind()) => Failure::NoCommand(error),
+        failure => failure,
+    }
+}
+
+/// Whether such an error may mean that the server is never going to do it.
+fn is_final(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Other)
+}
+
+/// The error of a server that takes scripts neither in the one way nor in the other.
+pub(crate) fn neither([one, other]: [&str; 2], errors: [Error; 2]) -> Error {
+    let [error, source] = errors;
+    let is_denied = [&error, &source].iter().any(|it| it.kind() == ErrorKind::Denied);
+    let kind = if is_denied { ErrorKind::Denied } else { error.kind() };
+    let message = format!("scripts need {one} or {other}, and the server refuses both: {error}");
+    Error::with_source(kind, message, source)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+    use crate::wire::{Address, garbage};
+
+    fn parts(line: &str) -> ServerError {
+        let Value::ServerError(error) = garbage::refusal(line) else { panic!("no error") };
+        error
+    }
+
+    fn to<T>(said: impl Fn(&Sent<'_>) -> T) -> T {
+        said(&Sent::to(&Address::Tcp { host: "redis.example".into(), port: 6379 }))
+    }
+
+    /// As servers and proxies say it, and what it is for an app.
+    const OF_COMMANDS: [(&str, ErrorKind); 10] = [
+        ("NOPERM User locks has no permissions to run the 'evalsha' command", ErrorKind::Denied),
+        (
+            "NOPERM this user has no permissions to run the 'script' command or its subcommand",
+            ErrorKind::Denied,
+        ),
+        ("ERR unknown command 'EVALSHA', with args beginning with: 'a'", ErrorKind::Unsupported),
+        ("ERR unknown command `EVALSHA`, with args beginning with: `a`", ErrorKind::Unsupported),
+        ("ERR unknown subcommand 'LOAD'. Try SCRIPT HELP.", ErrorKind::Unsupported),
+        ("ERR command 'SCRIPT' not allowed", ErrorKind::Unsupported),
+        ("ERR unsupported command `evalsha`", ErrorKind::Unsupported),
+        ("unsupported command 'script'", ErrorKind::Unsupported),
+        ("ERR command 'EVALSHA' not support for normal user", ErrorKind::Unsupported),
+        ("ERR EVALSHA is disabled", ErrorKind::Unsupported),
+    ];
+
+    #[test]
+    fn a_command_that_is_not_taken_is_known_by_many_wordings() {
+        for (line, kind) in OF_COMMANDS {
+            let failure = to(|sent| refused(sent, &parts(line)));
+            assert!(matches!(failure, Failure::NoCommand(_)), "{line}: {failure:?}");
+            assert_eq!(failure.into_error().kind(), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_run_or_is_about_something_else_is_no_such_refusal() {
+        for line in [
+            "NOPERM No permissions to access a key",
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "MISCONF Redis is configured to save. Commands that may modify the data set are disabled",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL",
+            "ERR Error running script (call to f_0): @user_script:4: unknown command",
+            "ERR unknown command called from script script: 0, on @user_script:1.",
+            "ERR timeout",
+            "LOADING Redis is loading the dataset in memory",
+            "NOAUTH Authentication required.",
+        ] {
+            let failure = to(|sent| refused(sent, &parts(line)));
+            assert!(!matches!(failure, Failure::NoCommand(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_is_not_loaded_for_good_is_refused_whatever_the_wording() {
+        for (line, _) in OF_COMMANDS {
+            let failure = to(|sent| not_loaded(sent, &parts(line)));
+            assert!(matches!(failure, Failure::NoCommand(_)), "{line}");
+        }
+        let failure = to(|sent| not_loaded(sent, &parts("ERR ask your administrator")));
+        assert!(matches!(failure, Failure::NoCommand(_)), "{failure:?}");
+        for line in ["LOADING no", "BUSY no", "NOAUTH no", "OOM no", "MISCONF no"] {
+            let failure = to(|sent| not_loaded(sent, &parts(line)));
+            assert!(!matches!(failure, Failure::NoCommand(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_right_that_is_missing_shows_in_the_error_about_both() {
+        let error = |kind, text: &'static str| Error::new(kind, text);
+        for (kinds, kind) in [
+            ([ErrorKind::Denied, ErrorKind::Unsupported], ErrorKind::Denied),
+            ([ErrorKind::Unsupported, ErrorKind::Denied], ErrorKind::Denied),
+            ([ErrorKind::Unsupported, ErrorKind::Unsupported], ErrorKind::Unsupported),
+        ] {
+            let errors = [error(kinds[0], "no loading"), error(kinds[1], "no text")];
+            let both = neither(["SCRIPT LOAD", "EVAL"], errors);
+            assert_eq!(both.kind(), kind);
+            assert_eq!(
+                both.to_string(),
+                "scripts need SCRIPT LOAD or EVAL, and the server refuses both: no loading"
+            );
+            assert!(format!("{both:?}").contains("no text"));
+        }
+    }
+}

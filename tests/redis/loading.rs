@@ -1,0 +1,158 @@
+//! Servers, users and proxies that load no scripts.
+
+use lock_core::{Attempt, Backend, ErrorKind, Released, Renew, Renewal};
+use lock_redis::{Builder, Protocol, RedisBackend};
+use lock_tests::{Fate, Mediator, RedisServer};
+
+use crate::support::{Waiter, attempt, claim, granted, long};
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+/// What a proxy says of commands that it does not take.
+const NO_SCRIPT: &str = "ERR command 'SCRIPT' not allowed";
+const NO_EVALSHA: &str = "ERR unknown command 'EVALSHA'";
+const NO_EVAL: &str = "ERR unsupported command `eval`";
+
+/// A proxy that refuses some commands.
+fn refusing(server: &RedisServer, refused: &'static [(&'static str, &'static str)]) -> Mediator {
+    Mediator::start(&[server.addr()], move |words| {
+        let is = |word: &str| words[0].eq_ignore_ascii_case(word.as_bytes());
+        match refused.iter().find(|(word, _)| is(word)) {
+            Some((_, error)) => Fate::IsRefused(error),
+            None => Fate::Passes,
+        }
+    })
+}
+
+/// A user who may not load scripts.
+fn user(server: &RedisServer, more: &[&str]) -> Builder {
+    give(server, more);
+    RedisBackend::builder(server.url_as("locks", "hunter2"))
+}
+
+/// Gives the user all rights but that to load scripts, and changes these.
+fn give(server: &RedisServer, more: &[&str]) {
+    let rules = ["reset", "on", ">hunter2", "~*", "&*", "+@all", "-script"];
+    let words = [&["ACL", "SETUSER", "locks"][..], &rules, more].concat();
+    assert_eq!(server.cli(&words).text(), "OK");
+}
+
+/// How many calls of scripts [`works`] is.
+const CALLS: usize = 5;
+
+/// Takes, renews, and hands over.
+async fn works(backend: &RedisBackend) {
+    let held = claim("a");
+    granted(backend, &held).await;
+    let renewal = backend.renew(&Renew::new(held.clone(), long())).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    let mut waiter = Waiter::queue(backend, claim("a")).await;
+    assert!(matches!(backend.release(&held).await.unwrap(), Released::Freed { .. }));
+    waiter.told().await.unwrap();
+    assert!(matches!(waiter.release().await, Released::Freed { .. }));
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_load_scripts_brings_each_along_once() {
+    let server = RedisServer::start();
+    for protocol in PROTOCOLS {
+        let backend = user(&server, &[]).protocol(protocol).build().unwrap();
+        for _ in 0..2 {
+            server.cli(&["SCRIPT", "FLUSH"]);
+            let before = server.commandstats();
+            works(&backend).await;
+            // To acquire, to renew and to release.
+            assert_eq!(server.commandstats().since(&before).calls("eval"), 3);
+            let before = server.commandstats();
+            works(&backend).await;
+            assert_eq!(server.commandstats().since(&before).calls("eval"), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_takes_no_script_commands_costs_a_request_for_each_script() {
+    let server = RedisServer::start();
+    for protocol in PROTOCOLS {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        let proxy = refusing(&server, &[("SCRIPT", NO_SCRIPT)]);
+        let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
+        works(&backend).await;
+        assert_eq!(proxy.count("EVAL"), 3);
+        assert_eq!(proxy.count("EVALSHA"), CALLS);
+        let loaded = proxy.count("SCRIPT");
+        server.cli(&["SCRIPT", "FLUSH"]);
+        works(&backend).await;
+        assert_eq!((proxy.count("EVAL"), proxy.count("SCRIPT")), (6, loaded));
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_takes_no_digests_gets_scripts_whole() {
+    let server = RedisServer::start();
+    for refused in
+        [&[("EVALSHA", NO_EVALSHA)][..], &[("EVALSHA", NO_EVALSHA), ("SCRIPT", NO_SCRIPT)]]
+    {
+        for protocol in PROTOCOLS {
+            let proxy = refusing(&server, refused);
+            let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
+            works(&backend).await;
+            works(&backend).await;
+            // Each call ran once.
+            assert_eq!((proxy.count("EVALSHA"), proxy.count("EVAL")), (1, 2 * CALLS));
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_requests_find_at_once_that_scripts_are_not_loaded() {
+    let server = RedisServer::start();
+    for refused in [&[("SCRIPT", NO_SCRIPT)][..], &[("EVALSHA", NO_EVALSHA)]] {
+        let proxy = refusing(&server, refused);
+        let backend = RedisBackend::open(proxy.url()).unwrap();
+        let claims: Vec<_> = (0..200).map(|number| claim(format!("{number}"))).collect();
+        let requests = claims.iter().map(|claim| attempt(&backend, claim));
+        for outcome in futures::future::join_all(requests).await {
+            assert!(matches!(outcome.unwrap(), Attempt::Granted(_)));
+        }
+        for claim in &claims {
+            assert!(matches!(backend.release(claim).await.unwrap(), Released::Freed { .. }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_no_way_is_left_the_error_says_so_at_once() {
+    let server = RedisServer::start();
+    let denied = user(&server, &["-eval"]).build().unwrap();
+    let error = attempt(&denied, &claim("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("SCRIPT LOAD or EVAL"), "{error}");
+    for (refused, ways) in [
+        (&[("SCRIPT", NO_SCRIPT), ("EVAL", NO_EVAL)][..], "SCRIPT LOAD or EVAL"),
+        (&[("EVALSHA", NO_EVALSHA), ("EVAL", NO_EVAL)], "EVALSHA or EVAL"),
+    ] {
+        let proxy = refusing(&server, refused);
+        let backend = RedisBackend::open(proxy.url()).unwrap();
+        let error = attempt(&backend, &claim("a")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(ways), "{error}");
+    }
+    assert!(server.keys("*").is_empty());
+    // The right is given later, and the connection is the old one.
+    give(&server, &[]);
+    works(&denied).await;
+}
+
+#[tokio::test]
+async fn the_check_says_what_scripts_cost() {
+    let server = RedisServer::builder().config("notify-keyspace-events", "Kg$xe").start();
+    let warnings = user(&server, &[]).build().unwrap().check().await.unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("loads no scripts"), "{warnings:?}");
+    let proxy = refusing(&server, &[("EVALSHA", NO_EVALSHA)]);
+    let warnings = RedisBackend::open(proxy.url()).unwrap().check().await.unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("EVALSHA"), "{warnings:?}");
+    let error = user(&server, &["-eval"]).build().unwrap().check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("SCRIPT LOAD or EVAL"), "{error}");
+}
