@@ -101,6 +101,10 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`a_claimed_lease_lives_for_its_ttl`), but no longer than [`Ttl::claim`](crate::Ttl::claim) if
 ///   it does not: then it passes on as soon as anybody asks (`an_unclaimed_grant_passes_on`). It
 ///   passes on, too, when it is released (`a_granted_waiter_that_leaves_passes_it_on`).
+/// - A store that hands the key over MUST tell the claim that is then the first in line, with
+///   [`Hint::Next`](crate::Hint::Next), how long that lease lives
+///   (`a_hand_over_tells_the_next_in_line`). This hint, too, MUST reach no other client. It MAY be left
+///   out if the claim was told to ask again about as soon anyway.
 /// - A waiter whose client is known not to hear of its grant MUST NOT be granted
 ///   (`a_cut_waiter_is_passed_over`).
 /// - When a lease ran out, the first in line and nobody else MUST be granted as soon as anybody asks

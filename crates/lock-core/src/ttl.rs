@@ -67,8 +67,9 @@ impl Ttl {
     /// How long a lease lives that the store hands to a waiter, until the waiter renews it: this
     /// time, but no longer than a second.
     ///
-    /// A waiter that dies in its turn holds the lock no longer than that. Who is next has to ask, which
-    /// waiters do after a third of [`place`](Self::place) at the latest.
+    /// A waiter that dies in its turn holds the lock no longer than that. The next in line hears of this
+    /// time with [`Hint::Next`](crate::Hint::Next), and asks when it is over. If that hint is lost, the
+    /// next in line asks after a third of [`place`](Self::place) at the latest.
     #[must_use]
     pub fn claim(self) -> Self {
         self.min(Self(Duration::from_secs(1)))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::stream::Stream;
 
@@ -11,9 +12,10 @@ use crate::{Grant, OwnerToken};
 /// Something happened to a key.
 ///
 /// A hint, never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
-/// never correctness, because whoever waits also asks again when the present lease ends.
+/// never correctness, because a waiter also asks again when the present lease ends.
 ///
-/// A holder that hears anything but [`Wanted`](Self::Wanted) renews to learn whether it still is one.
+/// A holder that hears anything but [`Wanted`](Self::Wanted) or [`Next`](Self::Next) renews to learn
+/// whether it still is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
@@ -33,6 +35,17 @@ pub enum Hint {
         /// The grant, if the client can prove how much of it is left. If not, repeat the request:
         /// the store knows.
         grant: Option<Grant>,
+    },
+    /// A claim of this client that stands in the store's queue is now the first there.
+    ///
+    /// The store has given the key to the claim before it. That lease is short until its owner acts,
+    /// and no message tells that it has ended. So ask the store after this time: the turn of the claim
+    /// may have come.
+    Next {
+        /// Whose claim it is. No other client knows this token.
+        owner: OwnerToken,
+        /// What was left of the lease before this claim when the store said so.
+        after: Duration,
     },
     /// Somebody has joined the queue for the key that this client holds.
     Wanted,

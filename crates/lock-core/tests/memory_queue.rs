@@ -52,7 +52,8 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
 
     assert_eq!(holder.release(&held.claim).await?, Released::Freed { contended: false });
     assert_eq!(heard(&mut watches.0), []);
-    assert_eq!(heard(&mut watches.2), []);
+    let next = Hint::Next { owner: theirs.claim.owner, after: SECOND };
+    assert_eq!(heard(&mut watches.2), [next]);
     let pushed = heard(&mut watches.1);
     let [Hint::Granted { owner, grant: Some(grant) }] = pushed[..] else { panic!("{pushed:?}") };
     assert_eq!(owner, mine.claim.owner);
@@ -64,6 +65,60 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     let claimed = granted(&first, &mine).await;
     assert_eq!(claimed.tokens, grant.tokens);
     assert_eq!(claimed.valid_until, mine.ttl.valid_until(first.clock().now()));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_who_can_be_told_hears_that_it_is_next() -> Result<()> {
+    let (holder, gone, heir) = three_clients();
+    let other = holder.client();
+    let (held, unaware, lost, mine) = (request()?, request()?, request()?, request()?);
+    let _silent = other.watch(&key()).await?;
+    let watch = gone.watch(&key()).await?;
+    let mut hints = heir.watch(&key()).await?;
+    granted(&holder, &held).await;
+    queued(&other, &unaware).await;
+    queued(&gone, &lost).await;
+    queued(&heir, &mine).await;
+    drop(watch);
+    holder.release(&held.claim).await?;
+    let next = Hint::Next { owner: mine.claim.owner, after: SECOND };
+    assert_eq!(heard(&mut hints), [next]);
+    tokio::time::advance(SECOND).await;
+    granted(&heir, &mine).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_says_when_to_ask_and_so_needs_no_hint() -> Result<()> {
+    let (holder, silent, heir) = three_clients();
+    let (held, unaware, mine) = (request()?, request()?, request()?);
+    let _watch = silent.watch(&key()).await?;
+    let mut hints = heir.watch(&key()).await?;
+    granted(&holder, &held).await;
+    queued(&silent, &unaware).await;
+    queued(&heir, &mine).await;
+    // The lease of the holder ends, and the question of the heir hands the key over.
+    tokio::time::advance(10 * SECOND).await;
+    queued(&silent, &unaware).await;
+    tokio::time::advance(20 * SECOND).await;
+    assert_eq!(queued(&heir, &mine).await, SECOND);
+    assert_eq!(heard(&mut hints), []);
+    tokio::time::advance(SECOND).await;
+    granted(&heir, &mine).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_last_by_an_exchange_is_told_when_to_ask() -> Result<()> {
+    let (holder, silent, _) = three_clients();
+    let (held, unaware, again) = (request()?, request()?, request()?);
+    let _watches = (holder.watch(&key()).await?, silent.watch(&key()).await?);
+    granted(&holder, &held).await;
+    queued(&silent, &unaware).await;
+    let (released, attempt) = holder.exchange(&held.claim, &again).await?;
+    assert_eq!(released, Released::Freed { contended: false });
+    assert_eq!(attempt, Some(Attempt::Queued { retry_after: Some(SECOND) }));
     Ok(())
 }
 

@@ -146,6 +146,21 @@ impl<B: Backend> Waiter<'_, B> {
         self.client.bounded("a hint of the grant", hint).await?
     }
 
+    /// Waits for the hint that it is the first in line; after how long it is to ask.
+    pub(super) async fn hears_next(&mut self) -> Check<Duration> {
+        let mine = self.request.claim.owner;
+        let hint = async {
+            loop {
+                match self.watch.next().await {
+                    Some(Hint::Next { owner, after }) if owner == mine => return Ok(after),
+                    Some(_) => {}
+                    None => return Err(Failure::Broken("the watch ended".into())),
+                }
+            }
+        };
+        self.client.bounded("a hint that it is the first in line", hint).await?
+    }
+
     /// Waits for its turn as a user does: asks again on every hint, and when it is time.
     pub(super) async fn arrives(&mut self) -> Check<Grant> {
         let client = self.client;

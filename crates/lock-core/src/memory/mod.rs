@@ -82,7 +82,8 @@ use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew
 /// watches the key and can be told of the grant. Whoever makes room hands the key on: to the first in
 /// line, or to as many as there is room for. Nobody overtakes. Passed over are those whose place has
 /// lapsed, and those whose client was cut or watches the key no longer. The store has no timers:
-/// after a lease ran out, the next request for its key, from whomever, serves the queue.
+/// after a lease ran out, the next request for its key, from any client, serves the queue. So a hand-over
+/// tells the next in line when to ask.
 ///
 /// A queue takes [10 000](Self::DEFAULT_QUEUE_LIMIT) requests unless the store was made
 /// [with another limit](Self::with_queue_limit).

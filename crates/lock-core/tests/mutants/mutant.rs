@@ -67,6 +67,15 @@ pub(crate) struct Lease {
     pub(crate) tokens: TokenRange,
 }
 
+impl Shared {
+    /// Gives a hint to all watches that hear what concerns others.
+    pub(crate) fn tell_everybody(&self, hint: Hint) {
+        for listener in &self.everybody {
+            let _gone = listener.unbounded_send(hint);
+        }
+    }
+}
+
 impl Colony {
     pub(crate) fn new(bug: Bug) -> Self {
         Self { bug, store: MemoryBackend::new(), shared: Arc::default() }

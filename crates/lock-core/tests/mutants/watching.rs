@@ -2,11 +2,13 @@
 
 use std::future::ready;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{pending, select};
-use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, Result, TokenRange, Watch};
+use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, OwnerToken, Result};
+use lock_core::{TokenRange, Watch};
 
 use crate::bug::Bug;
 use crate::mutant::{Mutant, Shared};
@@ -26,7 +28,7 @@ impl Mutant {
                 self.shared().everybody.push(sender);
                 Watch::new(hints)
             }
-            Bug::TellsOfGrantsOnAllWatches => {
+            Bug::TellsOfGrantsOnAllWatches | Bug::TellsEverybodyWhoIsNext => {
                 let (sender, hints) = mpsc::unbounded();
                 self.shared().everybody.push(sender);
                 Watch::new(select(watch.filter_map(heard), hints))
@@ -50,9 +52,23 @@ impl Mutant {
     }
 }
 
+/// What a watch says instead of the hint that a claim is the next.
+fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Option<Hint> {
+    match bug {
+        Bug::TellsNobodyThatItIsNext => return None,
+        Bug::TellsTheNextToAskAtOnce => return Some(Hint::Next { owner, after: Duration::ZERO }),
+        Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(hint),
+        _ => {}
+    }
+    Some(hint)
+}
+
 /// What a watch says instead of a hint.
 fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
     let mut shared = shared.lock().expect("no mutant panics");
+    if let Hint::Next { owner, .. } = hint {
+        return next_wrongly(bug, hint, owner, &shared);
+    }
     let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
         let unheard = match bug {
             Bug::NeverSaysWanted => Some(Hint::Wanted),
@@ -83,11 +99,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
                 grant.valid_until = waiting.ttl.claim().valid_until(clock.now());
             }
         }
-        Bug::TellsOfGrantsOnAllWatches => {
-            for listener in &shared.everybody {
-                let _gone = listener.unbounded_send(hint);
-            }
-        }
+        Bug::TellsOfGrantsOnAllWatches => shared.tell_everybody(hint),
         _ => {}
     }
     Some(Hint::Granted { owner, grant: Some(grant) })

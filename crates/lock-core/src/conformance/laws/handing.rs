@@ -51,9 +51,9 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     let [ours, theirs] = &mut watches;
     let leaked = async {
         tokio::select! {
-            () = hears_any_grant(ours) => "the former holder",
-            () = hears_any_grant(&mut second.watch) => "the next in line",
-            () = hears_any_grant(theirs) => "a bystander",
+            () = hears(ours, is_grant) => "the former holder",
+            () = hears(&mut second.watch, is_grant) => "the next in line",
+            () = hears(theirs, names_an_owner) => "a bystander",
         }
     };
     tokio::select! {
@@ -62,10 +62,19 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     }
 }
 
-async fn hears_any_grant(watch: &mut Watch) {
+fn is_grant(hint: Hint) -> bool {
+    matches!(hint, Hint::Granted { .. })
+}
+
+fn names_an_owner(hint: Hint) -> bool {
+    matches!(hint, Hint::Granted { .. } | Hint::Next { .. })
+}
+
+/// Waits for such a hint, for ever if there is none.
+async fn hears(watch: &mut Watch, is_such: impl Fn(Hint) -> bool) {
     loop {
         match watch.next().await {
-            Some(Hint::Granted { .. }) => return,
+            Some(hint) if is_such(hint) => return,
             Some(_) => {}
             None => std::future::pending().await,
         }
@@ -146,6 +155,33 @@ pub(in super::super) async fn a_granted_waiter_that_leaves_passes_it_on<H: Harne
     last.hears_grant().await?;
     last.claims().await?;
     Ok(())
+}
+
+pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let third = scene.client().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let held = scene.claim(&key)?;
+    holder.granted(&held, ttl).await?;
+    let silent = other.waits(scene.queued(&key, ttl)?).await?;
+    let mut heir = third.waits(scene.queued(&key, ttl)?).await?;
+    holder.freed(&held).await?;
+    let claim_time = ttl.claim().duration();
+    // It asks in time without a hint.
+    if heir.retry_after.is_some_and(|time| time <= claim_time * 3 / 2) {
+        return Ok(());
+    }
+    let after = heir.hears_next().await?;
+    ensure!(
+        after <= claim_time,
+        "the heir is to ask after {after:?}, but the lease before it lives for {claim_time:?}"
+    );
+    // The owner of that lease stays silent, and the heir asks without any further hint.
+    scene.elapse(after).await;
+    heir.claims().await?;
+    other.lost(silent.claim(), ttl).await
 }
 
 pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(

@@ -126,7 +126,7 @@ macro_rules! __lock_core_mutex_laws {
             a_release_hands_the_key_over:
                 "A release gives the key to the first in line before anybody asks, and says so.",
             a_grant_is_told_to_its_owner_alone:
-                "No other client hears of a grant, for the hint brings the proof of ownership.",
+                "No other client hears of a grant or a turn, for the hint brings the proof of ownership.",
             a_pushed_grant_ends_before_its_lease:
                 "The deadline that is announced to a waiter comes before the store's.",
             a_claimed_lease_lives_for_its_ttl:
@@ -135,6 +135,8 @@ macro_rules! __lock_core_mutex_laws {
                 "A waiter that does not claim its lease loses it to the next after a short time.",
             a_granted_waiter_that_leaves_passes_it_on:
                 "A waiter that leaves in its turn hands the key to the next.",
+            a_hand_over_tells_the_next_in_line:
+                "The first of those who still wait hears when the lease ends that was handed over.",
             a_cut_waiter_is_passed_over:
                 "A waiter that cannot be told of its grant does not get it.",
             an_expired_holder_is_followed_by_the_first_in_line:

@@ -9,6 +9,7 @@ mod voting;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) use self::together::Prospect;
 
@@ -123,7 +124,7 @@ impl Entry {
         }
         self.leases.remove(claim.owner, claim.mode);
         self.serve(None, visit.now, post);
-        Some(Attempt::Queued { retry_after: Some(next.ttl.place().duration() / 3) })
+        Some(self.queued(next, None, visit.now))
     }
 
     pub(super) fn forget(&mut self, ticks: Ticks) {
@@ -276,14 +277,15 @@ impl Entry {
         if was_empty && is_new {
             self.tell_holders(post);
         }
-        // When the first lease of several ends, there may be less to wait for than there was: the others
-        // may have been given up by then.
-        let repeat_after = request.ttl.place().duration() / 3;
-        let first_end = self.leases.as_slice().iter().map(|lease| lease.ends).min();
-        let first_end = first_end.map(|at| at.saturating_duration_since(visit.now));
-        let retry_after = [retry_after, first_end].into_iter().flatten().min();
-        let retry_after = retry_after.map_or(repeat_after, |time| time.min(repeat_after));
-        Ok(Attempt::Queued { retry_after: Some(retry_after) })
+        Ok(self.queued(request, retry_after, visit.now))
+    }
+
+    /// The answer to a request that has a place in the queue: ask again when it is to be repeated, or
+    /// earlier if there may be room by then.
+    fn queued(&self, request: &Acquire, free: Option<Duration>, now: Instant) -> Attempt {
+        let repeat_after = Some(request.ttl.place().duration() / 3);
+        let times = [repeat_after, free, self.time_to_first_end(now)];
+        Attempt::Queued { retry_after: times.into_iter().flatten().min() }
     }
 
     /// Writes a new lease for the client that asks.

@@ -1,6 +1,7 @@
 //! How a key passes to those who wait for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::connection::Connection;
 use super::super::leases::Lease;
@@ -11,8 +12,8 @@ use super::Entry;
 use crate::{Claim, Demand, Grant, Hint, Instant};
 
 impl Entry {
-    /// Hands the key to those at the head of the queue, as long as there is room for the first, and
-    /// tells them. Only `asker` is not told: it waits for an answer, and gets one.
+    /// Hands the key to those at the head of the queue, as long as there is room for the first. Tells
+    /// them, and the one that is next. Only `asker` is not told: it waits for an answer, and gets one.
     pub(super) fn serve(&mut self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
         let mut told = Vec::new();
         while let Some(slot) = self.next_in_line(asker, now) {
@@ -21,11 +22,34 @@ impl Entry {
                 told.push((slot, grant));
             }
         }
+        let handed_over = !told.is_empty();
         for (Slot { owner, client, .. }, grant) in told {
             // Known only now, because those behind may have been served as well.
             let grant = Some(grant.in_demand(self.demand(&client)));
             self.watchers.tell(&client, Hint::Granted { owner, grant }, post);
         }
+        if handed_over {
+            self.tell_next(asker, now, post);
+        }
+    }
+
+    /// Tells the first in line when its turn comes if those who were just served stay silent. It passes
+    /// over claims whose client has gone, as the next hand-over does.
+    fn tell_next(&self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
+        let asks = |slot: &Slot| asker.is_some_and(|asker| slot.is_of(asker));
+        let is_there = |slot: &&Slot| asks(slot) || self.watchers.reach(&slot.client);
+        let Some(next) = self.queue.iter().find(is_there).filter(|next| !asks(next)) else {
+            return;
+        };
+        let Some(after) = self.time_to_first_end(now) else { return };
+        self.watchers.tell(&next.client, Hint::Next { owner: next.owner, after }, post);
+    }
+
+    /// How long the first lease lives that ends, if no holder renews. When it ends, there may be less
+    /// to wait for than there was: its owner may have given up others by then.
+    pub(super) fn time_to_first_end(&self, now: Instant) -> Option<Duration> {
+        let first = self.leases.as_slice().iter().map(|lease| lease.ends).min();
+        first.map(|ends| ends.saturating_duration_since(now))
     }
 
     /// What a holder is told about those who wait. That nobody does is worth something only to a
