@@ -10,7 +10,7 @@ use lock_core::{
 use super::held::{Fate, Held, counts};
 use super::timing::{backoff, jitter};
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Op, Outage, Phase, Stage, beside};
+use super::{Denial, Effects, Heard, Machine, Op, Outage, Phase, Stage, beside};
 use crate::engine::queue::Patience;
 
 /// When a holder without an end is asked about again, should no hint come.
@@ -106,6 +106,11 @@ impl<W> Machine<W> {
         of > 0 && self.permits_of(of, valid) >= u64::from(of)
     }
 
+    /// Whether a claim to this has use for a place in the store's queue, and can hear of its turn.
+    fn may_be_queued(&self, want: Mode, now: Instant) -> bool {
+        matches!(self.watch, Watching::On { .. }) && !self.has_all(want, now)
+    }
+
     /// How many permits are here of those by this declaration.
     fn permits_here(&self, of: u32) -> u64 {
         self.permits_of(of, |_| true)
@@ -142,16 +147,8 @@ impl<W> Machine<W> {
         let Some(seat) = self.seats.iter().position(asking) else {
             return self.upgrade_answered(now, asked, result, effects);
         };
-        let Phase::Attempting {
-            claim,
-            line,
-            queued,
-            placed: was_placed,
-            outage,
-            again,
-            wanted,
-            ..
-        } = std::mem::replace(&mut self.seats[seat], Phase::Idle)
+        let Phase::Attempting { claim, line, queued, placed, outage, mut heard, wanted, .. } =
+            std::mem::replace(&mut self.seats[seat], Phase::Idle)
         else {
             return;
         };
@@ -159,34 +156,24 @@ impl<W> Machine<W> {
             Ok(Attempt::Granted(grant)) => {
                 let grant = if wanted { grant.in_demand(Demand::Wanted) } else { grant };
                 self.granted(seat, now, claim, line, grant, effects);
-                if again {
+                if heard.again {
                     // What was heard meanwhile may concern this very grant.
                     self.doubt(now);
                 }
             }
             Ok(Attempt::Busy { retry_after }) => {
-                // It had no wish to be queued, but those who wait behind it have, and can be by now.
-                let on = matches!(self.watch, Watching::On { .. });
-                let place = !queued && on && !self.has_all(claim.mode, now);
-                self.refused(
-                    seat,
-                    now,
-                    (claim, line),
-                    was_placed,
-                    again || place,
-                    retry_after,
-                    effects,
-                );
+                // It had no wish to be queued, but those behind it have, and the store can queue them now.
+                heard.again |= !queued && self.may_be_queued(claim.mode, now);
+                self.refused(seat, now, (claim, line), placed, heard, retry_after, effects);
             }
             Ok(Attempt::Queued { retry_after }) => {
-                self.refused(seat, now, (claim, line), true, again, retry_after, effects);
+                self.refused(seat, now, (claim, line), true, heard, retry_after, effects);
             }
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.failed(seat, now, (claim, line), was_placed, outage, error, effects);
-            }
-            Err(error) => {
-                self.failed(seat, now, (claim, line), was_placed || queued, outage, error, effects)
+            other => {
+                let unreadable = "an outcome this version cannot read";
+                let error =
+                    other.err().unwrap_or_else(|| Error::new(ErrorKind::Protocol, unreadable));
+                self.failed(seat, now, (claim, line), placed || queued, outage, error, effects);
             }
         }
     }
@@ -236,7 +223,7 @@ impl<W> Machine<W> {
             queued,
             placed,
             outage,
-            again: false,
+            heard: Heard::NOTHING,
             wanted: false,
         };
         if queued { request.queued() } else { request }
@@ -298,8 +285,7 @@ impl<W> Machine<W> {
 
     /// Asks for a place in the store's queue after all, if there was no need for one before.
     fn queue_up(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
-        let listens = matches!(self.watch, Watching::On { .. });
-        if !listens || !matches!(want, Mode::Permits { .. }) || self.has_all(want, now) {
+        if !matches!(want, Mode::Permits { .. }) || !self.may_be_queued(want, now) {
             return;
         }
         let idle = |phase: &Phase| {
@@ -403,7 +389,7 @@ impl<W> Machine<W> {
         now: Instant,
         (claim, line): (Claim, u64),
         placed: bool,
-        again: bool,
+        heard: Heard,
         retry_after: Option<Duration>,
         effects: &mut Effects<W>,
     ) {
@@ -415,7 +401,7 @@ impl<W> Machine<W> {
         }
         self.run = 1;
         self.seats[seat] = Phase::Waiting {
-            until: now + pause,
+            until: heard.ask_by.min(now + pause),
             claim,
             line,
             outage: None,
@@ -427,7 +413,7 @@ impl<W> Machine<W> {
         }
         if !self.is_wanted(mode) {
             self.line_changed(now, effects);
-        } else if again {
+        } else if heard.again {
             self.ask_again(seat, now, effects);
         } else {
             self.watch_again(now, effects);

@@ -151,8 +151,7 @@ enum Phase {
         placed: bool,
         /// The store stopped answering: the claim may be held.
         outage: Option<Outage>,
-        /// A hint came meanwhile: a refusal may be out of date.
-        again: bool,
+        heard: Heard,
         /// A hint said that others wait.
         wanted: bool,
     },
@@ -191,8 +190,20 @@ enum Phase {
 struct Next {
     claim: Claim,
     line: u64,
-    /// A hint came about it before the answer.
+    heard: Heard,
+}
+
+/// What hints said about a claim while a request for it was under way. The answer may be older.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// A refusal may be out of date: ask again at once.
     again: bool,
+    /// When to ask again at the latest.
+    ask_by: Instant,
+}
+
+impl Heard {
+    const NOTHING: Self = Self { again: false, ask_by: Instant::FAR_FUTURE };
 }
 
 #[derive(Debug)]
@@ -285,6 +296,15 @@ impl<W> Machine<W> {
     #[cfg(test)]
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.seats[0], Phase::Waiting { .. })
+    }
+
+    /// When it asks again, if it was refused and the store answers.
+    #[cfg(test)]
+    pub(super) fn asks_at(&self) -> Option<Instant> {
+        match &self.seats[0] {
+            Phase::Waiting { until, outage: None, .. } => Some(*until),
+            _ => None,
+        }
     }
 
     /// What is known of others who wait for what is held.
