@@ -78,7 +78,8 @@
 //!
 //! *Until somebody asks* is a third of [`Ttl::place`](lock_core::Ttl::place) at most: ten seconds with the
 //! default lease, one with leases of up to three seconds. Every waiter asks that often to keep its place,
-//! which is all that waiting costs. A newcomer asks at once.
+//! which is all that waiting costs. A newcomer asks at once. A process that the store cannot tell of
+//! anything has no place in the queue: it asks after a tenth of a second, and later every half second.
 //!
 //! The lease of a guard that has entered when its turn came is as short as the claim, until it is renewed
 //! after a tenth of that. A process that cannot reach the store in its first second with the lock loses it.

@@ -16,7 +16,9 @@ use super::queue::{Patience, WaiterId};
 use crate::handoff::Handoff;
 
 const TTL: Duration = Duration::from_secs(3);
-/// Nobody asks later than this after the time that was named.
+/// A process that hears no hints asks after this time at the latest.
+const POLL: Duration = Duration::from_millis(500);
+/// A process asks no later than this after the time that was named.
 const JITTER: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -451,6 +453,10 @@ impl World {
             assert!(self.machine.is_held(), "a valid holder that the machine does not know");
             let stored = self.stored.as_ref().map(|(owner, ..)| *owner);
             assert_eq!(stored, self.machine.owner(), "a valid holder that the store does not know");
+        }
+        if let (Some(until), false) = (self.machine.asks_at(), self.subscribed) {
+            let pause = until.saturating_duration_since(self.now);
+            assert!(pause <= POLL + JITTER, "it hears nothing, and waits {pause:?}");
         }
         if let (Some((next, ask_by)), Some(until)) = (self.next, self.machine.asks_at())
             && self.machine.owner() == Some(next)
@@ -953,6 +959,58 @@ fn a_failed_renewal_does_not_move_the_deadline() {
     assert_eq!(world.renewals.len(), 1, "it is tried again before the deadline");
     world.event(Event::AnswerRenewal(Answer::Truth));
     assert!(lease.deadline() > deadline);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_process_that_hears_nothing_asks_less_and_less_often() {
+    let mut world = plain();
+    world.event(Event::Rival);
+    world.holder_has(Duration::from_secs(3600));
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Run);
+    for (least, most) in [(100, 200), (200, 400), (250, 500), (250, 500)] {
+        world.event(Event::AnswerAttempt(Answer::Truth));
+        let pause = world.machine.asks_at().unwrap().saturating_duration_since(world.now);
+        assert!((least..=most).contains(&pause.as_millis()), "{pause:?}");
+        world.event(Event::Advance(500));
+    }
+    // Once it hears, it relies on that.
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::StartWatch);
+    world.attempt.as_mut().unwrap().queue = false;
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    let until = world.machine.asks_at().unwrap();
+    assert!(until > world.now + Duration::from_secs(3000));
+    world.come_to_rest();
+}
+
+#[test]
+fn a_process_that_hears_nothing_leaves_the_lock_to_others_now_and_then() {
+    let mut world = with(Handoff::Fair, None);
+    let begin = world.now;
+    world.lock();
+    world.event(Event::Advance(50));
+    world.event(Event::EndWatch(true));
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    let mut free = Duration::ZERO;
+    while free.is_zero() {
+        assert!(world.now < begin + Duration::from_millis(1_100), "never");
+        world.event(Event::Enter(Limit::None));
+        world.event(Event::Run);
+        world.event(Event::Advance(10));
+        world.event(Event::Release);
+        world.event(Event::TakeRelease);
+        world.event(Event::AnswerRelease(Answer::Truth));
+        if let Some(at) = world.machine.asks_at() {
+            free = at.saturating_duration_since(world.now);
+            break;
+        }
+        world.event(Event::AnswerAttempt(Answer::Truth));
+        world.event(Event::Run);
+    }
+    assert!(world.now >= begin + Duration::from_secs(1));
+    assert!(free >= POLL && free <= POLL + JITTER, "{free:?}");
     world.come_to_rest();
 }
 

@@ -7,6 +7,7 @@ mod cache;
 mod cancel;
 mod compile_fail;
 mod contract;
+mod deaf;
 mod driver_gone;
 mod drops;
 mod from_tokio;

@@ -8,7 +8,7 @@ use lock_core::{
 };
 
 use super::held::{Fate, Held, counts};
-use super::timing::{backoff, jitter};
+use super::timing::{POLL, backoff, jitter};
 use super::watching::Watching;
 use super::{Denial, Effects, Heard, Machine, Op, Outage, Phase, Stage, beside};
 use crate::engine::queue::Patience;
@@ -19,6 +19,10 @@ const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
 /// again only after the first if a hint says that it may, and after the second in any case. The hint
 /// may be the echo of its own release, so the first leaves the others time to come.
 const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+/// A process that hears no hints does not know whether others ask by the clock, as it does itself. Its
+/// tasks may take the lock turn after turn for a sixth of a lease, within these bounds. Then the process
+/// leaves the lock to others for so long that each of them asks at least once.
+const ALONE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// When a place in the store's queue is asked for although all permits that were declared are here.
 const INSIST_AFTER: Duration = Duration::from_secs(1);
 /// Permits are asked for on behalf of at most so many at once.
@@ -161,13 +165,10 @@ impl<W> Machine<W> {
                     self.doubt(now);
                 }
             }
-            Ok(Attempt::Busy { retry_after }) => {
+            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. })) => {
                 // It had no wish to be queued, but those behind it have, and the store can queue them now.
                 heard.again |= !queued && self.may_be_queued(claim.mode, now);
-                self.refused(seat, now, (claim, line), placed, heard, retry_after, effects);
-            }
-            Ok(Attempt::Queued { retry_after }) => {
-                self.refused(seat, now, (claim, line), true, heard, retry_after, effects);
+                self.refused(seat, now, (claim, line), placed, heard, &refusal, effects);
             }
             other => {
                 let unreadable = "an outcome this version cannot read";
@@ -370,6 +371,10 @@ impl<W> Machine<W> {
             let before = FencingToken::new(grant.tokens.first().get().saturating_sub(1));
             self.last_token = self.last_token.max(Some(before));
         }
+        self.polls = 0;
+        if !matches!(self.watch, Watching::On { .. }) {
+            self.alone_since.get_or_insert(now);
+        }
         if grant.valid_until <= now {
             // It came too late to be of use.
             effects.ops.push(Op::Forget(claim));
@@ -390,16 +395,14 @@ impl<W> Machine<W> {
         (claim, line): (Claim, u64),
         placed: bool,
         heard: Heard,
-        retry_after: Option<Duration>,
+        refusal: &Attempt,
         effects: &mut Effects<W>,
     ) {
         let mode = claim.mode;
-        let mut pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(&claim));
-        if !placed && self.has_all(mode, now) {
-            // There may be more by now than were declared.
-            pause = pause.min(INSIST_AFTER);
-        }
+        let placed = placed || matches!(refusal, Attempt::Queued { .. });
+        let pause = self.pause(now, &claim, placed, refusal);
         self.run = 1;
+        self.alone_since = None;
         self.seats[seat] = Phase::Waiting {
             until: heard.ask_by.min(now + pause),
             claim,
@@ -418,6 +421,22 @@ impl<W> Machine<W> {
         } else {
             self.watch_again(now, effects);
         }
+    }
+
+    /// How long a claim waits after a refusal if it hears nothing.
+    fn pause(&mut self, now: Instant, claim: &Claim, placed: bool, refusal: &Attempt) -> Duration {
+        let (Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) = refusal else {
+            return RECHECK_ENDLESS;
+        };
+        let mut pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(claim));
+        if matches!(refusal, Attempt::Busy { .. }) {
+            pause = self.pause_outside(claim, pause);
+        }
+        if !placed && self.has_all(claim.mode, now) {
+            // There may be more by now than were declared.
+            pause = pause.min(INSIST_AFTER);
+        }
+        pause
     }
 
     #[allow(clippy::too_many_arguments, reason = "what was asked, and what came of it")]
@@ -451,10 +470,50 @@ impl<W> Machine<W> {
         self.line_changed(now, effects);
     }
 
+    /// Whether this process has had the lock for so long, without hearing of others, that they get a chance.
+    fn was_alone(&self, now: Instant) -> bool {
+        let limit = (self.policy.ttl.duration() / 6).clamp(ALONE.0, ALONE.1);
+        self.alone_since.is_some_and(|since| now >= since + limit)
+    }
+
+    /// For how long other processes go first after a release, if some may wait. The first time counts if
+    /// a hint says that the lock is free, and the second in any case. A process that has not tried to
+    /// hear of others yet does that first.
+    pub(super) fn courtesy(
+        &mut self,
+        now: Instant,
+        contended: bool,
+        stayed: bool,
+        effects: &mut Effects<W>,
+    ) -> Option<(Duration, Duration)> {
+        if self.queue.is_empty() {
+            self.alone_since = None;
+        }
+        // A try lets the store say who goes first: what was so when it answered may be over.
+        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
+        let alone = waits && self.was_alone(now);
+        if alone && matches!(self.watch, Watching::Off) {
+            self.watch_again(now, effects);
+            return None;
+        }
+        match (contended, stayed) {
+            _ if !waits => None,
+            _ if alone => Some((POLL.1, POLL.1)),
+            // No message may have told the others.
+            (_, true) => Some((YIELD.1, YIELD.1)),
+            (true, _) => Some(YIELD),
+            _ => None,
+        }
+    }
+
     /// Lets other processes go first, then asks for the lock.
-    ///
-    /// It comes soon after they were told of it, or as late as it may where nobody may have been.
-    pub(super) fn yield_to_others(&mut self, now: Instant, untold: bool, effects: &mut Effects<W>) {
+    pub(super) fn yield_to_others(
+        &mut self,
+        now: Instant,
+        (hinted, most): (Duration, Duration),
+        effects: &mut Effects<W>,
+    ) {
+        self.alone_since = None;
         let Some(want) = self.queue.first_want() else { return self.rest_watch(now) };
         if !self.may_ask(want) {
             return;
@@ -462,14 +521,14 @@ impl<W> Machine<W> {
         match (self.owners)() {
             Ok(owner) => {
                 let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
-                let until = now + YIELD.1 + jitter(&claim);
+                let until = now + most + jitter(&claim);
                 let seat = self.free_seat();
                 self.seats[seat] = Phase::Waiting {
                     claim,
                     line: self.queue.arrivals(),
                     outage: None,
                     placed: false,
-                    yielding: Some(now + if untold { YIELD.1 } else { YIELD.0 }),
+                    yielding: Some(now + hinted),
                     until,
                 };
                 self.watch_again(now, effects);

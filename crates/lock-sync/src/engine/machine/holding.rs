@@ -618,12 +618,9 @@ impl<W> Machine<W> {
         self.used_last = held.used;
         let stayed = held.has_stayed(now);
         self.seats[seat] = Phase::Idle;
-        // Whoever only tries lets the store say who goes first: what was so when it answered may be over.
-        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
-        if (contended || stayed) && waits {
-            self.yield_to_others(now, stayed, effects);
-        } else {
-            self.next_attempt(now, effects);
+        match self.courtesy(now, contended, stayed, effects) {
+            Some(times) => self.yield_to_others(now, times, effects),
+            None => self.next_attempt(now, effects),
         }
     }
 

@@ -131,6 +131,10 @@ pub(super) struct Machine<W> {
     shared_at: Instant,
     /// For how many of those in line permits are asked for at once.
     run: u32,
+    /// How often in a row the store has refused a claim that no hint can reach.
+    polls: u32,
+    /// Since when this process has taken the lock turn after turn without hearing whether others want it.
+    alone_since: Option<Instant>,
 }
 
 /// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
@@ -255,6 +259,8 @@ impl<W> Machine<W> {
             used_last: 0,
             shared_at: Instant::from_nanos(0),
             run: 1,
+            polls: 0,
+            alone_since: None,
         }
     }
 

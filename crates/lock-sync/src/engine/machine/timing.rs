@@ -13,6 +13,12 @@ use crate::error::LossReason;
 pub(super) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 
+/// How often a client asks that has no place in the store's queue and hears no hint: the longest pause after
+/// its first refusal, and after many. Each pause lasts for at least half of that, so a fleet of such
+/// clients spreads, and one of them costs the store three requests a second.
+pub(super) const POLL: (Duration, Duration) =
+    (Duration::from_millis(200), Duration::from_millis(500));
+
 impl<W> Machine<W> {
     /// When [`tick`](Self::tick) has something to do, if nothing else happens.
     pub(in super::super) fn next_deadline(&self) -> Option<Deadline> {
@@ -56,6 +62,17 @@ impl<W> Machine<W> {
         }
         let at = exact.min(flexible);
         (at < Instant::FAR_FUTURE).then_some(Deadline { at, flexible: flexible < exact })
+    }
+
+    /// How long a claim waits that was refused and has no place in the store's queue. If no hint can
+    /// reach it either, it asks again soon: the lock may be free long before the present lease ends.
+    pub(super) fn pause_outside(&mut self, claim: &Claim, pause: Duration) -> Duration {
+        if matches!(self.watch, Watching::On { .. }) {
+            return pause;
+        }
+        let poll = spread(POLL, self.polls, claim);
+        self.polls = self.polls.saturating_add(1);
+        pause.min(poll)
     }
 
     fn watch_retry(&self) -> Instant {
@@ -185,7 +202,11 @@ pub(super) fn doubled(base: Duration, times: u32) -> Duration {
 
 /// The pause before the next try: doubling, with full jitter in its upper half.
 pub(super) fn backoff(tries: u32, claim: &Claim) -> Duration {
-    let most = doubled(BACKOFF.0, tries).min(BACKOFF.1);
+    spread(BACKOFF, tries, claim)
+}
+
+fn spread((first, last): (Duration, Duration), tries: u32, claim: &Claim) -> Duration {
+    let most = doubled(first, tries).min(last);
     most / 2 + most.mul_f64(fraction(claim, tries) / 2.0)
 }
 

@@ -27,6 +27,8 @@ impl<W> Machine<W> {
     pub(in super::super) fn watch_started(&mut self, now: Instant, effects: &mut Effects<W>) {
         if let Watching::Starting { failures } = self.watch {
             self.watch = Watching::On { failures };
+            self.polls = 0;
+            self.alone_since = None;
             self.hint(now, Hint::Resync, effects);
         }
     }
