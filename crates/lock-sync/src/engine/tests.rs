@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::machine::{Denial, Effects, Ending, Entered, Machine, Manner, Op, Policy, Ticket};
 use super::queue::{Patience, WaiterId};
+use super::renewal_window;
 use crate::handoff::Handoff;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -959,6 +960,35 @@ fn a_failed_renewal_does_not_move_the_deadline() {
     assert_eq!(world.renewals.len(), 1, "it is tried again before the deadline");
     world.event(Event::AnswerRenewal(Answer::Truth));
     assert!(lease.deadline() > deadline);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_place_is_kept_a_little_early_in_company() {
+    let window = renewal_window(Ttl::new(TTL).unwrap());
+    for (early, asks) in [(window, true), (window + Duration::from_millis(1), false)] {
+        let mut world = third_in_line();
+        let deadline = world.machine.next_deadline().unwrap();
+        assert!(deadline.flexible && Some(deadline.at) == world.machine.asks_at());
+        world.now = deadline.at - early;
+        world.event(Event::Advance(0));
+        assert_eq!(world.attempt.is_some(), asks, "{early:?} early");
+        world.come_to_rest();
+    }
+}
+
+#[test]
+fn a_lease_that_ends_soon_is_asked_about_when_it_ends() {
+    let mut world = third_in_line();
+    world.holder_has(TTL / 4);
+    world.event(Event::Hint(Hint::Released));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert!(!world.machine.next_deadline().unwrap().flexible);
+    // So is the one that was handed over, of which a hint tells.
+    let mut world = third_in_line();
+    hand_over_to_the_silent(&mut world);
+    world.event(Event::Deliver { nth: 0, again: false });
+    assert!(!world.machine.next_deadline().unwrap().flexible);
     world.come_to_rest();
 }
 

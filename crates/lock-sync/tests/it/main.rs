@@ -5,6 +5,7 @@
 mod barrier;
 mod cache;
 mod cancel;
+mod company;
 mod compile_fail;
 mod contract;
 mod deaf;

@@ -403,8 +403,11 @@ impl<W> Machine<W> {
         let pause = self.pause(now, &claim, placed, refusal);
         self.run = 1;
         self.alone_since = None;
+        // After a shorter pause a lease may have ended: then it asks on time.
+        let keeps = matches!(refusal, Attempt::Queued { .. }) && self.is_third(pause);
         self.seats[seat] = Phase::Waiting {
             until: heard.ask_by.min(now + pause),
+            relaxed: keeps && heard.ask_by > now + pause,
             claim,
             line,
             outage: None,
@@ -457,7 +460,8 @@ impl<W> Machine<W> {
         let outage = Some(outage);
         let mode = claim.mode;
         self.run = 1;
-        self.seats[seat] = Phase::Waiting { claim, line, outage, placed, yielding: None, until };
+        self.seats[seat] =
+            Phase::Waiting { claim, line, outage, placed, yielding: None, until, relaxed: false };
         if curable {
             self.deny_tries(mode, &Denial::Failed(error.clone()), effects);
         }
@@ -530,6 +534,7 @@ impl<W> Machine<W> {
                     placed: false,
                     yielding: Some(now + hinted),
                     until,
+                    relaxed: false,
                 };
                 self.watch_again(now, effects);
             }

@@ -169,6 +169,8 @@ enum Phase {
         /// Hints before this are answered at this: others go first.
         yielding: Option<Instant>,
         until: Instant,
+        /// Whether the request may be repeated a little earlier, in company: only to keep its place.
+        relaxed: bool,
     },
     /// Held by somebody here.
     Held(Box<Held>),

@@ -146,7 +146,8 @@ impl<W> Machine<W> {
     fn next_by_hint(&mut self, seat: usize, now: Instant, owner: OwnerToken, after: Duration) {
         let ask_by = |claim: &Claim| now + after + jitter(claim);
         match &mut self.seats[seat] {
-            Phase::Waiting { claim, outage: None, until, .. } if claim.owner == owner => {
+            Phase::Waiting { claim, outage: None, until, relaxed, .. } if claim.owner == owner => {
+                *relaxed &= *until < ask_by(claim);
                 *until = (*until).min(ask_by(claim));
             }
             // The answer to the request under way may be older than the hint.
