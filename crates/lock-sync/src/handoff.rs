@@ -11,9 +11,11 @@ use std::time::Duration;
 /// queue. It needs [renewal](crate::Builder::renewal), without which only the half of a lease is passed
 /// on.
 ///
-/// Who wants the lock and does not stand in the queue cannot be heard: other libraries on the same key,
-/// `try_lock`, a client that may not subscribe. For their sake a lock that has stayed for a second goes
-/// back to the store for a few milliseconds.
+/// A client that wants the lock and does not stand in the queue cannot be heard: another library on the
+/// same key, `try_lock`, a client that may not subscribe. For their sake a lock that has stayed for a
+/// second goes back to the store for a few milliseconds. A process that may not subscribe itself knows
+/// nothing of others at all. If its tasks have taken the lock in turn for a sixth of a lease, but no less
+/// than one second and no more than five, the lock goes back to the store for half a second.
 ///
 /// # What it costs the others
 ///

@@ -72,12 +72,14 @@
 //! | --- | --- |
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
 //! | a process whose turn comes is gone, and its connection is closed | not at all |
-//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second, and then until somebody asks |
+//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second: the next in line asks then |
+//! | this happens to several processes in a row | the same, and then until somebody asks |
 //! | a message is lost, or a waiter's connection breaks | until it is connected again and asks, and otherwise until somebody asks |
 //!
 //! *Until somebody asks* is a third of [`Ttl::place`](lock_core::Ttl::place) at most: ten seconds with the
 //! default lease, one with leases of up to three seconds. Every waiter asks that often to keep its place,
-//! which is all that waiting costs. A newcomer asks at once.
+//! which is all that waiting costs. A newcomer asks at once. A process that the store cannot tell of
+//! anything has no place in the queue: it asks after a tenth of a second, and later every half second.
 //!
 //! The lease of a guard that has entered when its turn came is as short as the claim, until it is renewed
 //! after a tenth of that. A process that cannot reach the store in its first second with the lock loses it.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{pending, select};
-use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, Result, TokenRange, Watch};
+use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, OwnerToken, Result};
+use lock_core::{TokenRange, Watch};
 
 use crate::bug::Bug;
 use crate::mutant::{Mutant, Shared};
@@ -51,18 +52,22 @@ impl Mutant {
     }
 }
 
+/// What a watch says instead of the hint that a claim is the next.
+fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Option<Hint> {
+    match bug {
+        Bug::TellsNobodyThatItIsNext => return None,
+        Bug::TellsTheNextToAskAtOnce => return Some(Hint::Next { owner, after: Duration::ZERO }),
+        Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(hint),
+        _ => {}
+    }
+    Some(hint)
+}
+
 /// What a watch says instead of a hint.
 fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
     let mut shared = shared.lock().expect("no mutant panics");
     if let Hint::Next { owner, .. } = hint {
-        match bug {
-            Bug::TellsNobodyThatItIsNext => return None,
-            Bug::TellsTheNextToAskAtOnce => {
-                return Some(Hint::Next { owner, after: Duration::ZERO });
-            }
-            Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(hint),
-            _ => {}
-        }
+        return next_wrongly(bug, hint, owner, &shared);
     }
     let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
         let unheard = match bug {

@@ -92,6 +92,9 @@ impl Driver {
     }
 }
 
+/// How many commands are carried out before the timers are looked at again.
+const AT_ONCE: usize = 4096;
+
 fn start_thread(driver: impl Future<Output = ()> + Send + 'static) -> std::io::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -128,11 +131,14 @@ async fn run(
     timers: Arc<Timers>,
     flights: Arc<Flights>,
 ) {
+    let mut batch = Vec::new();
     loop {
         tokio::select! {
-            command = commands.recv() => match command {
-                Some(command) => survive(|| execute(command)),
-                None => break,
+            count = commands.recv_many(&mut batch, AT_ONCE) => match count {
+                0 => break,
+                // What one look at the timers leads to begins at once, with no other task in between: a
+                // backend can send it together.
+                _ => batch.drain(..).for_each(|command| survive(|| execute(command))),
             },
             due = timers.due() => {
                 due.into_iter().for_each(|entry| survive(|| entry.tick()));

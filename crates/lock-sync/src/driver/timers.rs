@@ -17,8 +17,10 @@ use crate::engine::{Deadline, Entry};
 /// wakes up. The slice also bounds what arming costs: a deadline further away than the driver's next
 /// look does not wake it.
 ///
-/// When it does look, it also takes the renewals that are due within the *window*. They may be early:
-/// those of many leases then travel together, and stay together from then on.
+/// Renewals are flexible, and so are requests that only keep a place in a queue: they may be early. When one
+/// of them is due, the driver takes all that are due within the *window*. Those of many keys then travel
+/// together, and stay together from then on. Other deadlines do not open the window: where there are
+/// many of them, each renewal would leave by itself.
 #[derive(Debug)]
 pub(crate) struct Timers {
     clock: Clock,
@@ -75,9 +77,7 @@ impl Timers {
                 let now = self.clock.now();
                 let first = deadlines.first();
                 if first.is_some_and(|first| first <= now) {
-                    let mut due = take_until(&mut deadlines.exact, now);
-                    due.extend(take_until(&mut deadlines.flexible, now + self.window));
-                    return due;
+                    return deadlines.take(now, self.window);
                 }
                 let look = first.map(|first| first.min(now + SLICE));
                 let nanos = look.unwrap_or(Instant::FAR_FUTURE).as_nanos();
@@ -112,6 +112,15 @@ impl Deadlines {
         if flexible { &mut self.flexible } else { &mut self.exact }
     }
 
+    /// Takes what is due, and what is flexible within the window if some of that is due.
+    fn take(&mut self, now: Instant, window: Duration) -> Vec<Arc<Entry>> {
+        let mut due = take_until(&mut self.exact, now);
+        if self.flexible.first_key_value().is_some_and(|((first, _), _)| *first <= now) {
+            due.extend(take_until(&mut self.flexible, now + window));
+        }
+        due
+    }
+
     fn first(&self) -> Option<Instant> {
         let firsts = [&self.exact, &self.flexible].map(Line::first_key_value);
         firsts.into_iter().flatten().map(|((deadline, _), _)| *deadline).min()
@@ -127,4 +136,29 @@ fn take_until(line: &mut Line, end: Instant) -> Vec<Arc<Entry>> {
         taken.extend(first.remove().upgrade());
     }
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_flexible_leaves_early_only_in_company_of_what_is_flexible() {
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let window = Duration::from_millis(100);
+        let mut deadlines = Deadlines::default();
+        for (millis, flexible) in [(5, false), (90, true), (150, true), (190, true), (191, true)] {
+            deadlines.of(flexible).insert((at(millis), 0), Weak::new());
+        }
+        let mut left = |now| {
+            deadlines.take(at(now), window);
+            (deadlines.exact.len(), deadlines.flexible.len())
+        };
+        assert_eq!(left(4), (1, 4));
+        assert_eq!(left(5), (0, 4));
+        assert_eq!(left(89), (0, 4));
+        assert_eq!(left(90), (0, 1));
+        assert_eq!(left(190), (0, 1));
+        assert_eq!(left(191), (0, 0));
+    }
 }

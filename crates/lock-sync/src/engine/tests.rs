@@ -13,9 +13,14 @@ use proptest::prelude::*;
 
 use super::machine::{Denial, Effects, Ending, Entered, Machine, Manner, Op, Policy, Ticket};
 use super::queue::{Patience, WaiterId};
+use super::renewal_window;
 use crate::handoff::Handoff;
 
 const TTL: Duration = Duration::from_secs(3);
+/// A process that hears no hints asks after this time at the latest.
+const POLL: Duration = Duration::from_millis(500);
+/// A process asks no later than this after the time that was named.
+const JITTER: Duration = Duration::from_millis(10);
 
 thread_local! {
     static OWNERS: Cell<u128> = const { Cell::new(0) };
@@ -111,6 +116,8 @@ struct World {
     subscribed: bool,
     messages: Vec<Hint>,
     manner: Manner,
+    /// Whose claim has heard that it is the next, and when it is to ask at the latest.
+    next: Option<(OwnerToken, Instant)>,
     /// The owner of the latest holder, and how many more of it were served while others were known
     /// to wait.
     turn: (Option<OwnerToken>, u32),
@@ -133,6 +140,7 @@ impl World {
             messages: Vec::new(),
             manner,
             turn: (None, 0),
+            next: None,
             machine: Machine::new(Key::new("key").unwrap(), policy, Clock::boot(), next_owner),
             now: Instant::from_nanos(1_000_000_000),
             waiters: BTreeMap::new(),
@@ -242,21 +250,7 @@ impl World {
                     if !again {
                         self.messages.remove(nth);
                     }
-                    let waits = self.machine.is_waiting();
-                    let owner = self.machine.owner();
-                    self.machine.hint(now, message, &mut effects);
-                    match message {
-                        Hint::Wanted => {
-                            let known = self.machine.demand();
-                            assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
-                        }
-                        Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
-                            let asks = |op: &Op| matches!(op, Op::Attempt(_) | Op::Release { .. });
-                            let acts = self.machine.is_held() || effects.ops.iter().any(asks);
-                            assert!(acts, "a grant that nobody minds");
-                        }
-                        _ => {}
-                    }
+                    self.deliver(message, &mut effects);
                 }
             }
             Event::Lose(nth) => {
@@ -302,6 +296,26 @@ impl World {
         self.check();
     }
 
+    fn deliver(&mut self, message: Hint, effects: &mut Effects<u32>) {
+        let (owner, waits) = (self.machine.owner(), self.machine.is_waiting());
+        self.machine.hint(self.now, message, effects);
+        match message {
+            Hint::Wanted => {
+                let known = self.machine.demand();
+                assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
+            }
+            Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
+                let asks = |op: &Op| matches!(op, Op::Attempt(_) | Op::Release { .. });
+                let acts = self.machine.is_held() || effects.ops.iter().any(asks);
+                assert!(acts, "a grant that nobody minds");
+            }
+            Hint::Next { owner: next, after } => {
+                self.next = Some((next, self.now + after + JITTER));
+            }
+            _ => {}
+        }
+    }
+
     fn enter(&mut self, limit: Limit) {
         let patience = match limit {
             Limit::Try => Patience::Try,
@@ -337,6 +351,8 @@ impl World {
     fn ask(&mut self, request: Acquire) {
         assert!(self.attempt.replace(request).is_none(), "two requests under way");
         assert!(self.releasing.is_none(), "a request beside a release");
+        // From here on the answer counts.
+        self.next = None;
     }
 
     fn carry_out(&mut self, mut effects: Effects<u32>) {
@@ -439,6 +455,15 @@ impl World {
             let stored = self.stored.as_ref().map(|(owner, ..)| *owner);
             assert_eq!(stored, self.machine.owner(), "a valid holder that the store does not know");
         }
+        if let (Some(until), false) = (self.machine.asks_at(), self.subscribed) {
+            let pause = until.saturating_duration_since(self.now);
+            assert!(pause <= POLL + JITTER, "it hears nothing, and waits {pause:?}");
+        }
+        if let (Some((next, ask_by)), Some(until)) = (self.next, self.machine.asks_at())
+            && self.machine.owner() == Some(next)
+        {
+            assert!(until <= ask_by, "it asks {:?} late", until.saturating_duration_since(ask_by));
+        }
         if self.machine.is_renewing() {
             let under_way =
                 self.renewals.iter().any(|(r, _)| Some(r.claim.owner) == self.machine.owner());
@@ -491,16 +516,27 @@ impl World {
         }
         let Some((owner, ours)) = self.line.pop_front() else { return };
         let tokens = self.tokens(NonZeroU32::new(3).unwrap());
-        if !ours {
-            self.stored = Some((owner, self.now + TTL, tokens));
-            return;
-        }
         let claim = Ttl::new(TTL).unwrap().claim();
-        self.stored = Some((owner, self.now + claim.duration(), tokens));
-        if asking != Some(owner) {
+        // Some of the others stay silent when their turn comes.
+        let claims = !ours && !self.counter.is_multiple_of(3);
+        let time = if claims { TTL } else { claim.duration() };
+        self.stored = Some((owner, self.now + time, tokens));
+        if ours && asking != Some(owner) {
             let grant = Grant::new(tokens, claim.valid_until(self.now)).in_demand(self.demand());
             let grant = (!self.counter.is_multiple_of(5)).then_some(grant);
             self.messages.push(Hint::Granted { owner, grant });
+        }
+        if let Some(&(next, true)) = self.line.front()
+            && asking != Some(next)
+        {
+            self.messages.push(Hint::Next { owner: next, after: claim.duration() });
+        }
+    }
+
+    /// The holder of the key has this much time left.
+    fn holder_has(&mut self, left: Duration) {
+        if let Some((_, end, _)) = &mut self.stored {
+            *end = self.now + left;
         }
     }
 
@@ -686,6 +722,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => prop_oneof![
             Just(Hint::Released), Just(Hint::Expired), Just(Hint::Changed), Just(Hint::Wanted),
             Just(Hint::Resync), forged().prop_map(|owner| Hint::Granted { owner, grant: None }),
+            (forged(), any::<Duration>()).prop_map(|(owner, after)| Hint::Next { owner, after }),
         ].prop_map(Event::Hint),
         6 => (0usize..4, prop::bool::weighted(0.2))
             .prop_map(|(nth, again)| Event::Deliver { nth, again }),
@@ -924,6 +961,144 @@ fn a_failed_renewal_does_not_move_the_deadline() {
     world.event(Event::AnswerRenewal(Answer::Truth));
     assert!(lease.deadline() > deadline);
     world.come_to_rest();
+}
+
+#[test]
+fn a_place_is_kept_a_little_early_in_company() {
+    let window = renewal_window(Ttl::new(TTL).unwrap());
+    for (early, asks) in [(window, true), (window + Duration::from_millis(1), false)] {
+        let mut world = third_in_line();
+        let deadline = world.machine.next_deadline().unwrap();
+        assert!(deadline.flexible && Some(deadline.at) == world.machine.asks_at());
+        world.now = deadline.at - early;
+        world.event(Event::Advance(0));
+        assert_eq!(world.attempt.is_some(), asks, "{early:?} early");
+        world.come_to_rest();
+    }
+}
+
+#[test]
+fn a_lease_that_ends_soon_is_asked_about_when_it_ends() {
+    let mut world = third_in_line();
+    world.holder_has(TTL / 4);
+    world.event(Event::Hint(Hint::Released));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert!(!world.machine.next_deadline().unwrap().flexible);
+    // So is the one that was handed over, of which a hint tells.
+    let mut world = third_in_line();
+    hand_over_to_the_silent(&mut world);
+    world.event(Event::Deliver { nth: 0, again: false });
+    assert!(!world.machine.next_deadline().unwrap().flexible);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_process_that_hears_nothing_asks_less_and_less_often() {
+    let mut world = plain();
+    world.event(Event::Rival);
+    world.holder_has(Duration::from_secs(3600));
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Run);
+    for (least, most) in [(100, 200), (200, 400), (250, 500), (250, 500)] {
+        world.event(Event::AnswerAttempt(Answer::Truth));
+        let pause = world.machine.asks_at().unwrap().saturating_duration_since(world.now);
+        assert!((least..=most).contains(&pause.as_millis()), "{pause:?}");
+        world.event(Event::Advance(500));
+    }
+    // Once it hears, it relies on that.
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::StartWatch);
+    world.attempt.as_mut().unwrap().queue = false;
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    let until = world.machine.asks_at().unwrap();
+    assert!(until > world.now + Duration::from_secs(3000));
+    world.come_to_rest();
+}
+
+#[test]
+fn a_process_that_hears_nothing_leaves_the_lock_to_others_now_and_then() {
+    let mut world = with(Handoff::Fair, None);
+    let begin = world.now;
+    world.lock();
+    world.event(Event::Advance(50));
+    world.event(Event::EndWatch(true));
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    let mut free = Duration::ZERO;
+    while free.is_zero() {
+        assert!(world.now < begin + Duration::from_millis(1_100), "never");
+        world.event(Event::Enter(Limit::None));
+        world.event(Event::Run);
+        world.event(Event::Advance(10));
+        world.event(Event::Release);
+        world.event(Event::TakeRelease);
+        world.event(Event::AnswerRelease(Answer::Truth));
+        if let Some(at) = world.machine.asks_at() {
+            free = at.saturating_duration_since(world.now);
+            break;
+        }
+        world.event(Event::AnswerAttempt(Answer::Truth));
+        world.event(Event::Run);
+    }
+    assert!(world.now >= begin + Duration::from_secs(1));
+    assert!(free >= POLL && free <= POLL + JITTER, "{free:?}");
+    world.come_to_rest();
+}
+
+/// A rival holds the lock and another waits for it. This process has the place behind that one.
+fn third_in_line() -> World {
+    let mut world = plain();
+    world.event(Event::Rival);
+    world.holder_has(TTL);
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Run);
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Rival);
+    world.event(Event::StartWatch);
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert_eq!(world.line.len(), 2);
+    assert_eq!(world.machine.asks_at().map(|at| at > world.now + TTL), Some(true));
+    world
+}
+
+/// The rival that is first in line gets the lock and stays silent. Returns what is left of its lease.
+fn hand_over_to_the_silent(world: &mut World) -> Duration {
+    let claim = Ttl::new(TTL).unwrap().claim().duration();
+    world.event(Event::RivalDone);
+    world.holder_has(claim);
+    assert!(matches!(world.messages[..], [Hint::Next { .. }]), "{:?}", world.messages);
+    claim
+}
+
+#[test]
+fn the_next_in_line_asks_when_the_lease_before_it_ends() {
+    let mut world = third_in_line();
+    let claim = hand_over_to_the_silent(&mut world);
+    world.event(Event::Deliver { nth: 0, again: false });
+    let at = world.machine.asks_at().unwrap();
+    assert!(at > world.now + claim && at <= world.now + claim + JITTER);
+    world.event(Event::Advance(1_010));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    world.event(Event::Run);
+    assert!(world.holding.is_some());
+    world.come_to_rest();
+}
+
+#[test]
+fn a_hint_heard_before_an_older_answer_says_when_to_ask() {
+    let mut world = third_in_line();
+    world.event(Event::Hint(Hint::Released));
+    // The answer leaves the store before the hand-over, and arrives after the hint of it.
+    let request = world.attempt.clone().unwrap();
+    let answer = world.try_acquire(&request, Answer::Truth);
+    assert!(matches!(answer, Ok(Attempt::Queued { retry_after: Some(TTL) })), "{answer:?}");
+    let claim = hand_over_to_the_silent(&mut world);
+    world.event(Event::Deliver { nth: 0, again: false });
+    world.attempt = None;
+    let mut effects = Effects::new();
+    world.machine.attempt_done(world.now, &request.claim, answer, &mut effects);
+    world.carry_out(effects);
+    let at = world.machine.asks_at().unwrap();
+    assert!(at <= world.now + claim + JITTER);
 }
 
 /// A lease that others are known not to wait for.

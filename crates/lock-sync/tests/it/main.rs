@@ -5,8 +5,10 @@
 mod barrier;
 mod cache;
 mod cancel;
+mod company;
 mod compile_fail;
 mod contract;
+mod deaf;
 mod driver_gone;
 mod drops;
 mod from_tokio;

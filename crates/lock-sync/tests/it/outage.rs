@@ -172,7 +172,7 @@ async fn a_store_without_hints_is_waited_for_by_the_clock() {
     sleep(TTL * 10).await;
     assert_eq!(pair.ours.stats().watches, 1, "a store that has none is not asked twice");
     let asked = pair.ours.stats().acquires;
-    assert!(asked <= 20, "no polling: {asked} requests in ten leases");
+    assert!((60..=130).contains(&asked), "{asked} requests in {:?}", TTL * 10);
 }
 
 #[tokio::test(start_paused = true)]

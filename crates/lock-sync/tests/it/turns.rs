@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lock_core::memory::Verb;
-use lock_core::{FencingToken, Hint, Key, OwnerToken};
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, FencingToken, Hint, Key, OwnerToken, Ttl, Watch,
+};
 use lock_sync::{Handoff, Mutex};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
@@ -163,6 +165,55 @@ async fn a_grant_whose_message_is_lost_is_found_out() {
     assert!(begin.elapsed() <= bound, "{:?}", begin.elapsed());
 }
 
+/// A client that stands in line and never acts, like a process that was stopped.
+async fn silent_waiter(pair: &Pair, ttl: Duration) -> (MemoryBackend, Watch) {
+    let client = pair.store.client();
+    let key = Key::new("it").unwrap();
+    let watch = client.watch(&key).await.unwrap();
+    let claim = Claim::exclusive(key, OwnerToken::generate().unwrap());
+    let request = Acquire::new(claim, Ttl::new(ttl).unwrap()).queued();
+    let attempt = client.try_acquire(&request).await.unwrap();
+    assert!(matches!(attempt, Attempt::Queued { .. }));
+    (client, watch)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_stays_silent_in_its_turn_holds_the_lock_for_its_claim_alone() {
+    for ttl in [30, 3600].map(Duration::from_secs) {
+        let pair = Pair::local_with(|builder| builder.ttl(ttl));
+        let (here, there) = pair.mutexes();
+        let guard = there.lock().await.unwrap();
+        let _silent = silent_waiter(&pair, ttl).await;
+        let mut waiting = Box::pin(here.lock());
+        assert!(poll_once(waiting.as_mut()).await.is_pending());
+        sleep(Duration::from_millis(50)).await;
+        drop(guard);
+        let begin = Instant::now();
+        assert!(waiting.await.unwrap().is_valid());
+        let claim = Duration::from_secs(1);
+        let bound = claim + Duration::from_millis(20);
+        assert!((claim..bound).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_comes_last_again_does_not_wait_for_the_silent() {
+    let ttl = Duration::from_secs(30);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
+    let (here, _) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    // From here on the holder listens, and hears that another waits.
+    sleep(Duration::from_millis(100)).await;
+    let _silent = silent_waiter(&pair, ttl).await;
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(Duration::from_millis(50)).await;
+    drop(guard);
+    let begin = Instant::now();
+    assert!(waiting.await.unwrap().is_valid());
+    assert!(begin.elapsed() < Duration::from_millis(1_020), "{:?}", begin.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_not_made_lets_nobody_in() {
     let pair = Pair::local();
@@ -173,7 +224,9 @@ async fn a_grant_that_was_not_made_lets_nobody_in() {
     sleep(Duration::from_millis(50)).await;
     let key = Key::new("it").unwrap();
     let owner = OwnerToken::generate().unwrap();
-    for hint in [Hint::Granted { owner, grant: None }, Hint::Changed, Hint::Wanted] {
+    let granted = Hint::Granted { owner, grant: None };
+    let next = Hint::Next { owner, after: Duration::ZERO };
+    for hint in [granted, next, Hint::Changed, Hint::Wanted] {
         pair.ours.faults().hint(&key, hint);
         sleep(Duration::from_millis(50)).await;
         assert!(poll_once(waiting.as_mut()).await.is_pending());

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::{
     Acquire, Attempt, Claim, Demand, FencingToken, Grant, Hint, Instant, OwnerToken, Released,
@@ -214,6 +215,16 @@ impl Store {
                 self.told = Some(hint);
                 self.tell(hint);
             }
+            self.tell_next(asking, claim.duration());
+        }
+    }
+
+    /// Tells the next in line how long the lease lives that was handed over.
+    fn tell_next(&mut self, asking: Option<OwnerToken>, after: Duration) {
+        if let Some(&Slot { owner, client: Client::Process, .. }) = self.line.front()
+            && asking != Some(owner)
+        {
+            self.tell(Hint::Next { owner, after });
         }
     }
 

@@ -8,9 +8,9 @@ use lock_core::{
 };
 
 use super::held::{Fate, Held, counts};
-use super::timing::{backoff, jitter};
+use super::timing::{POLL, backoff, jitter};
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Op, Outage, Phase, Stage, beside};
+use super::{Denial, Effects, Heard, Machine, Op, Outage, Phase, Stage, beside};
 use crate::engine::queue::Patience;
 
 /// When a holder without an end is asked about again, should no hint come.
@@ -19,6 +19,10 @@ const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
 /// again only after the first if a hint says that it may, and after the second in any case. The hint
 /// may be the echo of its own release, so the first leaves the others time to come.
 const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+/// A process that hears no hints does not know whether others ask by the clock, as it does itself. Its
+/// tasks may take the lock turn after turn for a sixth of a lease, within these bounds. Then the process
+/// leaves the lock to others for so long that each of them asks at least once.
+const ALONE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// When a place in the store's queue is asked for although all permits that were declared are here.
 const INSIST_AFTER: Duration = Duration::from_secs(1);
 /// Permits are asked for on behalf of at most so many at once.
@@ -106,6 +110,11 @@ impl<W> Machine<W> {
         of > 0 && self.permits_of(of, valid) >= u64::from(of)
     }
 
+    /// Whether a claim to this has use for a place in the store's queue, and can hear of its turn.
+    fn may_be_queued(&self, want: Mode, now: Instant) -> bool {
+        matches!(self.watch, Watching::On { .. }) && !self.has_all(want, now)
+    }
+
     /// How many permits are here of those by this declaration.
     fn permits_here(&self, of: u32) -> u64 {
         self.permits_of(of, |_| true)
@@ -142,16 +151,8 @@ impl<W> Machine<W> {
         let Some(seat) = self.seats.iter().position(asking) else {
             return self.upgrade_answered(now, asked, result, effects);
         };
-        let Phase::Attempting {
-            claim,
-            line,
-            queued,
-            placed: was_placed,
-            outage,
-            again,
-            wanted,
-            ..
-        } = std::mem::replace(&mut self.seats[seat], Phase::Idle)
+        let Phase::Attempting { claim, line, queued, placed, outage, mut heard, wanted, .. } =
+            std::mem::replace(&mut self.seats[seat], Phase::Idle)
         else {
             return;
         };
@@ -159,34 +160,21 @@ impl<W> Machine<W> {
             Ok(Attempt::Granted(grant)) => {
                 let grant = if wanted { grant.in_demand(Demand::Wanted) } else { grant };
                 self.granted(seat, now, claim, line, grant, effects);
-                if again {
+                if heard.again {
                     // What was heard meanwhile may concern this very grant.
                     self.doubt(now);
                 }
             }
-            Ok(Attempt::Busy { retry_after }) => {
-                // It had no wish to be queued, but those who wait behind it have, and can be by now.
-                let on = matches!(self.watch, Watching::On { .. });
-                let place = !queued && on && !self.has_all(claim.mode, now);
-                self.refused(
-                    seat,
-                    now,
-                    (claim, line),
-                    was_placed,
-                    again || place,
-                    retry_after,
-                    effects,
-                );
+            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. })) => {
+                // It had no wish to be queued, but those behind it have, and the store can queue them now.
+                heard.again |= !queued && self.may_be_queued(claim.mode, now);
+                self.refused(seat, now, (claim, line), placed, heard, &refusal, effects);
             }
-            Ok(Attempt::Queued { retry_after }) => {
-                self.refused(seat, now, (claim, line), true, again, retry_after, effects);
-            }
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.failed(seat, now, (claim, line), was_placed, outage, error, effects);
-            }
-            Err(error) => {
-                self.failed(seat, now, (claim, line), was_placed || queued, outage, error, effects)
+            other => {
+                let unreadable = "an outcome this version cannot read";
+                let error =
+                    other.err().unwrap_or_else(|| Error::new(ErrorKind::Protocol, unreadable));
+                self.failed(seat, now, (claim, line), placed || queued, outage, error, effects);
             }
         }
     }
@@ -236,7 +224,7 @@ impl<W> Machine<W> {
             queued,
             placed,
             outage,
-            again: false,
+            heard: Heard::NOTHING,
             wanted: false,
         };
         if queued { request.queued() } else { request }
@@ -298,8 +286,7 @@ impl<W> Machine<W> {
 
     /// Asks for a place in the store's queue after all, if there was no need for one before.
     fn queue_up(&mut self, now: Instant, want: Mode, effects: &mut Effects<W>) {
-        let listens = matches!(self.watch, Watching::On { .. });
-        if !listens || !matches!(want, Mode::Permits { .. }) || self.has_all(want, now) {
+        if !matches!(want, Mode::Permits { .. }) || !self.may_be_queued(want, now) {
             return;
         }
         let idle = |phase: &Phase| {
@@ -384,6 +371,10 @@ impl<W> Machine<W> {
             let before = FencingToken::new(grant.tokens.first().get().saturating_sub(1));
             self.last_token = self.last_token.max(Some(before));
         }
+        self.polls = 0;
+        if !matches!(self.watch, Watching::On { .. }) {
+            self.alone_since.get_or_insert(now);
+        }
         if grant.valid_until <= now {
             // It came too late to be of use.
             effects.ops.push(Op::Forget(claim));
@@ -403,19 +394,20 @@ impl<W> Machine<W> {
         now: Instant,
         (claim, line): (Claim, u64),
         placed: bool,
-        again: bool,
-        retry_after: Option<Duration>,
+        heard: Heard,
+        refusal: &Attempt,
         effects: &mut Effects<W>,
     ) {
         let mode = claim.mode;
-        let mut pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(&claim));
-        if !placed && self.has_all(mode, now) {
-            // There may be more by now than were declared.
-            pause = pause.min(INSIST_AFTER);
-        }
+        let placed = placed || matches!(refusal, Attempt::Queued { .. });
+        let pause = self.pause(now, &claim, placed, refusal);
         self.run = 1;
+        self.alone_since = None;
+        // After a shorter pause a lease may have ended: then it asks on time.
+        let keeps = matches!(refusal, Attempt::Queued { .. }) && self.is_third(pause);
         self.seats[seat] = Phase::Waiting {
-            until: now + pause,
+            until: heard.ask_by.min(now + pause),
+            relaxed: keeps && heard.ask_by > now + pause,
             claim,
             line,
             outage: None,
@@ -427,11 +419,27 @@ impl<W> Machine<W> {
         }
         if !self.is_wanted(mode) {
             self.line_changed(now, effects);
-        } else if again {
+        } else if heard.again {
             self.ask_again(seat, now, effects);
         } else {
             self.watch_again(now, effects);
         }
+    }
+
+    /// How long a claim waits after a refusal if it hears nothing.
+    fn pause(&mut self, now: Instant, claim: &Claim, placed: bool, refusal: &Attempt) -> Duration {
+        let (Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) = refusal else {
+            return RECHECK_ENDLESS;
+        };
+        let mut pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(claim));
+        if matches!(refusal, Attempt::Busy { .. }) {
+            pause = self.pause_outside(claim, pause);
+        }
+        if !placed && self.has_all(claim.mode, now) {
+            // There may be more by now than were declared.
+            pause = pause.min(INSIST_AFTER);
+        }
+        pause
     }
 
     #[allow(clippy::too_many_arguments, reason = "what was asked, and what came of it")]
@@ -452,7 +460,8 @@ impl<W> Machine<W> {
         let outage = Some(outage);
         let mode = claim.mode;
         self.run = 1;
-        self.seats[seat] = Phase::Waiting { claim, line, outage, placed, yielding: None, until };
+        self.seats[seat] =
+            Phase::Waiting { claim, line, outage, placed, yielding: None, until, relaxed: false };
         if curable {
             self.deny_tries(mode, &Denial::Failed(error.clone()), effects);
         }
@@ -465,10 +474,50 @@ impl<W> Machine<W> {
         self.line_changed(now, effects);
     }
 
+    /// Whether this process has had the lock for so long, without hearing of others, that they get a chance.
+    fn was_alone(&self, now: Instant) -> bool {
+        let limit = (self.policy.ttl.duration() / 6).clamp(ALONE.0, ALONE.1);
+        self.alone_since.is_some_and(|since| now >= since + limit)
+    }
+
+    /// For how long other processes go first after a release, if some may wait. The first time counts if
+    /// a hint says that the lock is free, and the second in any case. A process that has not tried to
+    /// hear of others yet does that first.
+    pub(super) fn courtesy(
+        &mut self,
+        now: Instant,
+        contended: bool,
+        stayed: bool,
+        effects: &mut Effects<W>,
+    ) -> Option<(Duration, Duration)> {
+        if self.queue.is_empty() {
+            self.alone_since = None;
+        }
+        // A try lets the store say who goes first: what was so when it answered may be over.
+        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
+        let alone = waits && self.was_alone(now);
+        if alone && matches!(self.watch, Watching::Off) {
+            self.watch_again(now, effects);
+            return None;
+        }
+        match (contended, stayed) {
+            _ if !waits => None,
+            _ if alone => Some((POLL.1, POLL.1)),
+            // No message may have told the others.
+            (_, true) => Some((YIELD.1, YIELD.1)),
+            (true, _) => Some(YIELD),
+            _ => None,
+        }
+    }
+
     /// Lets other processes go first, then asks for the lock.
-    ///
-    /// It comes soon after they were told of it, or as late as it may where nobody may have been.
-    pub(super) fn yield_to_others(&mut self, now: Instant, untold: bool, effects: &mut Effects<W>) {
+    pub(super) fn yield_to_others(
+        &mut self,
+        now: Instant,
+        (hinted, most): (Duration, Duration),
+        effects: &mut Effects<W>,
+    ) {
+        self.alone_since = None;
         let Some(want) = self.queue.first_want() else { return self.rest_watch(now) };
         if !self.may_ask(want) {
             return;
@@ -476,15 +525,16 @@ impl<W> Machine<W> {
         match (self.owners)() {
             Ok(owner) => {
                 let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
-                let until = now + YIELD.1 + jitter(&claim);
+                let until = now + most + jitter(&claim);
                 let seat = self.free_seat();
                 self.seats[seat] = Phase::Waiting {
                     claim,
                     line: self.queue.arrivals(),
                     outage: None,
                     placed: false,
-                    yielding: Some(now + if untold { YIELD.1 } else { YIELD.0 }),
+                    yielding: Some(now + hinted),
                     until,
+                    relaxed: false,
                 };
                 self.watch_again(now, effects);
             }

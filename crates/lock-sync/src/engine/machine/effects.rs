@@ -31,7 +31,8 @@ pub(in super::super) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    /// A renewal: it may come earlier by the [window](super::renewal_window).
+    /// It is to renew a lease or to keep a place. That may happen earlier by the
+    /// [window](super::renewal_window).
     pub(crate) flexible: bool,
 }
 

@@ -7,7 +7,7 @@ use super::holds::{HoldId, State};
 use super::renewing::LOW_TOKENS;
 use super::timing::backoff;
 use super::watching::Watching;
-use super::{Denial, Effects, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
+use super::{Denial, Effects, Heard, Machine, Manner, Next, Op, Outage, Phase, Stage, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::error::LossReason;
 use crate::handoff::Handoff;
@@ -557,7 +557,7 @@ impl<W> Machine<W> {
                 *again = next.as_ref().map(|next| Next {
                     claim: next.claim.clone(),
                     line,
-                    again: false,
+                    heard: Heard::NOTHING,
                 });
                 let forget = held.holds.has_forgotten();
                 Some(Ending { claim: held.claim.clone(), next, forget })
@@ -600,24 +600,13 @@ impl<W> Machine<W> {
         let Some(seat) = self.seats.iter().position(sent) else { return };
         let Phase::Releasing { held, next, .. } = &mut self.seats[seat] else { return };
         let next = next.take();
-        if let (Some(next), Ok((_, Some(attempt)))) = (&next, &result) {
-            self.used_last = held.used;
-            let claim = next.claim.clone();
-            self.seats[seat] = Phase::Attempting {
-                claim: claim.clone(),
-                line: next.line,
-                fresh: true,
-                queued: true,
-                placed: false,
-                outage: None,
-                again: next.again,
-                wanted: false,
-            };
-            return self.attempt_done(now, &claim, Ok(attempt.clone()), effects);
-        }
-        let contended = match result {
-            Ok((Released::Freed { contended }, _)) => contended,
-            other => {
+        let contended = match (result, next) {
+            (Ok((_, Some(attempt))), Some(next)) => {
+                self.used_last = held.used;
+                return self.exchanged(seat, now, next, attempt, effects);
+            }
+            (Ok((Released::Freed { contended }, _)), _) => contended,
+            (other, next) => {
                 // An earlier try, of which nothing was heard, may have put it into the queue.
                 effects.ops.extend(next.map(|next| Op::Forget(next.claim)));
                 match other {
@@ -629,13 +618,32 @@ impl<W> Machine<W> {
         self.used_last = held.used;
         let stayed = held.has_stayed(now);
         self.seats[seat] = Phase::Idle;
-        // Whoever only tries lets the store say who goes first: what was so when it answered may be over.
-        let waits = self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try);
-        if (contended || stayed) && waits {
-            self.yield_to_others(now, stayed, effects);
-        } else {
-            self.next_attempt(now, effects);
+        match self.courtesy(now, contended, stayed, effects) {
+            Some(times) => self.yield_to_others(now, times, effects),
+            None => self.next_attempt(now, effects),
         }
+    }
+
+    /// The store has released a lease and answered to the request that came with it.
+    fn exchanged(
+        &mut self,
+        seat: usize,
+        now: Instant,
+        Next { claim, line, heard }: Next,
+        attempt: Attempt,
+        effects: &mut Effects<W>,
+    ) {
+        self.seats[seat] = Phase::Attempting {
+            claim: claim.clone(),
+            line,
+            fresh: true,
+            queued: true,
+            placed: false,
+            outage: None,
+            heard,
+            wanted: false,
+        };
+        self.attempt_done(now, &claim, Ok(attempt), effects);
     }
 
     fn release_failed(

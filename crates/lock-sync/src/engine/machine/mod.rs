@@ -131,6 +131,10 @@ pub(super) struct Machine<W> {
     shared_at: Instant,
     /// For how many of those in line permits are asked for at once.
     run: u32,
+    /// How often in a row the store has refused a claim that no hint can reach.
+    polls: u32,
+    /// Since when this process has taken the lock turn after turn without hearing whether others want it.
+    alone_since: Option<Instant>,
 }
 
 /// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
@@ -151,8 +155,7 @@ enum Phase {
         placed: bool,
         /// The store stopped answering: the claim may be held.
         outage: Option<Outage>,
-        /// A hint came meanwhile: a refusal may be out of date.
-        again: bool,
+        heard: Heard,
         /// A hint said that others wait.
         wanted: bool,
     },
@@ -166,6 +169,8 @@ enum Phase {
         /// Hints before this are answered at this: others go first.
         yielding: Option<Instant>,
         until: Instant,
+        /// Whether the request may be repeated a little earlier, in company: only to keep its place.
+        relaxed: bool,
     },
     /// Held by somebody here.
     Held(Box<Held>),
@@ -191,8 +196,20 @@ enum Phase {
 struct Next {
     claim: Claim,
     line: u64,
-    /// A hint came about it before the answer.
+    heard: Heard,
+}
+
+/// What hints said about a claim while a request for it was under way. The answer may be older.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// A refusal may be out of date: ask again at once.
     again: bool,
+    /// When to ask again at the latest.
+    ask_by: Instant,
+}
+
+impl Heard {
+    const NOTHING: Self = Self { again: false, ask_by: Instant::FAR_FUTURE };
 }
 
 #[derive(Debug)]
@@ -244,6 +261,8 @@ impl<W> Machine<W> {
             used_last: 0,
             shared_at: Instant::from_nanos(0),
             run: 1,
+            polls: 0,
+            alone_since: None,
         }
     }
 
@@ -285,6 +304,15 @@ impl<W> Machine<W> {
     #[cfg(test)]
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.seats[0], Phase::Waiting { .. })
+    }
+
+    /// When it asks again, if it was refused and the store answers.
+    #[cfg(test)]
+    pub(super) fn asks_at(&self) -> Option<Instant> {
+        match &self.seats[0] {
+            Phase::Waiting { until, outage: None, .. } => Some(*until),
+            _ => None,
+        }
     }
 
     /// What is known of others who wait for what is held.

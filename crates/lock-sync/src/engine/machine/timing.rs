@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Error, ErrorKind, Instant, Ttl};
 
-use super::held::Leaving;
+use super::held::{Held, Leaving};
 use super::watching::Watching;
 use super::{Deadline, Denial, Effects, Machine, Op, Phase, Stage};
 use crate::error::LossReason;
@@ -13,49 +13,97 @@ use crate::error::LossReason;
 pub(super) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 
+/// How often a client asks that has no place in the store's queue and hears no hint: the longest pause after
+/// its first refusal, and after many. Each pause lasts for at least half of that, so a fleet of such
+/// clients spreads, and one of them costs the store three requests a second.
+pub(super) const POLL: (Duration, Duration) =
+    (Duration::from_millis(200), Duration::from_millis(500));
+
+/// The earliest deadlines.
+struct Due {
+    exact: Instant,
+    flexible: Instant,
+}
+
+impl Due {
+    fn at(&mut self, at: Instant) {
+        self.exact = self.exact.min(at);
+    }
+
+    /// If `relaxed`, it may be a little earlier.
+    fn about(&mut self, at: Instant, relaxed: bool) {
+        let earliest = if relaxed { &mut self.flexible } else { &mut self.exact };
+        *earliest = at.min(*earliest);
+    }
+}
+
 impl<W> Machine<W> {
     /// When [`tick`](Self::tick) has something to do, if nothing else happens.
     pub(in super::super) fn next_deadline(&self) -> Option<Deadline> {
         let first_limit = self.queue.first_limit().unwrap_or(Instant::FAR_FUTURE);
-        let mut exact = first_limit.min(self.rest_at).min(self.upgrade_deadline());
-        let mut flexible = Instant::FAR_FUTURE;
+        let mut due = Due { exact: first_limit, flexible: Instant::FAR_FUTURE };
+        due.at(self.rest_at);
+        due.at(self.upgrade_deadline());
         for (seat, phase) in self.seats.iter().enumerate() {
             match phase {
                 Phase::Idle | Phase::Attempting { .. } | Phase::Lost { .. } => {}
-                Phase::Waiting { until, .. } => exact = exact.min(*until).min(self.watch_retry()),
-                Phase::Held(held) | Phase::Kept { held, .. } => {
-                    exact = exact.min(held.lease.deadline()).min(held.holds.first_limit());
-                    if let Some(Leaving::Due(at)) = held.leaving {
-                        exact = exact.min(at);
-                    }
-                    if self.may_weaken(seat, held) {
-                        exact = exact.min(held.weaken_due());
-                    }
-                    if self.policy.renew {
-                        exact = exact.min(self.watch_retry());
-                        if !held.renewing && held.converting.is_none() {
-                            exact = exact.min(held.check_at.unwrap_or(Instant::FAR_FUTURE));
-                            let renewal = if held.relaxed { &mut flexible } else { &mut exact };
-                            *renewal = held.renew_at.min(*renewal);
-                        }
-                        if matches!(self.watch, Watching::Off) {
-                            exact = exact.min(held.watch_at);
-                        }
-                    }
-                    if let Phase::Kept { until, .. } = phase
-                        && self.queue.is_empty()
-                    {
-                        exact = exact.min(*until);
+                Phase::Waiting { until, relaxed, .. } => {
+                    due.about(*until, *relaxed);
+                    due.at(self.watch_retry());
+                }
+                Phase::Held(held) => self.held_deadline(seat, held, &mut due),
+                Phase::Kept { held, until, .. } => {
+                    self.held_deadline(seat, held, &mut due);
+                    if self.queue.is_empty() {
+                        due.at(*until);
                     }
                 }
-                Phase::Releasing { stage: Stage::Failed(at) | Stage::Sent(at), .. } => {
-                    exact = exact.min(*at);
-                }
+                Phase::Releasing { stage: Stage::Failed(at) | Stage::Sent(at), .. } => due.at(*at),
                 Phase::Releasing { .. } => {}
             }
         }
-        let at = exact.min(flexible);
-        (at < Instant::FAR_FUTURE).then_some(Deadline { at, flexible: flexible < exact })
+        let at = due.exact.min(due.flexible);
+        let flexible = due.flexible < due.exact;
+        (at < Instant::FAR_FUTURE).then_some(Deadline { at, flexible })
+    }
+
+    /// When a lease that stays has to be looked after.
+    fn held_deadline(&self, seat: usize, held: &Held, due: &mut Due) {
+        due.at(held.lease.deadline());
+        due.at(held.holds.first_limit());
+        if let Some(Leaving::Due(at)) = held.leaving {
+            due.at(at);
+        }
+        if self.may_weaken(seat, held) {
+            due.at(held.weaken_due());
+        }
+        if !self.policy.renew {
+            return;
+        }
+        due.at(self.watch_retry());
+        if !held.renewing && held.converting.is_none() {
+            due.at(held.check_at.unwrap_or(Instant::FAR_FUTURE));
+            due.about(held.renew_at, held.relaxed);
+        }
+        if matches!(self.watch, Watching::Off) {
+            due.at(held.watch_at);
+        }
+    }
+
+    /// How long a claim waits that was refused and has no place in the store's queue. If no hint can
+    /// reach it either, it asks again soon: the lock may be free long before the present lease ends.
+    pub(super) fn pause_outside(&mut self, claim: &Claim, pause: Duration) -> Duration {
+        if matches!(self.watch, Watching::On { .. }) {
+            return pause;
+        }
+        let poll = spread(POLL, self.polls, claim);
+        self.polls = self.polls.saturating_add(1);
+        pause.min(poll)
+    }
+
+    /// Whether it is at least a third of a lease: the time after which leases are renewed and places kept.
+    pub(super) fn is_third(&self, pause: Duration) -> bool {
+        pause >= self.policy.ttl.duration() / 3
     }
 
     fn watch_retry(&self) -> Instant {
@@ -91,8 +139,9 @@ impl<W> Machine<W> {
     }
 
     fn tick_seat(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
+        let window = renewal_window(self.policy.ttl);
         match &mut self.seats[seat] {
-            Phase::Waiting { until, .. } if now >= *until => {
+            Phase::Waiting { until, relaxed, .. } if due(now, *until, *relaxed, window) => {
                 self.ask_once_more(seat, now, true, effects);
             }
             Phase::Waiting { .. } => self.watch_again(now, effects),
@@ -140,8 +189,8 @@ impl<W> Machine<W> {
         if watch {
             held.watch_at = Instant::FAR_FUTURE;
         }
-        let slack = if held.relaxed { window } else { Duration::ZERO };
-        let due = now + slack >= held.renew_at || held.check_at.is_some_and(|at| now >= at);
+        let due = due(now, held.renew_at, held.relaxed, window)
+            || held.check_at.is_some_and(|at| now >= at);
         if watch || now >= self.watch_retry() {
             self.watch_again(now, effects);
         }
@@ -174,7 +223,12 @@ impl<W> Machine<W> {
     }
 }
 
-/// How much earlier than at a third of its time a lease may be renewed, in company.
+/// Whether it is time for this. If `relaxed`, it may be earlier by the window.
+fn due(now: Instant, at: Instant, relaxed: bool, window: Duration) -> bool {
+    now + if relaxed { window } else { Duration::ZERO } >= at
+}
+
+/// How much earlier than at a third of its time a lease may be renewed, or a place kept, in company.
 pub(crate) fn renewal_window(ttl: Ttl) -> Duration {
     ttl.duration() / 30
 }
@@ -185,7 +239,11 @@ pub(super) fn doubled(base: Duration, times: u32) -> Duration {
 
 /// The pause before the next try: doubling, with full jitter in its upper half.
 pub(super) fn backoff(tries: u32, claim: &Claim) -> Duration {
-    let most = doubled(BACKOFF.0, tries).min(BACKOFF.1);
+    spread(BACKOFF, tries, claim)
+}
+
+fn spread((first, last): (Duration, Duration), tries: u32, claim: &Claim) -> Duration {
+    let most = doubled(first, tries).min(last);
     most / 2 + most.mul_f64(fraction(claim, tries) / 2.0)
 }
 

@@ -1,6 +1,7 @@
 //! From an upgradable hold to an exclusive one.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, Mode};
 
@@ -363,9 +364,7 @@ impl<W> Machine<W> {
             }
             return;
         };
-        let hold = upgrade.hold;
-        let tries = upgrade.patience == Patience::Try;
-        let refused = |until| Asking::Refused { until, outage: None };
+        let (hold, tries) = (upgrade.hold, upgrade.patience == Patience::Try);
         match result {
             Ok(Attempt::Granted(grant)) => {
                 upgrade.stage = Asking::Not;
@@ -382,40 +381,68 @@ impl<W> Machine<W> {
                 upgrade.stage = Asking::Not;
                 self.deny_upgrade(now, Denial::WouldBlock, effects);
             }
-            Ok(Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) => {
-                let pause = retry_after.unwrap_or(self.policy.ttl.duration());
-                upgrade.stage = refused(now + pause + jitter(asked));
-                self.watch_again(now, effects);
-                if again {
-                    self.ask_upgrade_again(effects);
-                }
-            }
-            Err(error) if error.is_retryable() && !tries => {
-                let outage = Outage::continued(None, now, error);
-                let until = now + backoff(outage.tries, asked);
-                upgrade.stage = Asking::Refused { until, outage: Some(outage) };
-            }
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.deny_upgrade(now, Denial::Failed(error), effects);
-            }
-            Err(error) => {
-                if error.is_retryable() {
-                    // What became of it is not known.
-                    upgrade.stage = Asking::Refused { until: now, outage: None };
-                } else {
-                    upgrade.stage = Asking::Not;
-                }
-                let denial = if error.kind() == ErrorKind::NotHeld {
-                    // Which the next renewal finds out, and says so to whoever holds it.
-                    self.renew_seat(hold.seat(), now, effects);
-                    Denial::Lost(LeaseLost::new(LossReason::Revoked))
-                } else {
-                    Denial::Failed(error)
-                };
-                self.deny_upgrade(now, denial, effects);
-            }
+            Ok(refusal) => self.upgrade_refused(now, asked, refusal, again, effects),
+            Err(error) => self.upgrade_failed(now, asked, error, effects),
         }
+    }
+
+    /// The store has refused the upgrade that is wanted.
+    fn upgrade_refused(
+        &mut self,
+        now: Instant,
+        asked: &Claim,
+        refusal: Attempt,
+        again: bool,
+        effects: &mut Effects<W>,
+    ) {
+        let ttl = self.policy.ttl.duration();
+        let after = |retry_after: Option<Duration>| retry_after.unwrap_or(ttl) + jitter(asked);
+        let pause = match refusal {
+            Attempt::Busy { retry_after } => self.pause_outside(asked, after(retry_after)),
+            Attempt::Queued { retry_after } => after(retry_after),
+            _ => {
+                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
+                return self.deny_upgrade(now, Denial::Failed(error), effects);
+            }
+        };
+        if let Some(upgrade) = &mut self.upgrade {
+            upgrade.stage = Asking::Refused { until: now + pause, outage: None };
+        }
+        self.watch_again(now, effects);
+        if again {
+            self.ask_upgrade_again(effects);
+        }
+    }
+
+    /// The request for the upgrade that is wanted has failed.
+    fn upgrade_failed(
+        &mut self,
+        now: Instant,
+        asked: &Claim,
+        error: Error,
+        effects: &mut Effects<W>,
+    ) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        let (hold, tries) = (upgrade.hold, upgrade.patience == Patience::Try);
+        if error.is_retryable() && !tries {
+            let outage = Outage::continued(None, now, error);
+            let until = now + backoff(outage.tries, asked);
+            upgrade.stage = Asking::Refused { until, outage: Some(outage) };
+            return;
+        }
+        // After an error that time cures, it is not known what became of the request.
+        upgrade.stage = match error.is_retryable() {
+            true => Asking::Refused { until: now, outage: None },
+            false => Asking::Not,
+        };
+        let denial = if error.kind() == ErrorKind::NotHeld {
+            // The next renewal finds that out, and says so to the holder.
+            self.renew_seat(hold.seat(), now, effects);
+            Denial::Lost(LeaseLost::new(LossReason::Revoked))
+        } else {
+            Denial::Failed(error)
+        };
+        self.deny_upgrade(now, denial, effects);
     }
 
     /// The store may have granted the upgrade, or have room for it: asks again.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
+use lock_core::{Claim, Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
-use super::timing::{BACKOFF, doubled};
-use super::{Effects, Machine, Op, Phase};
+use super::timing::{BACKOFF, doubled, jitter};
+use super::{Effects, Machine, Next, Op, Phase};
 
 /// How long the machine goes on listening when nobody here needs it: a lock that was contended a
 /// moment ago is likely to be so again, and who listens is queued with its first request.
@@ -27,6 +27,8 @@ impl<W> Machine<W> {
     pub(in super::super) fn watch_started(&mut self, now: Instant, effects: &mut Effects<W>) {
         if let Watching::Starting { failures } = self.watch {
             self.watch = Watching::On { failures };
+            self.polls = 0;
+            self.alone_since = None;
             self.hint(now, Hint::Resync, effects);
         }
     }
@@ -80,6 +82,11 @@ impl<W> Machine<W> {
                     self.granted_by_hint(seat, now, owner, grant, effects);
                 }
             }
+            Hint::Next { owner, after } => {
+                for seat in 0..self.seats.len() {
+                    self.next_by_hint(seat, now, owner, after);
+                }
+            }
             Hint::Wanted => self.wanted(now, effects),
             // Somebody else got it, which is no news to who waits.
             Hint::Changed => self.doubt(now),
@@ -95,7 +102,7 @@ impl<W> Machine<W> {
     /// Something has happened to the key, or may have.
     fn heard(&mut self, seat: usize, now: Instant, resync: bool, effects: &mut Effects<W>) {
         match &mut self.seats[seat] {
-            Phase::Attempting { again, .. } => *again = true,
+            Phase::Attempting { heard, .. } => heard.again = true,
             // A store out of reach is not asked more often because it flickers.
             Phase::Waiting { outage: None, yielding: Some(end), until, .. } if now < *end => {
                 *until = (*until).min(*end);
@@ -125,11 +132,31 @@ impl<W> Machine<W> {
                 self.granted(seat, now, claim, line, grant, effects);
             }
             // The answer to the request under way may be older than the grant.
-            Phase::Attempting { claim, again, .. } if claim.owner == owner => *again = true,
+            Phase::Attempting { claim, heard, .. } if claim.owner == owner => heard.again = true,
             Phase::Releasing { next: Some(next), .. } if next.claim.owner == owner => {
-                next.again = true;
+                next.heard.again = true;
             }
             Phase::Held(held) if held.claim.owner == owner => self.ask_upgrade_again(effects),
+            _ => {}
+        }
+    }
+
+    /// The store says that this claim is the first in its queue, and how long the lease before it lives.
+    /// No message tells that this lease has ended, so the claim asks then.
+    fn next_by_hint(&mut self, seat: usize, now: Instant, owner: OwnerToken, after: Duration) {
+        let ask_by = |claim: &Claim| now + after + jitter(claim);
+        match &mut self.seats[seat] {
+            Phase::Waiting { claim, outage: None, until, relaxed, .. } if claim.owner == owner => {
+                *relaxed &= *until < ask_by(claim);
+                *until = (*until).min(ask_by(claim));
+            }
+            // The answer to the request under way may be older than the hint.
+            Phase::Attempting { claim, heard, .. }
+            | Phase::Releasing { next: Some(Next { claim, heard, .. }), .. }
+                if claim.owner == owner =>
+            {
+                heard.ask_by = heard.ask_by.min(ask_by(claim));
+            }
             _ => {}
         }
     }
