@@ -66,7 +66,8 @@ async fn a_value_without_a_time_to_live_is_a_holder_for_ever() {
         assert!(matches!(error, LockError::Timeout { source: None }), "{error:?}");
         assert_eq!(pair.server.cli(&["GET", LOCK]).text(), "theirs");
         // Who waited has left the line.
-        let gone = || pair.server.keys("*:queue").is_empty() && pair.server.keys("*:places").is_empty();
+        let gone =
+            || pair.server.keys("*:queue").is_empty() && pair.server.keys("*:places").is_empty();
         eventually_async("nothing waits any more", SOON, async || gone()).await;
 
         // Until somebody deletes it. Without notifications it is looked at now and then.

@@ -191,16 +191,15 @@ pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "node.lua", "vouc
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before it
 /// gives one, and could not say what is missing. So the script that lets claims wait is not among these.
-pub(crate) fn usual() -> [&'static Script; 5] {
-    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &RENEW, &RELEASE]
+pub(crate) fn usual() -> [&'static Script; 6] {
+    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &LISTEN, &RENEW, &RELEASE]
 }
 
 /// Every script.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 17] = [
+    let others: [&Script; 16] = [
         &ACQUIRE,
         &SINGLE_RELEASE,
-        &LISTEN,
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,

@@ -80,7 +80,8 @@ impl Inspection {
 pub struct Holder {
     /// How the key is held.
     pub kind: Kind,
-    /// The first of its fencing tokens; `None` if it was not granted by this family of libraries.
+    /// One of its fencing tokens: the first or the last that its grant reserved. `None` if it was not granted by this
+    /// family of libraries.
     pub token: Option<FencingToken>,
     /// How long the lease lives unless it is renewed; `None` if it has no end.
     pub remaining: Option<Duration>,

@@ -138,7 +138,7 @@ impl Subscriber {
             let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(retention);
             call.bytes(lock).bytes(state);
             match self.live.run(call).await.map_err(Failure::into_error) {
-                Err(error) if error.is_retryable() => Err(error),
+                Err(error) if is_of_connection(error.kind()) => Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "releases of a lock may not be told");
                     Ok(())
@@ -196,4 +196,9 @@ impl Subscriber {
             Err(Error::new(ErrorKind::Timeout, format!("{address} did not confirm a subscription")))
         })
     }
+}
+
+/// Whether an error is that of a connection rather than what the server says of one lock.
+fn is_of_connection(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol)
 }
