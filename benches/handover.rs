@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::contestants::{OURS, Plain, WAITING_PEERS};
 use lock_benches::measure::pings;
 use lock_benches::plot::Bars;
 use lock_benches::team::{self, Burner, Outcome, Plan, REDIS_PY};
@@ -46,7 +46,7 @@ struct Bench {
     effort: Effort,
     server: RedisServer,
     stage: Stage,
-    driver: Arc<Driver>,
+    plain: Arc<Plain>,
     names: Vec<&'static str>,
     /// Why some are missing.
     absent: Vec<String>,
@@ -57,14 +57,14 @@ impl Bench {
         let server = RedisServer::start();
         let stage = Stage::new(Setting::CurrentThread)?;
         let url = server.url();
-        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+        let plain = Arc::new(stage.run(async move { Plain::connect(&url).await })?);
         let (mut names, mut absent) = (OURS.to_vec(), Vec::new());
         names.extend(WAITING_PEERS);
         match team::python() {
             Ok(_) => names.extend(REDIS_PY),
             Err(why) => absent.push(why),
         }
-        Ok(Self { effort, server, stage, driver, names, absent })
+        Ok(Self { effort, server, stage, plain, names, absent })
     }
 
     /// From the end of one process's section to the beginning of the other's, who waits alone.
@@ -74,7 +74,7 @@ impl Bench {
         for pause in [None, Some(SETTLE)] {
             let name = if pause.is_none() { "PING, back to back" } else { "PING, after a pause" };
             rounds.add(name, move || {
-                let pings = self.stage.run(pings(Arc::clone(&self.driver), window / 4, pause))?;
+                let pings = self.stage.run(pings(Arc::clone(&self.plain), window / 4, pause))?;
                 Ok(pings.into_iter().collect())
             });
         }

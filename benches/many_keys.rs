@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_benches::contestants::{
-    self, DRIVER, DistributedLock, Ending, Ours, RedisLock, Rlock, Rslock,
+    self, DistributedLock, Ending, Ours, PLAIN, RedisLock, Rlock, Rslock,
 };
 use lock_benches::measure::{Crowd, Window};
 use lock_benches::{
@@ -25,7 +25,7 @@ fn main() -> Result<(), Failure> {
 
 /// All but `redlock`: it opens two connections for each pass, and would measure little else.
 async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
-    let mut entrants = contestants::ours_and_driver(url).await?;
+    let mut entrants = contestants::ours_and_plain(url).await?;
     entrants.extend([
         Entrant::new("rlock", [Rlock::connect(url).await?]),
         Entrant::new("rslock", [Rslock::connect(url)?]),
@@ -56,7 +56,7 @@ fn table(
 
     let mut table = Table::new(
         format!("{tasks} tasks, each on a key of its own"),
-        &["lock", "pairs/s", "× driver", "client CPU, µs/pair", "commands/pair"],
+        &["lock", "pairs/s", "× bare client", "client CPU, µs/pair", "commands/pair"],
     );
     for series in &all {
         match verdict(series) {
@@ -79,7 +79,7 @@ fn table(
 fn figures(series: &Series<Window>, all: &[Series<Window>]) -> [String; 5] {
     let rate = |window: &Window| per_second(window.total(), window.elapsed);
     let each = |value: f64, window: &Window| value / window.total() as f64;
-    let base = all.iter().find(|series| series.name == DRIVER).unwrap_or(series);
+    let base = all.iter().find(|series| series.name == PLAIN).unwrap_or(series);
     [
         series.name.clone(),
         short(median(&series.figures(rate))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::contestants::{OURS, Plain, WAITING_PEERS};
 use lock_benches::measure::pings;
 use lock_benches::plot::Bars;
 use lock_benches::team::{self, Outcome, Plan, REDIS_PY};
@@ -103,7 +103,7 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
         }
     }
     table.remark(format!(
-        "A PING of the bare driver took {:.1} µs while nobody else was there, on a runtime with one \
+        "A PING of the bare client took {:.1} µs while nobody else was there, on a runtime with one \
          thread as the members have it; {:.1} µs if the connection lives on another thread than the \
          one that asks. A turn is the time for which a process had the lock without an interruption; \
          the longest is that of all rounds.",
@@ -122,23 +122,23 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
     Ok(table)
 }
 
-/// The bare driver on a runtime of its own.
+/// The bare client on a runtime of its own.
 struct Pinger {
     stage: Stage,
-    driver: Arc<Driver>,
+    plain: Arc<Plain>,
 }
 
 impl Pinger {
     fn new(server: &RedisServer, setting: Setting) -> Result<Self, Failure> {
         let stage = Stage::new(setting)?;
         let url = server.url();
-        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
-        Ok(Self { stage, driver })
+        let plain = Arc::new(stage.run(async move { Plain::connect(&url).await })?);
+        Ok(Self { stage, plain })
     }
 
     /// How many seconds a round trip takes.
     fn round_trip(&self, time: Duration) -> Result<f64, Failure> {
-        let pings = self.stage.run(pings(Arc::clone(&self.driver), time, None))?;
+        let pings = self.stage.run(pings(Arc::clone(&self.plain), time, None))?;
         Ok(quantiles(&pings)[0].as_secs_f64())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{self, DRIVER, Ending, Ours, Socket};
+use lock_benches::contestants::{self, Ending, Ours, PLAIN, Socket};
 use lock_benches::measure::calibrate;
 use lock_benches::{
     Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
@@ -38,7 +38,15 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
 
     let mut table = Table::new(
         format!("Acquire and release a free lock: {setting}"),
-        &["lock", "one key, µs", "× driver", "spread", "64 keys, µs", "× driver", "commands"],
+        &[
+            "lock",
+            "one key, µs",
+            "× bare client",
+            "spread",
+            "64 keys, µs",
+            "× bare client",
+            "commands",
+        ],
     );
     for (one_key, many_keys) in one.series.iter().zip(&many.series) {
         let commands = one.commands.iter().find(|(name, _)| *name == one_key.name);
@@ -57,7 +65,10 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
         effort.rounds
     ));
     table.remark(format!("`{CACHED}` keeps the lease for a second: most passes ask nobody."));
-    table.remark(format!("The {SOCKET} has no runtime at all: what is left is kernel and server."));
+    table.remark(format!(
+        "The {SOCKET} sends what the {PLAIN} sends, without any runtime: what is left is kernel and \
+         server."
+    ));
     Ok(table)
 }
 
@@ -92,14 +103,14 @@ fn run(
     Ok(Outcome { series: rounds.run(effort.rounds), commands })
 }
 
-/// Microseconds, the ratio to the driver, and maybe the middle half of that.
+/// Microseconds, the ratio to the bare client, and maybe the middle half of that.
 fn figures(
     series: &Series<Duration>,
     all: &[Series<Duration>],
     spread: bool,
 ) -> impl Iterator<Item = String> {
     let micros = |sample: &Duration| sample.as_secs_f64() * 1e6;
-    let base = all.iter().find(|series| series.name == DRIVER).unwrap_or(series);
+    let base = all.iter().find(|series| series.name == PLAIN).unwrap_or(series);
     let ratios = series.ratios(base, micros);
     let middle = [0.25, 0.75].map(|share| format!("{:.2}", quantile(&ratios, share))).join("–");
     [short(median(&series.figures(micros))), format!("{:.2}", median(&ratios))]

@@ -5,7 +5,7 @@
 //! and are measured in turn, round by round, and what counts is the median over the rounds.
 //!
 //! - [`Contestant`] is one way to lock a key. There is one for this workspace, one for the bare
-//!   driver, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
+//!   client, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
 //! - [`Entrant`] is a contestant made ready, with its clients connected.
 //! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
 //! - [`team`] does the same with several processes.
@@ -37,6 +37,7 @@ mod rule;
 mod server_load;
 mod stage;
 mod table;
+mod verbs;
 
 pub use contestant::{Contestant, Failure};
 pub use effort::Effort;
@@ -50,3 +51,4 @@ pub use rule::{Rule, verdict};
 pub use server_load::ServerLoad;
 pub use stage::{Setting, Stage};
 pub use table::Table;
+pub use verbs::Verbs;
