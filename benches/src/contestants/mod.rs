@@ -55,6 +55,12 @@ pub const LEASE: Duration = Duration::from_secs(30);
 /// What the row of [`Plain`] is called: the baseline of all that goes through a server.
 pub const PLAIN: &str = "bare client";
 
+/// What our own row is called whose release is awaited.
+pub const RELEASED: &str = "ours, released";
+
+/// What the row of [`Rslock`] is called: the peer with whose CPU time ours is compared.
+pub const RSLOCK: &str = "rslock";
+
 /// What the row of `tokio::sync::Mutex` is called: the baseline of all that stays in one process.
 pub const TOKIO: &str = "tokio::sync::Mutex";
 
@@ -67,7 +73,7 @@ pub async fn all(url: &str) -> Result<Vec<Entrant>, Failure> {
     let mut entrants = ours_and_plain(url).await?;
     entrants.extend([
         Entrant::new("rlock", [Rlock::connect(url).await?]),
-        Entrant::new("rslock", [Rslock::connect(url)?]),
+        Entrant::new(RSLOCK, [Rslock::connect(url)?]),
         Entrant::new("redis-lock", [RedisLock::connect(url).await?]),
         Entrant::new("distributed-lock-redis", [DistributedLock::connect(url).await?]),
         Entrant::new("redlock (spawn_blocking)", [Redlock::connect(url)]),
@@ -83,7 +89,7 @@ pub async fn all(url: &str) -> Result<Vec<Entrant>, Failure> {
 pub async fn ours_and_plain(url: &str) -> Result<Vec<Entrant>, Failure> {
     Ok(vec![
         Entrant::new(PLAIN, [Plain::connect(url).await?]),
-        Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
+        Entrant::new(RELEASED, [Ours::redis(url, Ending::Released)?]),
         Entrant::new("ours, dropped", [Ours::redis(url, Ending::Dropped)?]),
     ])
 }

@@ -6,11 +6,13 @@ mod pairs;
 mod passes;
 mod pings;
 mod section;
+mod window;
 mod yield_once;
 
-pub use crowd::{Crowd, Window};
-pub use idle::{Idle, Idleness};
+pub use crowd::Crowd;
+pub use idle::{Idle, Idleness, Watched};
 pub use passes::Passes;
+pub use window::Window;
 
 pub(crate) use crowd::crowd;
 pub(crate) use idle::idle;
