@@ -19,8 +19,8 @@ const CACHED: &str = "ours, cached";
 fn main() -> Result<(), Failure> {
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let server = Arc::new(RedisServer::start());
-    for (setting, file) in Setting::ALL.into_iter().zip(["block_on", "spawned", "current_thread"]) {
-        table(&effort, &server, setting)?.publish(&format!("ratios-{file}"))?;
+    for setting in Setting::ALL {
+        table(&effort, &server, setting)?.publish(&format!("ratios-{}", setting.name()))?;
     }
     Ok(())
 }

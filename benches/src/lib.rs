@@ -8,6 +8,7 @@
 //!   client, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
 //! - [`Entrant`] is a contestant made ready, with its clients connected.
 //! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
+//! - [`Verbs`] is what a lock asks of its store; [`Meter`] reads what that cost the server.
 //! - [`team`] does the same with several processes.
 //! - [`contest`] lets all who follow one [`Rule`] stand against one another, in both ways.
 //! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.

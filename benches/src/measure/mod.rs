@@ -2,16 +2,20 @@
 
 mod crowd;
 mod idle;
+mod memory;
 mod pairs;
 mod passes;
 mod pings;
 mod section;
+mod verbs;
 mod window;
 mod yield_once;
 
 pub use crowd::Crowd;
 pub use idle::{Idle, Idleness, Watched};
+pub use memory::{Room, memory};
 pub use passes::Passes;
+pub use verbs::{AT_ONCE, VerbCost, verbs};
 pub use window::Window;
 
 pub(crate) use crowd::crowd;
