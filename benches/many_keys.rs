@@ -2,20 +2,25 @@
 //! client.
 
 use lock_benches::contestants::{
-    self, DistributedLock, Ending, Ours, PLAIN, RSLOCK, RedisLock, Rlock, Rslock,
+    self, DistributedLock, Ending, Ours, PLAIN, RELEASED, RSLOCK, RedisLock, Rlock, Rslock,
 };
 use lock_benches::measure::{Crowd, Window};
 use lock_benches::{
-    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, per_second, short,
+    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, other_build,
+    per_second, short, team,
 };
 use lock_tests::RedisServer;
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     let url = server.url();
     let entrants = stage.run(async move { entrants(&url).await })?;
+    let entrants = contestants::beside(entrants, RELEASED, &server.url(), Setting::BlockOn)?;
     for tasks in [64, 512].into_iter().take(effort.sizes) {
         let all = measure(&effort, &server, &stage, &entrants, tasks);
         table(&effort, &all, tasks).publish(&format!("many-keys-{tasks}"))?;
@@ -72,6 +77,7 @@ fn table(effort: &Effort, all: &[Series<Window>], tasks: usize) -> Table {
             Err(why) => table.remark(format!("{}: {why}", series.name)),
         }
     }
+    compare(all, &mut table);
     table.remark(format!(
         "Medians over {} rounds on a multi-thread runtime; ratios are the medians of those within \
          each round. `{PLAIN}` sends `SET NX PX`, and a script that compares and deletes.",
@@ -80,13 +86,28 @@ fn table(effort: &Effort, all: &[Series<Window>], tasks: usize) -> Table {
     table.remark(
         "The server's CPU is `used_cpu_user` and `used_cpu_sys` of its INFO, at the end of the window \
          less at its beginning: user and system time of all its threads. The client's is that of all \
-         threads of this process. `× rslock` is about the client's.",
+         threads of this process, or of that of the other build. `× rslock` is about the client's.",
     );
     table.remark(
         "A guard that is dropped leaves its lease to the next task of the process that asks before \
          the release has left. Here that is the same task, so few of those passes reach the server.",
     );
     table
+}
+
+/// Both builds in the same rounds.
+fn compare(all: &[Series<Window>], table: &mut Table) {
+    let find = |name: &str| all.iter().find(|it| it.name == name && verdict(it).is_ok());
+    let (ours, other) = (find(RELEASED), find(&other_build::row(RELEASED)));
+    let (Some(ours), Some(other)) = (ours, other) else { return };
+    let compared = |figure: fn(&Window) -> f64| ours.compared(other, figure);
+    table.remark(format!(
+        "`{RELEASED}` beside the other build, with the middle half: {} the pairs, {} the server's CPU, {} \
+         the client's CPU.",
+        compared(rate),
+        compared(server),
+        compared(client)
+    ));
 }
 
 fn rate(window: &Window) -> f64 {

@@ -1,12 +1,12 @@
 //! Uncontended locks as ratios in one run: everybody in turn, on one server, in three settings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{self, Ending, Ours, PLAIN, Socket};
+use lock_benches::contestants::{self, Ending, Ours, PLAIN, RELEASED, Socket};
 use lock_benches::measure::calibrate;
 use lock_benches::{
-    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
+    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, other_build, quantile,
+    short, team,
 };
 use lock_tests::RedisServer;
 
@@ -17,37 +17,27 @@ const SOCKET: &str = "blocking socket";
 const CACHED: &str = "ours, cached";
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     for setting in Setting::ALL {
         table(&effort, &server, setting)?.publish(&format!("ratios-{}", setting.name()))?;
     }
     Ok(())
 }
 
+const COLUMNS: [&str; 7] =
+    ["lock", "one key, µs", "× bare client", "spread", "64 keys, µs", "× bare client", "commands"];
+
 fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Table, Failure> {
     let stage = Stage::new(setting)?;
-    let url = server.url();
-    let mut entrants = stage.run({
-        let url = url.clone();
-        async move { contestants::all(&url).await }
-    })?;
-    entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
+    let entrants = entrants(server, &stage, setting)?;
     let one = run(effort, server, &stage, &entrants, 1)?;
     let many = run(effort, server, &stage, &entrants, ROTATING)?;
 
-    let mut table = Table::new(
-        format!("Acquire and release a free lock: {setting}"),
-        &[
-            "lock",
-            "one key, µs",
-            "× bare client",
-            "spread",
-            "64 keys, µs",
-            "× bare client",
-            "commands",
-        ],
-    );
+    let mut table = Table::new(format!("Acquire and release a free lock: {setting}"), &COLUMNS);
     for (one_key, many_keys) in one.series.iter().zip(&many.series) {
         let commands = one.commands.iter().find(|(name, _)| *name == one_key.name);
         let mut cells = vec![one_key.name.clone()];
@@ -58,6 +48,9 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
         for failure in [one_key, many_keys].into_iter().filter_map(|it| it.failure.as_ref()) {
             table.remark(format!("{}: {failure}", one_key.name));
         }
+    }
+    for (words, series) in [("one key", &one.series), ("64 keys", &many.series)] {
+        compare(words, series, &mut table);
     }
     table.remark(format!(
         "Medians over {} rounds; the ratio is the median of the ratios within each round, the \
@@ -70,6 +63,21 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
          server."
     ));
     Ok(table)
+}
+
+fn entrants(
+    server: &RedisServer,
+    stage: &Stage,
+    setting: Setting,
+) -> Result<Vec<Entrant>, Failure> {
+    let url = server.url();
+    let entrants = stage.run({
+        let url = url.clone();
+        async move { contestants::all(&url).await }
+    })?;
+    let mut entrants = contestants::beside(entrants, RELEASED, &url, setting)?;
+    entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
+    Ok(entrants)
 }
 
 struct Outcome {
@@ -101,6 +109,17 @@ fn run(
     let count = calibrate(effort, |count| socket.pairs(&names, count))?;
     rounds.add(SOCKET, move || Ok(socket.pairs(&names, count)?.div_f64(count as f64)));
     Ok(Outcome { series: rounds.run(effort.rounds), commands })
+}
+
+/// Both builds in the same rounds.
+fn compare(words: &str, all: &[Series<Duration>], table: &mut Table) {
+    let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());
+    if let (Some(ours), Some(other)) = (find(RELEASED), find(&other_build::row(RELEASED))) {
+        let compared = ours.compared(other, Duration::as_secs_f64);
+        table.remark(format!(
+            "`{RELEASED}` takes {compared} the time of the other build, {words}, with the middle half."
+        ));
+    }
 }
 
 /// Microseconds, the ratio to the bare client, and maybe the middle half of that.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use lock_benches::contestants::{PLAIN, Plain, Raw};
 use lock_benches::measure::{self, AT_ONCE, Room, VerbCost};
+use lock_benches::other_build::{self, OtherBuild};
 use lock_benches::{
-    Effort, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
+    Effort, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short, team,
 };
 use lock_redis::RedisBackend;
 use lock_tests::RedisServer;
@@ -24,15 +25,23 @@ const VERBS: [(&str, &str); 3] = [
 const NAMES: usize = 20_000;
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let stage = Stage::new(Setting::CurrentThread)?;
-    verbs_table(&effort, &verbs(&effort, &stage)?).publish("scripts-verbs")?;
-    memory(&effort, &stage)?.publish("scripts-memory")?;
+    let other = OtherBuild::start(Setting::CurrentThread)?;
+    verbs_table(&effort, &verbs(&effort, &stage, other.as_ref())?).publish("scripts-verbs")?;
+    memory(&effort, &stage, other.as_ref())?.publish("scripts-memory")?;
     Ok(())
 }
 
 /// All in turn on one server, each with keys of its own.
-fn verbs(effort: &Effort, stage: &Stage) -> Result<Vec<Series<[VerbCost; 3]>>, Failure> {
+fn verbs(
+    effort: &Effort,
+    stage: &Stage,
+    other: Option<&OtherBuild>,
+) -> Result<Vec<Series<[VerbCost; 3]>>, Failure> {
     let server = RedisServer::start();
     let (url, time) = (server.url(), effort.window);
     let plain = stage.run({
@@ -50,6 +59,9 @@ fn verbs(effort: &Effort, stage: &Stage) -> Result<Vec<Series<[VerbCost; 3]>>, F
     rounds.add(OURS, || {
         stage.run(measure::verbs(Arc::clone(&ours), url.clone(), names("ours"), time))
     });
+    if let Some(other) = other {
+        rounds.add(other_build::row(OURS), || other.verbs(&url, &names("other"), time));
+    }
     Ok(rounds.run(effort.rounds))
 }
 
@@ -76,6 +88,7 @@ fn verbs_table(effort: &Effort, all: &[Series<[VerbCost; 3]>]) -> Table {
             table.remark(format!("{}: left out, it failed: {failure}.", series.name));
         }
     }
+    compare(all, &mut table);
     table.remark(format!(
         "Medians over {} rounds. All keys are acquired at once over one connection, then renewed, then \
          released, again and again; ratios are to the bare client's requests in the same round, the \
@@ -88,6 +101,20 @@ fn verbs_table(effort: &Effort, all: &[Series<[VerbCost; 3]>]) -> Table {
          count, `usec` of INFO commandstats: `EVALSHA` with all that the script calls, or `SET`.",
     );
     table
+}
+
+/// Both builds in the same rounds.
+fn compare(all: &[Series<[VerbCost; 3]>], table: &mut Table) {
+    let [_, ours, other] = all else { return };
+    if ours.failure.is_some() || other.failure.is_some() {
+        return;
+    }
+    for (number, (verb, _)) in VERBS.into_iter().enumerate() {
+        let compared = ours.compared(other, |costs| costs[number].cpu_each());
+        table.remark(format!(
+            "To {verb} takes {compared} the server's CPU of the other build, with the middle half."
+        ));
+    }
 }
 
 fn figures(
@@ -111,7 +138,7 @@ fn figures(
 }
 
 /// Each on a new server.
-fn memory(effort: &Effort, stage: &Stage) -> Result<Table, Failure> {
+fn memory(effort: &Effort, stage: &Stage, other: Option<&OtherBuild>) -> Result<Table, Failure> {
     let names = if effort.name == "smoke" { AT_ONCE } else { NAMES };
     let title = format!("Bytes on the server for each of {names} names");
     let mut table = Table::new(title, &["lock", "while it is locked", "once it was released"]);
@@ -129,6 +156,10 @@ fn memory(effort: &Effort, stage: &Stage) -> Result<Table, Failure> {
     let server = RedisServer::start();
     let ours = Arc::new(Raw::new(RedisBackend::open(server.url())?));
     row(OURS, stage.run(measure::memory(ours, server.url(), names)));
+    if let Some(other) = other {
+        let server = RedisServer::start();
+        row(&other_build::row(OURS), other.memory(&server.url(), names));
+    }
     table.remark(
         "`used_memory` of INFO before and after, on a server with nothing else in it, divided by the \
          names: keys, values, and what the server needs to find them. What expires by itself \

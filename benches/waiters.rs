@@ -4,16 +4,24 @@ use std::time::Duration;
 
 use lock_benches::measure::{Idle, Idleness};
 use lock_benches::plot::Bars;
-use lock_benches::{Effort, Entrant, Failure, Setting, Stage, Table, contestants, short};
+use lock_benches::{
+    Effort, Entrant, Failure, Setting, Stage, Table, contestants, other_build, short, team,
+};
 use lock_tests::RedisServer;
 
 /// How many wait.
 const WAITERS: usize = 1_000;
 
+/// Our own row.
+const OURS: &str = "ours, default budget";
+
 /// Those whose leases outlast the time. Peers without a queue of their own ask again and again.
-const NAMES: [&str; 3] = ["ours, default budget", "rlock", "rslock"];
+const NAMES: [&str; 3] = [OURS, "rlock", "rslock"];
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
@@ -33,8 +41,10 @@ fn table(
     let title = format!("{WAITERS} tasks of one process that wait for {words}");
     let mut table = Table::new(title, &COLUMNS);
     let mut bars = Bars::new(format!("Commands per second, {WAITERS} who wait for {words}"));
-    for name in NAMES {
-        let entrant = entrant(server, stage, name)?;
+    let elsewhere = other_build::program().map(|_| (OURS, true));
+    let rows = NAMES.into_iter().map(|name| (name, false)).chain(elsewhere);
+    for (name, elsewhere) in rows {
+        let Some(entrant) = entrant(server, stage, name, elsewhere)? else { continue };
         let name = entrant.name();
         let keys = entrant.fresh_keys(keys);
         let plan = Idle::new(WAITERS, keys, effort.idle, server.url());
@@ -72,9 +82,17 @@ const COLUMNS: [&str; 6] = [
 ];
 
 /// A row, which is there only while it is measured.
-fn entrant(server: &RedisServer, stage: &Stage, name: &'static str) -> Result<Entrant, Failure> {
+fn entrant(
+    server: &RedisServer,
+    stage: &Stage,
+    name: &'static str,
+    elsewhere: bool,
+) -> Result<Option<Entrant>, Failure> {
     let url = server.url();
-    stage.run(async move { contestants::named(name, &url, 2).await })
+    if elsewhere {
+        return Entrant::of_other_build(name, &url, Setting::BlockOn);
+    }
+    stage.run(async move { contestants::named(name, &url, 2).await }).map(Some)
 }
 
 fn figures(name: &str, idle: &Idleness) -> [String; 6] {

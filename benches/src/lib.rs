@@ -10,6 +10,7 @@
 //! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
 //! - [`Verbs`] is what a lock asks of its store; [`Meter`] reads what that cost the server.
 //! - [`team`] does the same with several processes.
+//! - [`other_build`] is one more row: another build of this program, such as an older one.
 //! - [`contest`] lets all who follow one [`Rule`] stand against one another, in both ways.
 //! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.
 //!
@@ -21,11 +22,13 @@
 pub mod contest;
 pub mod contestants;
 pub mod measure;
+pub mod other_build;
 pub mod plot;
 pub mod team;
 
 mod contestant;
 mod cpu;
+mod dialogue;
 mod effort;
 mod entrant;
 mod figures;

@@ -47,7 +47,7 @@ pub use rlock::Rlock;
 pub use rslock::Rslock;
 pub use socket::Socket;
 
-use crate::{Entrant, Failure, Rule};
+use crate::{Entrant, Failure, Rule, Setting};
 
 /// How long the leases of the peers live, where it has to be said.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -94,6 +94,24 @@ pub async fn ours_and_plain(url: &str) -> Result<Vec<Entrant>, Failure> {
     ])
 }
 
+/// These rows, and after our own `name` that of the [other build](crate::other_build), if there is one.
+///
+/// # Errors
+///
+/// If the other build does not start.
+pub fn beside(
+    mut entrants: Vec<Entrant>,
+    name: &str,
+    url: &str,
+    setting: Setting,
+) -> Result<Vec<Entrant>, Failure> {
+    if let Some(other) = Entrant::of_other_build(name, url, setting)? {
+        let place = entrants.iter().position(|entrant| entrant.name() == name);
+        entrants.insert(place.map_or(entrants.len(), |place| place + 1), other);
+    }
+    Ok(entrants)
+}
+
 /// Our own rows where clients fight over a key: in turns of one holder each; with the budget that a
 /// process has by default; and with an awaited release.
 pub const OURS: [&str; 4] =
@@ -119,6 +137,7 @@ pub const WAITING_PEERS: [&str; 8] = [
 /// If there is none, or it does not connect.
 pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Failure> {
     Ok(match name {
+        RELEASED => entrants!(name, clients, Ours::redis(url, Ending::Released)?),
         "ours, fair" => entrants!(name, clients, Ours::with(url, Ending::Dropped, Handoff::Fair)?),
         "ours, fair, released" => {
             entrants!(name, clients, Ours::with(url, Ending::Released, Handoff::Fair)?)

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::window::{nanos, number};
 use crate::{Contestant, Failure, Meter, cpu};
 
 /// The first client holds some locks, and tasks of the second one wait for them.
@@ -57,10 +59,49 @@ pub struct Watched {
     pub server: Duration,
 }
 
+impl Idleness {
+    /// For another process.
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "holders": self.holders.to_json(),
+            "all": self.all.to_json(),
+            "intruders": self.intruders,
+        })
+    }
+
+    /// From another process.
+    pub(crate) fn from_json(idleness: &Value) -> Result<Self, Failure> {
+        Ok(Self {
+            holders: Watched::from_json(&idleness["holders"])?,
+            all: Watched::from_json(&idleness["all"])?,
+            intruders: number(idleness, "intruders")?,
+        })
+    }
+}
+
 impl Watched {
     /// Commands in a second.
     pub fn rate(&self) -> f64 {
         self.commands as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "elapsed": nanos(self.elapsed),
+            "commands": self.commands,
+            "cpu": nanos(self.cpu),
+            "server": nanos(self.server),
+        })
+    }
+
+    fn from_json(watched: &Value) -> Result<Self, Failure> {
+        let time = |name: &str| number(watched, name).map(Duration::from_nanos);
+        Ok(Self {
+            elapsed: time("elapsed")?,
+            commands: number(watched, "commands")?,
+            cpu: time("cpu")?,
+            server: time("server")?,
+        })
     }
 }
 
@@ -153,4 +194,19 @@ async fn watch(
         cpu: cpu::used().saturating_sub(used),
         server: account.load.cpu,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idleness_travels() {
+        let all = Watched { elapsed: Duration::from_secs(2), commands: 3, ..Watched::default() };
+        let idleness = Idleness { all, intruders: 4, ..Idleness::default() };
+        let there = Idleness::from_json(&idleness.to_json()).unwrap();
+        assert_eq!(format!("{there:?}"), format!("{idleness:?}"));
+        assert_eq!(there.all.rate(), 1.5);
+        assert!(Idleness::from_json(&json!({})).is_err());
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use serde_json::{Value, json};
 
 use super::AT_ONCE;
 use crate::{Failure, Meter, Verbs};
@@ -19,6 +20,19 @@ pub struct Room {
     pub held: f64,
     /// Once it was released.
     pub released: f64,
+}
+
+impl Room {
+    /// For another process.
+    pub(crate) fn to_json(self) -> Value {
+        json!({ "held": self.held, "released": self.released })
+    }
+
+    /// From another process.
+    pub(crate) fn from_json(room: &Value) -> Result<Self, Failure> {
+        let bytes = |name: &str| room[name].as_f64().ok_or("a room without bytes");
+        Ok(Self { held: bytes("held")?, released: bytes("released")? })
+    }
 }
 
 /// Locks and releases so many names, on a server with nothing else in it.
@@ -81,5 +95,6 @@ mod tests {
         let client = Arc::new(Plain::connect(&server.url()).await.unwrap());
         let room = memory(client, server.url(), 2_000).await.unwrap();
         assert!(room.held > 50.0 && room.released < room.held, "{room:?}");
+        assert_eq!(Room::from_json(&room.to_json()).unwrap(), room);
     }
 }

@@ -23,6 +23,7 @@ pub(crate) use idle::idle;
 pub(crate) use pairs::pairs;
 pub(crate) use passes::passes;
 pub(crate) use section::maybe_yield;
+pub(crate) use window::{nanos, number};
 
 pub use pairs::calibrate;
 pub use pings::pings;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
+use serde_json::{Value, json};
 
+use super::window::{nanos, number};
 use crate::{Failure, Meter, Verbs};
 
 /// How many requests are under way at once.
@@ -45,6 +47,27 @@ impl VerbCost {
         self.commands += other.commands;
         self.cpu += other.cpu;
         self.busy += other.busy;
+    }
+
+    /// For another process.
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "calls": self.calls,
+            "commands": self.commands,
+            "cpu": nanos(self.cpu),
+            "busy": nanos(self.busy),
+        })
+    }
+
+    /// From another process.
+    pub(crate) fn from_json(cost: &Value) -> Result<Self, Failure> {
+        let number = |name: &str| number(cost, name);
+        Ok(Self {
+            calls: number("calls")?,
+            commands: number("commands")?,
+            cpu: Duration::from_nanos(number("cpu")?),
+            busy: Duration::from_nanos(number("busy")?),
+        })
     }
 }
 
@@ -122,6 +145,7 @@ mod tests {
         for cost in costs {
             assert_eq!((cost.calls, cost.commands), (8, 8));
             assert!(cost.busy > Duration::ZERO);
+            assert_eq!(VerbCost::from_json(&cost.to_json()).unwrap(), cost);
         }
     }
 }
