@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lock_benches::contestants::Driver;
+use lock_benches::contestants::Plain;
 use lock_benches::measure::pings;
 use lock_benches::plot::Lines;
 use lock_benches::{
@@ -30,12 +30,12 @@ fn main() -> Result<(), Failure> {
     let server = Arc::new(RedisServer::start());
     let stage = Stage::new(Setting::CurrentThread)?;
     let url = server.url();
-    let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
+    let plain = Arc::new(stage.run(async move { Plain::connect(&url).await })?);
     let sizes: Vec<usize> = [2, 8, 32, 128, 512].into_iter().take(effort.sizes).collect();
 
     let mut rounds = Rounds::new();
     rounds.add("PING", || {
-        let pings = stage.run(pings(Arc::clone(&driver), effort.window / 4, None))?;
+        let pings = stage.run(pings(Arc::clone(&plain), effort.window / 4, None))?;
         Ok(Sample { time: quantiles(&pings)[0].as_secs_f64(), ..Sample::default() })
     });
     for &size in &sizes {
@@ -222,7 +222,7 @@ fn table(all: &[Series<Sample>], sizes: &[usize]) -> Table {
     table.remark(format!(
         "{CLIENTS} clients on one thread, with as many connections. One pass: the holder releases, the \
          first in line hears of its grant, and the former holder joins the end; one after another, \
-         so two round trips and a push. A PING of the bare driver took {:.1} µs.",
+         so two round trips and a push. A PING of the bare client took {:.1} µs.",
         ping * 1e6
     ));
     table.plot(lines);

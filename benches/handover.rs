@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::contestants::Plain;
 use lock_benches::measure::pings;
 use lock_benches::plot::Bars;
-use lock_benches::team::{self, Burner, Outcome, Plan, REDIS_PY};
+use lock_benches::team::{self, Burner, Outcome, Row};
 use lock_benches::{
     Effort, Failure, Histogram, Rounds, Series, Setting, Stage, Table, jain, median, short,
 };
@@ -46,8 +46,8 @@ struct Bench {
     effort: Effort,
     server: RedisServer,
     stage: Stage,
-    driver: Arc<Driver>,
-    names: Vec<&'static str>,
+    plain: Arc<Plain>,
+    rows: Vec<Row>,
     /// Why some are missing.
     absent: Vec<String>,
 }
@@ -57,64 +57,28 @@ impl Bench {
         let server = RedisServer::start();
         let stage = Stage::new(Setting::CurrentThread)?;
         let url = server.url();
-        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
-        let (mut names, mut absent) = (OURS.to_vec(), Vec::new());
-        names.extend(WAITING_PEERS);
-        match team::python() {
-            Ok(_) => names.extend(REDIS_PY),
-            Err(why) => absent.push(why),
-        }
-        Ok(Self { effort, server, stage, driver, names, absent })
+        let plain = Arc::new(stage.run(async move { Plain::connect(&url).await })?);
+        let (rows, absent) = Row::all();
+        Ok(Self { effort, server, stage, plain, rows, absent })
     }
 
     /// From the end of one process's section to the beginning of the other's, who waits alone.
     fn latency(&self, regime: &str) -> Table {
-        let mut rounds = Rounds::new();
-        let window = self.effort.slow_window;
-        for pause in [None, Some(SETTLE)] {
-            let name = if pause.is_none() { "PING, back to back" } else { "PING, after a pause" };
-            rounds.add(name, move || {
-                let pings = self.stage.run(pings(Arc::clone(&self.driver), window / 4, pause))?;
-                Ok(pings.into_iter().collect())
-            });
-        }
-        for &name in &self.names {
-            rounds.add(name, move || {
-                let plan = Plan::new(name, 2, 1, window).holding(SETTLE).by_turns();
-                Ok(team::play(&self.server, &plan)?.latencies)
-            });
-        }
-        let all: Vec<Series<Histogram>> = rounds.run(self.effort.rounds.min(5));
-
+        let all = self.latencies();
         let title = format!("From one process to another that waits alone, on a {regime} machine");
         let columns =
             ["lock", "p50", "× PING", "p99", "× PING's p99", "max", "p50, × PING back to back"];
         let mut table = Table::new(title, &columns);
         let mut bars = Bars::new(format!("Median hand-over on a {regime} machine, in µs"));
-        let half = |times: &Histogram| times.quantile(0.5).as_secs_f64();
-        let most = |series: &Series<Histogram>| merged(series).quantile(0.99).as_secs_f64();
         for series in &all {
             if let Some(failure) = &series.failure {
                 table.remark(format!("{}: left out, it failed: {failure}.", series.name));
-                continue;
-            }
-            let times = merged(series);
-            if times.count() == 0 {
+            } else if merged(series).count() == 0 {
                 table.remark(format!("{}: no hand-over within the time.", series.name));
-                continue;
+            } else {
+                bars.bar(&series.name, median(&series.figures(half)) * 1e6);
+                table.row(times(series, [&all[0], &all[1]]));
             }
-            let micros = |seconds: f64| format!("{} µs", short(seconds * 1e6));
-            let middle = median(&series.figures(half));
-            bars.bar(&series.name, middle * 1e6);
-            table.row([
-                series.name.clone(),
-                micros(middle),
-                short(median(&series.ratios(&all[1], half))),
-                micros(most(series)),
-                short(most(series) / most(&all[1])),
-                micros(times.max().as_secs_f64()),
-                short(median(&series.ratios(&all[0], half))),
-            ]);
         }
         table.remark(format!(
             "Two processes with a task each. The waiter has had {SETTLE:?} to settle down, and nobody \
@@ -132,8 +96,28 @@ impl Bench {
         table
     }
 
+    /// Two round trips, back to back and after a pause, and then the rows.
+    fn latencies(&self) -> Vec<Series<Histogram>> {
+        let mut rounds = Rounds::new();
+        let window = self.effort.slow_window;
+        for pause in [None, Some(SETTLE)] {
+            let name = if pause.is_none() { "PING, back to back" } else { "PING, after a pause" };
+            rounds.add(name, move || {
+                let pings = self.stage.run(pings(Arc::clone(&self.plain), window / 4, pause))?;
+                Ok(pings.into_iter().collect())
+            });
+        }
+        for row in &self.rows {
+            rounds.add(&row.name, move || {
+                let plan = row.plan(2, 1, window).holding(SETTLE).by_turns();
+                Ok(team::play(&self.server, &plan)?.latencies)
+            });
+        }
+        rounds.run(self.effort.rounds.min(5))
+    }
+
     fn rate(&self) -> Table {
-        let all = self.play(Plan::new("", 2, 1, self.effort.slow_window));
+        let all = self.play(2, 1, self.effort.slow_window, Duration::ZERO);
         let mut table = Table::new(
             "Two processes, a task each, that lock one key as fast as they can",
             &["lock", "hand-overs/s", "passes/s", "commands/hand-over", "longest turn", "Jain"],
@@ -164,8 +148,7 @@ impl Bench {
             "smoke" => self.effort.slow_window,
             _ => SECTION * PASSES * SHARERS as u32,
         };
-        let plan = Plan::new("", processes, SHARERS / processes, window).holding(SECTION);
-        let all = self.play(plan);
+        let all = self.play(processes, SHARERS / processes, window, SECTION);
         let mut table = Table::new(
             format!("A section of {SECTION:?}, {SHARERS} tasks in {processes} process(es)"),
             &["lock", "in use", "in turn", "wait p50", "max", "Jain", "commands/hand-over"],
@@ -192,21 +175,44 @@ impl Bench {
         table
     }
 
-    fn play(&self, plan: Plan) -> Vec<Series<Outcome>> {
+    fn play(
+        &self,
+        processes: usize,
+        tasks: usize,
+        window: Duration,
+        hold: Duration,
+    ) -> Vec<Series<Outcome>> {
         let mut rounds = Rounds::new();
-        for &name in &self.names {
-            let mut plan = plan.clone();
-            plan.contestant = name.to_owned();
-            rounds.add(name, move || team::play(&self.server, &plan));
+        for row in &self.rows {
+            let plan = row.plan(processes, tasks, window).holding(hold);
+            rounds.add(&row.name, move || team::play(&self.server, &plan));
         }
-        let long = plan.hold > Duration::ZERO;
-        rounds.run(if long { 1 } else { self.effort.rounds.min(3) })
+        rounds.run(if hold > Duration::ZERO { 1 } else { self.effort.rounds.min(3) })
     }
 
     fn end(&self, table: &mut Table, bars: Bars) {
         self.absent.iter().for_each(|why| table.remark(why));
         table.plot(bars);
     }
+}
+
+/// Beside the round trips back to back and after a pause.
+fn times(series: &Series<Histogram>, [close, paused]: [&Series<Histogram>; 2]) -> [String; 7] {
+    let micros = |seconds: f64| format!("{} µs", short(seconds * 1e6));
+    let most = |series: &Series<Histogram>| merged(series).quantile(0.99).as_secs_f64();
+    [
+        series.name.clone(),
+        micros(median(&series.figures(half))),
+        short(median(&series.ratios(paused, half))),
+        micros(most(series)),
+        short(most(series) / most(paused)),
+        micros(merged(series).max().as_secs_f64()),
+        short(median(&series.ratios(close, half))),
+    ]
+}
+
+fn half(times: &Histogram) -> f64 {
+    times.quantile(0.5).as_secs_f64()
 }
 
 /// The times of all rounds.

@@ -1,6 +1,5 @@
 //! One key that many tasks of one process fight over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_benches::contestants::{self, Ending, Local, Ours, TOKIO};
@@ -26,7 +25,7 @@ fn main() -> Result<(), Failure> {
         return team::serve();
     }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     let url = server.url();
     let (entrants, absent) = stage.run(async move {
@@ -105,7 +104,7 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
 
 fn table(
     effort: &Effort,
-    server: &Arc<RedisServer>,
+    server: &RedisServer,
     stage: &Stage,
     fighters: &[Fighter],
     tasks: usize,
@@ -118,7 +117,7 @@ fn table(
         let crowd = move |waits: bool| {
             let entrant = &fighter.entrant;
             let mut crowd = Crowd::new(tasks, entrant.fresh_keys(1), window);
-            (crowd.servers, crowd.waits) = (vec![Arc::clone(server)], waits);
+            (crowd.servers, crowd.waits) = (vec![server.url()], waits);
             stage.run(entrant.crowd(crowd))
         };
         // Reading the clock twice in each pass is a burden only to the fast ones.

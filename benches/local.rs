@@ -12,7 +12,7 @@ fn main() -> Result<(), Failure> {
         .measurement_time(Duration::from_secs(1))
         .sample_size(30)
         .configure_from_args();
-    for (setting, name) in Setting::ALL.into_iter().zip(["block_on", "spawned", "current_thread"]) {
+    for (setting, name) in Setting::ALL.map(|setting| (setting, setting.name())) {
         let stage = Stage::new(setting)?;
         let mut group = criterion.benchmark_group(format!("in memory, {name}"));
         for entrant in entrants() {

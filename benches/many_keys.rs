@@ -1,34 +1,39 @@
-//! Many tasks of one process, each on a key of its own: throughput, and what it costs the client.
-
-use std::sync::Arc;
+//! Many tasks of one process, each on a key of its own: throughput, and what a pair costs the server and the
+//! client.
 
 use lock_benches::contestants::{
-    self, DRIVER, DistributedLock, Ending, Ours, RedisLock, Rlock, Rslock,
+    self, DistributedLock, Ending, Ours, PLAIN, RELEASED, RSLOCK, RedisLock, Rlock, Rslock,
 };
 use lock_benches::measure::{Crowd, Window};
 use lock_benches::{
-    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, per_second, short,
+    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, other_build,
+    per_second, short, team,
 };
 use lock_tests::RedisServer;
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     let url = server.url();
     let entrants = stage.run(async move { entrants(&url).await })?;
+    let entrants = contestants::beside(entrants, RELEASED, &server.url(), Setting::BlockOn)?;
     for tasks in [64, 512].into_iter().take(effort.sizes) {
-        table(&effort, &server, &stage, &entrants, tasks).publish(&format!("many-keys-{tasks}"))?;
+        let all = measure(&effort, &server, &stage, &entrants, tasks);
+        table(&effort, &all, tasks).publish(&format!("many-keys-{tasks}"))?;
     }
     Ok(())
 }
 
 /// All but `redlock`: it opens two connections for each pass, and would measure little else.
 async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
-    let mut entrants = contestants::ours_and_driver(url).await?;
+    let mut entrants = contestants::ours_and_plain(url).await?;
     entrants.extend([
         Entrant::new("rlock", [Rlock::connect(url).await?]),
-        Entrant::new("rslock", [Rslock::connect(url)?]),
+        Entrant::new(RSLOCK, [Rslock::connect(url)?]),
         Entrant::new("redis-lock", [RedisLock::connect(url).await?]),
         Entrant::new("distributed-lock-redis", [DistributedLock::connect(url).await?]),
     ]);
@@ -37,38 +42,52 @@ async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
     Ok(entrants)
 }
 
-fn table(
+fn measure(
     effort: &Effort,
-    server: &Arc<RedisServer>,
+    server: &RedisServer,
     stage: &Stage,
     entrants: &[Entrant],
     tasks: usize,
-) -> Table {
+) -> Vec<Series<Window>> {
     let mut rounds = Rounds::new();
     for entrant in entrants {
         rounds.add(entrant.name(), move || {
             let mut crowd = Crowd::new(tasks, entrant.fresh_keys(tasks), effort.window);
-            crowd.servers = vec![Arc::clone(server)];
+            crowd.servers = vec![server.url()];
             stage.run(entrant.crowd(crowd))
         });
     }
-    let all = rounds.run(effort.rounds);
+    rounds.run(effort.rounds)
+}
 
-    let mut table = Table::new(
-        format!("{tasks} tasks, each on a key of its own"),
-        &["lock", "pairs/s", "× driver", "client CPU, µs/pair", "commands/pair"],
-    );
-    for series in &all {
+fn table(effort: &Effort, all: &[Series<Window>], tasks: usize) -> Table {
+    let columns = [
+        "lock",
+        "pairs/s",
+        "× bare client",
+        "server CPU, µs/pair",
+        "client CPU, µs/pair",
+        "× rslock",
+        "commands/pair",
+    ];
+    let mut table = Table::new(format!("{tasks} tasks, each on a key of its own"), &columns);
+    for series in all {
         match verdict(series) {
-            Ok(()) => table.row(figures(series, &all)),
+            Ok(()) => table.row(figures(series, all)),
             Err(why) => table.remark(format!("{}: {why}", series.name)),
         }
     }
+    compare(all, &mut table);
     table.remark(format!(
-        "Medians over {} rounds on a multi-thread runtime. CPU is that of all threads of this \
-         process; the server's is not in it.",
+        "Medians over {} rounds on a multi-thread runtime; ratios are the medians of those within \
+         each round. `{PLAIN}` sends `SET NX PX`, and a script that compares and deletes.",
         effort.rounds
     ));
+    table.remark(
+        "The server's CPU is `used_cpu_user` and `used_cpu_sys` of its INFO, at the end of the window \
+         less at its beginning: user and system time of all its threads. The client's is that of all \
+         threads of this process, or of that of the other build. `× rslock` is about the client's.",
+    );
     table.remark(
         "A guard that is dropped leaves its lease to the next task of the process that asks before \
          the release has left. Here that is the same task, so few of those passes reach the server.",
@@ -76,16 +95,48 @@ fn table(
     table
 }
 
-fn figures(series: &Series<Window>, all: &[Series<Window>]) -> [String; 5] {
-    let rate = |window: &Window| per_second(window.total(), window.elapsed);
-    let each = |value: f64, window: &Window| value / window.total() as f64;
-    let base = all.iter().find(|series| series.name == DRIVER).unwrap_or(series);
+/// Both builds in the same rounds.
+fn compare(all: &[Series<Window>], table: &mut Table) {
+    let find = |name: &str| all.iter().find(|it| it.name == name && verdict(it).is_ok());
+    let (ours, other) = (find(RELEASED), find(&other_build::row(RELEASED)));
+    let (Some(ours), Some(other)) = (ours, other) else { return };
+    let compared = |figure: fn(&Window) -> f64| ours.compared(other, figure);
+    table.remark(format!(
+        "`{RELEASED}` beside the other build, with the middle half: {} the pairs, {} the server's CPU, {} \
+         the client's CPU.",
+        compared(rate),
+        compared(server),
+        compared(client)
+    ));
+}
+
+fn rate(window: &Window) -> f64 {
+    per_second(window.total(), window.elapsed)
+}
+
+/// Microseconds for each pair.
+fn server(window: &Window) -> f64 {
+    window.server.as_secs_f64() * 1e6 / window.total() as f64
+}
+
+/// Microseconds for each pair.
+fn client(window: &Window) -> f64 {
+    window.cpu.as_secs_f64() * 1e6 / window.total() as f64
+}
+
+fn figures(series: &Series<Window>, all: &[Series<Window>]) -> [String; 7] {
+    let ratio = |name: &str, figure: fn(&Window) -> f64| {
+        let base = all.iter().find(|series| series.name == name && series.failure.is_none());
+        format!("{:.2}", base.map_or(f64::NAN, |base| median(&series.ratios(base, figure))))
+    };
     [
         series.name.clone(),
         short(median(&series.figures(rate))),
-        format!("{:.2}", median(&series.ratios(base, rate))),
-        short(median(&series.figures(|it| each(it.cpu.as_secs_f64() * 1e6, it)))),
-        short(median(&series.figures(|it| each(it.commands as f64, it)))),
+        ratio(PLAIN, rate),
+        short(median(&series.figures(server))),
+        short(median(&series.figures(client))),
+        ratio(RSLOCK, client),
+        short(median(&series.figures(|it| it.commands as f64 / it.total() as f64))),
     ]
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, OURS, WAITING_PEERS};
+use lock_benches::contestants::Plain;
 use lock_benches::measure::pings;
 use lock_benches::plot::Bars;
-use lock_benches::team::{self, Outcome, Plan, REDIS_PY};
+use lock_benches::team::{self, Outcome, Row};
 use lock_benches::{
     Effort, Failure, Rounds, Series, Setting, Stage, Table, jain, median, quantiles, short,
 };
@@ -36,25 +36,24 @@ enum Sample {
     Ping(f64),
 }
 
+const COLUMNS: [&str; 12] = [
+    "lock",
+    "hand-overs/s",
+    "per PING",
+    "commands each",
+    "server CPU, µs each",
+    "client CPU, µs each",
+    "wait p50",
+    "p99",
+    "max",
+    "longest turn",
+    "Jain, processes",
+    "Jain, tasks",
+];
+
 fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Table, Failure> {
-    let pingers = [Setting::CurrentThread, Setting::BlockOn].map(|it| Pinger::new(server, it));
-    let mut rounds = Rounds::new();
-    for pinger in pingers {
-        let pinger = pinger?;
-        let time = effort.window / 4;
-        rounds.add("PING", move || Ok(Sample::Ping(pinger.round_trip(time)?)));
-    }
-    let mut absent = Vec::new();
-    let mut peers: Vec<&str> = WAITING_PEERS.to_vec();
-    match team::python() {
-        Ok(_) => peers.extend(REDIS_PY),
-        Err(why) => absent.push(why),
-    }
-    for name in OURS.into_iter().chain(peers) {
-        let plan = Plan::new(name, processes, TASKS, effort.slow_window);
-        rounds.add(name, move || Ok(Sample::Team(Box::new(team::play(server, &plan)?))));
-    }
-    let all = rounds.run(effort.rounds.min(ROUNDS));
+    let (rows, absent) = Row::all();
+    let all = measure(effort, server, processes, &rows)?;
     let [ping, ping_to_a_thread] = [&all[0], &all[1]].map(|series| {
         median(&series.figures(|sample| match sample {
             Sample::Ping(seconds) => *seconds,
@@ -62,26 +61,12 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
         }))
     });
 
-    let columns = [
-        "lock",
-        "hand-overs/s",
-        "per PING",
-        "commands each",
-        "server CPU, µs each",
-        "client CPU, µs each",
-        "wait p50",
-        "p99",
-        "max",
-        "longest turn",
-        "Jain, processes",
-        "Jain, tasks",
-    ];
     let title = format!("One key, {processes} processes with {TASKS} tasks each");
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(title, &COLUMNS);
     let mut bars =
         Bars::new(format!("Hand-overs per second, {processes} processes × {TASKS} tasks"));
     let mut rates = Vec::new();
-    for series in &all[2..] {
+    for (row, series) in rows.iter().zip(&all[2..]) {
         let teams = match teams(series) {
             Ok(teams) => teams,
             Err(why) => {
@@ -91,19 +76,49 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
         };
         let rate = middle(&teams, Outcome::rate);
         bars.bar(&series.name, rate);
-        rates.push((series.name.as_str(), rate));
+        rates.push((row, rate));
         table.row(figures(&series.name, &teams, ping));
     }
-    for name in OURS {
-        let Some((_, rate)) = rates.iter().find(|(known, _)| *known == name) else { continue };
-        let peers = rates.iter().filter(|(name, _)| !OURS.contains(name));
-        if let Some((peer, best)) = peers.max_by(|one, other| one.1.total_cmp(&other.1)) {
-            let ratio = short(rate / best);
-            table.remark(format!("`{name}` is {ratio} × the fastest correct peer, {peer}."));
-        }
+    compare(&rates, &mut table);
+    explain([ping, ping_to_a_thread], &mut table);
+    absent.into_iter().for_each(|why| table.remark(why));
+    table.plot(bars);
+    Ok(table)
+}
+
+/// Two round trips, and then the rows.
+fn measure(
+    effort: &Effort,
+    server: &RedisServer,
+    processes: usize,
+    rows: &[Row],
+) -> Result<Vec<Series<Sample>>, Failure> {
+    let pingers = [Setting::CurrentThread, Setting::BlockOn].map(|it| Pinger::new(server, it));
+    let mut rounds = Rounds::new();
+    for pinger in pingers {
+        let pinger = pinger?;
+        let time = effort.window / 4;
+        rounds.add("PING", move || Ok(Sample::Ping(pinger.round_trip(time)?)));
     }
+    for row in rows {
+        let plan = row.plan(processes, TASKS, effort.slow_window);
+        rounds.add(&row.name, move || Ok(Sample::Team(Box::new(team::play(server, &plan)?))));
+    }
+    Ok(rounds.run(effort.rounds.min(ROUNDS)))
+}
+
+fn compare(rates: &[(&Row, f64)], table: &mut Table) {
+    let peers = rates.iter().filter(|(row, _)| !row.ours);
+    let Some((peer, best)) = peers.max_by(|one, other| one.1.total_cmp(&other.1)) else { return };
+    for (row, rate) in rates.iter().filter(|(row, _)| row.ours) {
+        let (name, ratio, peer) = (&row.name, short(rate / best), &peer.name);
+        table.remark(format!("`{name}` is {ratio} × the fastest correct peer, {peer}."));
+    }
+}
+
+fn explain([ping, ping_to_a_thread]: [f64; 2], table: &mut Table) {
     table.remark(format!(
-        "A PING of the bare driver took {:.1} µs while nobody else was there, on a runtime with one \
+        "A PING of the bare client took {:.1} µs while nobody else was there, on a runtime with one \
          thread as the members have it; {:.1} µs if the connection lives on another thread than the \
          one that asks. A turn is the time for which a process had the lock without an interruption; \
          the longest is that of all rounds.",
@@ -115,30 +130,25 @@ fn table(effort: &Effort, server: &RedisServer, processes: usize) -> Result<Tabl
          goes on at the end of the window counts with what it has by then; one as long as the window \
          means that some waited all the time.",
     );
-    for why in absent {
-        table.remark(why);
-    }
-    table.plot(bars);
-    Ok(table)
 }
 
-/// The bare driver on a runtime of its own.
+/// The bare client on a runtime of its own.
 struct Pinger {
     stage: Stage,
-    driver: Arc<Driver>,
+    plain: Arc<Plain>,
 }
 
 impl Pinger {
     fn new(server: &RedisServer, setting: Setting) -> Result<Self, Failure> {
         let stage = Stage::new(setting)?;
         let url = server.url();
-        let driver = Arc::new(stage.run(async move { Driver::connect(&url).await })?);
-        Ok(Self { stage, driver })
+        let plain = Arc::new(stage.run(async move { Plain::connect(&url).await })?);
+        Ok(Self { stage, plain })
     }
 
     /// How many seconds a round trip takes.
     fn round_trip(&self, time: Duration) -> Result<f64, Failure> {
-        let pings = self.stage.run(pings(Arc::clone(&self.driver), time, None))?;
+        let pings = self.stage.run(pings(Arc::clone(&self.plain), time, None))?;
         Ok(quantiles(&pings)[0].as_secs_f64())
     }
 }

@@ -1,12 +1,12 @@
 //! Uncontended locks as ratios in one run: everybody in turn, on one server, in three settings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{self, DRIVER, Ending, Ours, Socket};
+use lock_benches::contestants::{self, Ending, Ours, PLAIN, RELEASED, Socket};
 use lock_benches::measure::calibrate;
 use lock_benches::{
-    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, quantile, short,
+    Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, other_build, quantile,
+    short, team,
 };
 use lock_tests::RedisServer;
 
@@ -17,29 +17,27 @@ const SOCKET: &str = "blocking socket";
 const CACHED: &str = "ours, cached";
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
-    for (setting, file) in Setting::ALL.into_iter().zip(["block_on", "spawned", "current_thread"]) {
-        table(&effort, &server, setting)?.publish(&format!("ratios-{file}"))?;
+    let server = RedisServer::start();
+    for setting in Setting::ALL {
+        table(&effort, &server, setting)?.publish(&format!("ratios-{}", setting.name()))?;
     }
     Ok(())
 }
 
+const COLUMNS: [&str; 7] =
+    ["lock", "one key, µs", "× bare client", "spread", "64 keys, µs", "× bare client", "commands"];
+
 fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Table, Failure> {
     let stage = Stage::new(setting)?;
-    let url = server.url();
-    let mut entrants = stage.run({
-        let url = url.clone();
-        async move { contestants::all(&url).await }
-    })?;
-    entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
+    let entrants = entrants(server, &stage, setting)?;
     let one = run(effort, server, &stage, &entrants, 1)?;
     let many = run(effort, server, &stage, &entrants, ROTATING)?;
 
-    let mut table = Table::new(
-        format!("Acquire and release a free lock: {setting}"),
-        &["lock", "one key, µs", "× driver", "spread", "64 keys, µs", "× driver", "commands"],
-    );
+    let mut table = Table::new(format!("Acquire and release a free lock: {setting}"), &COLUMNS);
     for (one_key, many_keys) in one.series.iter().zip(&many.series) {
         let commands = one.commands.iter().find(|(name, _)| *name == one_key.name);
         let mut cells = vec![one_key.name.clone()];
@@ -51,14 +49,35 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
             table.remark(format!("{}: {failure}", one_key.name));
         }
     }
+    for (words, series) in [("one key", &one.series), ("64 keys", &many.series)] {
+        compare(words, series, &mut table);
+    }
     table.remark(format!(
         "Medians over {} rounds; the ratio is the median of the ratios within each round, the \
          spread its middle half. Commands are those of the network, on one key.",
         effort.rounds
     ));
     table.remark(format!("`{CACHED}` keeps the lease for a second: most passes ask nobody."));
-    table.remark(format!("The {SOCKET} has no runtime at all: what is left is kernel and server."));
+    table.remark(format!(
+        "The {SOCKET} sends what the {PLAIN} sends, without any runtime: what is left is kernel and \
+         server."
+    ));
     Ok(table)
+}
+
+fn entrants(
+    server: &RedisServer,
+    stage: &Stage,
+    setting: Setting,
+) -> Result<Vec<Entrant>, Failure> {
+    let url = server.url();
+    let entrants = stage.run({
+        let url = url.clone();
+        async move { contestants::all(&url).await }
+    })?;
+    let mut entrants = contestants::beside(entrants, RELEASED, &url, setting)?;
+    entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
+    Ok(entrants)
 }
 
 struct Outcome {
@@ -92,14 +111,25 @@ fn run(
     Ok(Outcome { series: rounds.run(effort.rounds), commands })
 }
 
-/// Microseconds, the ratio to the driver, and maybe the middle half of that.
+/// Both builds in the same rounds.
+fn compare(words: &str, all: &[Series<Duration>], table: &mut Table) {
+    let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());
+    if let (Some(ours), Some(other)) = (find(RELEASED), find(&other_build::row(RELEASED))) {
+        let compared = ours.compared(other, Duration::as_secs_f64);
+        table.remark(format!(
+            "`{RELEASED}` takes {compared} the time of the other build, {words}, with the middle half."
+        ));
+    }
+}
+
+/// Microseconds, the ratio to the bare client, and maybe the middle half of that.
 fn figures(
     series: &Series<Duration>,
     all: &[Series<Duration>],
     spread: bool,
 ) -> impl Iterator<Item = String> {
     let micros = |sample: &Duration| sample.as_secs_f64() * 1e6;
-    let base = all.iter().find(|series| series.name == DRIVER).unwrap_or(series);
+    let base = all.iter().find(|series| series.name == PLAIN).unwrap_or(series);
     let ratios = series.ratios(base, micros);
     let middle = [0.25, 0.75].map(|share| format!("{:.2}", quantile(&ratios, share))).join("–");
     [short(median(&series.figures(micros))), format!("{:.2}", median(&ratios))]

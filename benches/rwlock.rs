@@ -1,7 +1,5 @@
 //! One key under which some read and some write.
 
-use std::sync::Arc;
-
 use lock_benches::contest::{Processes, Tasks, in_one_process, summary};
 use lock_benches::contestants::rwlocks::{IN_PROCESS, OURS, PEERS, TOKIO};
 use lock_benches::plot::Lines;
@@ -24,7 +22,7 @@ fn main() -> Result<(), Failure> {
         return team::serve();
     }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     let mut ratios =
         Table::new("Readers and writers, one process: passes per second", &summary("tasks"));

@@ -1,7 +1,5 @@
 //! One key of which several have a permit.
 
-use std::sync::Arc;
-
 use lock_benches::contest::{Processes, Tasks, in_one_process, summary};
 use lock_benches::contestants::semaphores::{IN_PROCESS, OURS, PEERS, TOKIO};
 use lock_benches::plot::Lines;
@@ -23,7 +21,7 @@ fn main() -> Result<(), Failure> {
         return team::serve();
     }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     let mut ratios = Table::new("Semaphores, one process: passes per second", &summary("permits"));
     let mut lines =

@@ -16,7 +16,7 @@ fn main() -> Result<(), Failure> {
         .sample_size(20)
         .configure_from_args();
     let server = RedisServer::start();
-    for (setting, name) in Setting::ALL.into_iter().zip(["block_on", "spawned", "current_thread"]) {
+    for (setting, name) in Setting::ALL.map(|setting| (setting, setting.name())) {
         let stage = Stage::new(setting)?;
         let url = server.url();
         let entrants = stage.run(async move { contestants::all(&url).await })?;

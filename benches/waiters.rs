@@ -1,77 +1,109 @@
 //! A thousand who wait: what they cost while nothing happens.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use lock_benches::measure::{Idle, Idleness};
 use lock_benches::plot::Bars;
-use lock_benches::{Effort, Failure, Setting, Stage, Table, contestants, short};
+use lock_benches::{
+    Effort, Entrant, Failure, Setting, Stage, Table, contestants, other_build, short, team,
+};
 use lock_tests::RedisServer;
 
 /// How many wait.
 const WAITERS: usize = 1_000;
 
+/// Our own row.
+const OURS: &str = "ours, default budget";
+
 /// Those whose leases outlast the time. Peers without a queue of their own ask again and again.
-const NAMES: [&str; 3] = ["ours, default budget", "rlock", "rslock"];
+const NAMES: [&str; 3] = [OURS, "rlock", "rslock"];
 
 fn main() -> Result<(), Failure> {
+    if team::is_member() {
+        return team::serve();
+    }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
-    let server = Arc::new(RedisServer::start());
+    let server = RedisServer::start();
     let stage = Stage::new(Setting::BlockOn)?;
     for (keys, words) in [(1, "one key"), (WAITERS, "a key each")].into_iter().take(effort.sizes) {
-        table(&effort, &server, &stage, keys, words).publish(&format!("waiters-{keys}"))?;
+        table(&effort, &server, &stage, keys, words)?.publish(&format!("waiters-{keys}"))?;
     }
     Ok(())
 }
 
 fn table(
     effort: &Effort,
-    server: &Arc<RedisServer>,
+    server: &RedisServer,
     stage: &Stage,
     keys: usize,
     words: &str,
-) -> Table {
+) -> Result<Table, Failure> {
     let title = format!("{WAITERS} tasks of one process that wait for {words}");
-    let columns = ["lock", "commands/s", "client CPU, % of a core", "server CPU, % of a core"];
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(title, &COLUMNS);
     let mut bars = Bars::new(format!("Commands per second, {WAITERS} who wait for {words}"));
-    for name in NAMES {
-        match idle(effort, server, stage, name, keys) {
+    let elsewhere = other_build::program().map(|_| (OURS, true));
+    let rows = NAMES.into_iter().map(|name| (name, false)).chain(elsewhere);
+    for (name, elsewhere) in rows {
+        let Some(entrant) = entrant(server, stage, name, elsewhere)? else { continue };
+        let name = entrant.name();
+        let keys = entrant.fresh_keys(keys);
+        let plan = Idle::new(WAITERS, keys, effort.idle, server.url());
+        match stage.run(entrant.idle(plan)) {
             Ok(idle) if idle.intruders > 0 => {
                 table.remark(format!("{name}: INCORRECT: {} got in", idle.intruders));
             }
             Ok(idle) => {
-                let seconds = idle.elapsed.as_secs_f64();
-                let commands = idle.commands as f64 / seconds;
-                let per_cent = |busy: f64| short(busy / seconds * 100.0);
-                bars.bar(name, commands);
-                table.row([
-                    name.to_owned(),
-                    short(commands),
-                    per_cent(idle.cpu.as_secs_f64()),
-                    per_cent(idle.server.cpu.as_secs_f64()),
-                ]);
+                bars.bar(name, idle.all.rate());
+                table.row(figures(name, &idle));
             }
             Err(failure) => table.remark(format!("{name}: left out, it failed: {failure}.")),
         }
     }
     table.remark(format!(
-        "Over {:?}. Another client of the same process holds the {keys} lock(s): its renewals count, \
-         too, and what both clients compute.",
+        "Over {:?}. Another client of the same process holds the {keys} lock(s): what both clients \
+         compute counts.",
         effort.idle
     ));
+    table.remark(
+        "What the holders send was counted before anything waited: they renew. The rest is what those \
+         send who wait: they keep their places, or try again.",
+    );
     table.plot(bars);
-    table
+    Ok(table)
 }
 
-fn idle(
-    effort: &Effort,
-    server: &Arc<RedisServer>,
+const COLUMNS: [&str; 6] = [
+    "lock",
+    "commands/s",
+    "of the holders",
+    "of those who wait",
+    "client CPU, % of a core",
+    "server CPU, % of a core",
+];
+
+/// A row, which is there only while it is measured.
+fn entrant(
+    server: &RedisServer,
     stage: &Stage,
     name: &'static str,
-    keys: usize,
-) -> Result<Idleness, Failure> {
+    elsewhere: bool,
+) -> Result<Option<Entrant>, Failure> {
     let url = server.url();
-    let entrant = stage.run(async move { contestants::named(name, &url, 2).await })?;
-    let plan = Idle::new(WAITERS, entrant.fresh_keys(keys), effort.idle, Arc::clone(server));
-    stage.run(entrant.idle(plan))
+    if elsewhere {
+        return Entrant::of_other_build(name, &url, Setting::BlockOn);
+    }
+    stage.run(async move { contestants::named(name, &url, 2).await }).map(Some)
+}
+
+fn figures(name: &str, idle: &Idleness) -> [String; 6] {
+    let per_cent =
+        |time: Duration| short(time.as_secs_f64() / idle.all.elapsed.as_secs_f64() * 1e2);
+    [
+        name.to_owned(),
+        short(idle.all.rate()),
+        short(idle.holders.rate()),
+        short((idle.all.rate() - idle.holders.rate()).max(0.0)),
+        per_cent(idle.all.cpu),
+        per_cent(idle.all.server),
+    ]
 }

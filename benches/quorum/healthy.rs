@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, Raw, quorums};
+use lock_benches::contestants::{Plain, Raw, quorums};
 use lock_benches::{
     Effort, Entrant, Failure, Fleet, NodeRedlock, Rounds, Series, Setting, Stage, Table, median,
     quantile, short,
@@ -94,12 +94,10 @@ fn rows<'a>(fleets: &'a [Fleet], stage: &Stage, node: bool) -> Result<Vec<Row<'a
     let single = &fleets[0];
     let url = single.urls().concat();
     let one = Entrant::new(ONE, [Raw::new(RedisBackend::open(&url)?)]);
-    let driver = stage.run(async move { Driver::connect(&url).await })?;
+    let plain = stage.run(async move { Plain::connect(&url).await })?;
     let row = |name: &str, runner, fleet| Row { name: name.to_owned(), runner, fleet };
-    let mut rows = vec![
-        row(PING, Runner::Ping(Arc::new(driver)), single),
-        row(ONE, Runner::Lock(one), single),
-    ];
+    let mut rows =
+        vec![row(PING, Runner::Ping(Arc::new(plain)), single), row(ONE, Runner::Lock(one), single)];
     let names = quorums::OURS.into_iter().chain(quorums::PEERS).chain(node.then_some(NODE));
     for name in names {
         for fleet in fleets {

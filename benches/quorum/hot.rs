@@ -59,7 +59,7 @@ fn measure(
     for entrant in entrants {
         rounds.add(entrant.name(), move || {
             let mut crowd = Crowd::new(tasks, entrant.fresh_keys(1), effort.slow_window);
-            (crowd.servers, crowd.waits) = (fleet.living().to_vec(), true);
+            (crowd.servers, crowd.waits) = (fleet.urls(), true);
             stage.run(entrant.crowd(crowd))
         });
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_benches::contestants::{Driver, quorums};
+use lock_benches::contestants::{Plain, quorums};
 use lock_benches::measure::{self, Passes};
 use lock_benches::{Cost, Entrant, Failure, Fleet, NodeRedlock, Stage, quantiles};
 
@@ -13,7 +13,7 @@ use crate::LIMIT;
 /// Something that makes passes.
 pub(crate) enum Runner {
     /// Only commands that do nothing.
-    Ping(Arc<Driver>),
+    Ping(Arc<Plain>),
     Lock(Entrant),
     Node(RefCell<NodeRedlock>),
 }
@@ -47,9 +47,9 @@ impl Runner {
         time: Duration,
     ) -> Result<Turn, Failure> {
         let (passes, cost) = match self {
-            Self::Ping(driver) => fleet.cost(
+            Self::Ping(plain) => fleet.cost(
                 |stats| stats.total(),
-                || Ok(Passes::of(stage.run(measure::pings(Arc::clone(driver), time, None))?)),
+                || Ok(Passes::of(stage.run(measure::pings(Arc::clone(plain), time, None))?)),
             ),
             Self::Lock(entrant) => fleet.cost(
                 |stats| entrant.sent(stats),

@@ -8,9 +8,11 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use lock_tests::CommandStats;
 
+use crate::contestants::Ours;
 use crate::measure::{self, Crowd, Idle, Idleness, Passes, Window};
+use crate::other_build::{self, Remote};
 use crate::team::{self, Orders, Part};
-use crate::{Contestant, Failure};
+use crate::{Contestant, Failure, Setting};
 
 /// A contestant with its clients, under the name of its row.
 ///
@@ -30,14 +32,33 @@ impl Entrant {
         name: impl Into<String>,
         clients: impl IntoIterator<Item = C>,
     ) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let clients: Vec<Arc<C>> = clients.into_iter().map(Arc::new).collect();
         Self {
             name: name.into(),
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            number: number(),
             inner_commands: C::INNER,
             clients: Arc::new(clients),
         }
+    }
+
+    /// This row of ours, as the [other build](crate::other_build) measures it in a process of its own, if
+    /// there is one.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub fn of_other_build(
+        name: &str,
+        url: &str,
+        setting: Setting,
+    ) -> Result<Option<Self>, Failure> {
+        let remote = Remote::start(name, url, setting)?;
+        Ok(remote.map(|remote| Self {
+            name: other_build::row(name),
+            number: number(),
+            inner_commands: <Ours as Contestant>::INNER,
+            clients: Arc::new(remote),
+        }))
     }
 
     /// The name of its row.
@@ -124,6 +145,12 @@ impl Entrant {
     }
 }
 
+/// One that no other entrant of this process has.
+fn number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
 impl fmt::Debug for Entrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Entrant").field(&self.name).finish()
@@ -131,7 +158,7 @@ impl fmt::Debug for Entrant {
 }
 
 /// The measurements, each compiled for the contestant that it is about.
-trait Clients: Send + Sync {
+pub(crate) trait Clients: Send + Sync {
     fn pairs(
         self: Arc<Self>,
         keys: Vec<String>,

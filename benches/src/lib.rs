@@ -5,10 +5,12 @@
 //! and are measured in turn, round by round, and what counts is the median over the rounds.
 //!
 //! - [`Contestant`] is one way to lock a key. There is one for this workspace, one for the bare
-//!   driver, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
+//!   client, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
 //! - [`Entrant`] is a contestant made ready, with its clients connected.
 //! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
+//! - [`Verbs`] is what a lock asks of its store; [`Meter`] reads what that cost the server.
 //! - [`team`] does the same with several processes.
+//! - [`other_build`] is one more row: another build of this program, such as an older one.
 //! - [`contest`] lets all who follow one [`Rule`] stand against one another, in both ways.
 //! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.
 //!
@@ -20,16 +22,19 @@
 pub mod contest;
 pub mod contestants;
 pub mod measure;
+pub mod other_build;
 pub mod plot;
 pub mod team;
 
 mod contestant;
 mod cpu;
+mod dialogue;
 mod effort;
 mod entrant;
 mod figures;
 mod fleet;
 mod histogram;
+mod meter;
 mod node_redlock;
 mod report;
 mod rounds;
@@ -37,6 +42,7 @@ mod rule;
 mod server_load;
 mod stage;
 mod table;
+mod verbs;
 
 pub use contestant::{Contestant, Failure};
 pub use effort::Effort;
@@ -44,9 +50,11 @@ pub use entrant::Entrant;
 pub use figures::{jain, median, per_second, quantile, quantiles, short};
 pub use fleet::{Cost, Fleet};
 pub use histogram::Histogram;
+pub use meter::{Account, Meter};
 pub use node_redlock::NodeRedlock;
 pub use rounds::{Rounds, Series};
 pub use rule::{Rule, verdict};
 pub use server_load::ServerLoad;
 pub use stage::{Setting, Stage};
 pub use table::Table;
+pub use verbs::Verbs;

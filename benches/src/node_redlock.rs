@@ -1,24 +1,20 @@
 //! node-redlock, by a script.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::contestants::LEASE;
+use crate::dialogue::Dialogue;
 use crate::measure::Passes;
 
 /// A process of node with the package `redlock` over `ioredis`. It measures by itself, so that no pipe is
 /// part of a pass, and ends with this.
 #[derive(Debug)]
-pub struct NodeRedlock {
-    process: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+pub struct NodeRedlock(Dialogue);
 
 impl NodeRedlock {
     /// The commands that its scripts call.
@@ -47,17 +43,9 @@ impl NodeRedlock {
     /// If it does not start.
     pub fn start(urls: &[String]) -> Result<Self, Failure> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join("node_redlock.js");
-        let mut process = Command::new("node")
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("a process without pipes".into());
-        };
-        let mut node = Self { process, orders, answers: BufReader::new(answers) };
+        let mut node = Dialogue::start(Command::new("node").arg(script))?;
         node.tell(&json!({ "urls": urls }))?;
-        Ok(node)
+        Ok(Self(node))
     }
 
     /// Locks and unlocks a key for a while, at least once.
@@ -71,28 +59,14 @@ impl NodeRedlock {
         time: Duration,
         limit: Duration,
     ) -> Result<Passes, Failure> {
-        self.tell(&json!({
+        self.0.tell(&json!({
             "key": format!("node-redlock:{key}"),
             "lease": LEASE.as_millis() as u64,
             "millis": time.as_millis() as u64,
             "limit": limit.as_millis() as u64,
         }))?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        let line = self.0.hear()?;
         parse(&line).ok_or_else(|| format!("node-redlock answered {line:?}").into())
-    }
-
-    fn tell(&mut self, order: &Value) -> Result<(), Failure> {
-        writeln!(self.orders, "{order}")?;
-        Ok(self.orders.flush()?)
-    }
-}
-
-impl Drop for NodeRedlock {
-    fn drop(&mut self) {
-        // It may have gone by itself.
-        let _killed = self.process.kill();
-        let _reaped = self.process.wait();
     }
 }
 

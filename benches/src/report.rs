@@ -13,7 +13,7 @@ pub(crate) const PAGE: &str = "report.html";
 const PARTS: &str = "parts";
 
 /// In which order the tables stand. Those of other names come last.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "hot-key",
     "processes",
     "rwlock",
@@ -25,6 +25,7 @@ const ORDER: [&str; 12] = [
     "quorum",
     "ratios",
     "many-keys",
+    "scripts",
     "allocations",
 ];
 

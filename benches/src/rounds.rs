@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Failure;
+use crate::{Failure, median, quantile};
 
 type Turn<'a, S> = Box<dyn FnMut() -> Result<S, Failure> + 'a>;
 
@@ -85,6 +85,13 @@ impl<S> Series<S> {
     pub fn ratios(&self, base: &Self, figure: impl Fn(&S) -> f64) -> Vec<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         pairs.map(|(ours, base)| figure(ours) / figure(base)).collect()
+    }
+
+    /// The median of these [ratios](Self::ratios), and their middle half, in words.
+    pub fn compared(&self, base: &Self, figure: impl Fn(&S) -> f64) -> String {
+        let ratios = self.ratios(base, figure);
+        let [low, high] = [0.25, 0.75].map(|share| quantile(&ratios, share));
+        format!("{:.2} × ({low:.2}–{high:.2})", median(&ratios))
     }
 }
 

@@ -29,7 +29,7 @@ impl ServerLoad {
         }
     }
 
-    fn parse(info: &str) -> Self {
+    pub(crate) fn parse(info: &str) -> Self {
         let mut load = Self::default();
         for (name, figure) in info.lines().filter_map(|line| line.split_once(':')) {
             match name {

@@ -26,6 +26,20 @@ pub enum Setting {
 impl Setting {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::BlockOn, Self::Spawned, Self::CurrentThread];
+
+    /// How files are called that are about it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BlockOn => "block_on",
+            Self::Spawned => "spawned",
+            Self::CurrentThread => "current_thread",
+        }
+    }
+
+    /// The one that has this [name](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.name() == name)
+    }
 }
 
 impl fmt::Display for Setting {

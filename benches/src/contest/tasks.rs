@@ -1,6 +1,5 @@
 //! Tasks of one process.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_tests::RedisServer;
@@ -55,7 +54,7 @@ pub struct Rate {
 pub fn in_one_process(
     plan: &Tasks,
     effort: &Effort,
-    server: &Arc<RedisServer>,
+    server: &RedisServer,
     stage: &Stage,
 ) -> Result<(Table, Vec<Rate>), Failure> {
     let fighters = plan.fighters(stage, &server.url())?;
@@ -65,7 +64,7 @@ pub fn in_one_process(
         let crowd = move |waits: bool| {
             let mut crowd = Crowd::new(plan.tasks, entrant.fresh_keys(1), window);
             (crowd.rule, crowd.waits) = (plan.rule, waits);
-            crowd.servers = vec![Arc::clone(server)];
+            crowd.servers = vec![server.url()];
             stage.run(entrant.crowd(crowd))
         };
         // Reading the clock twice in each pass is a burden only to the fast ones.

@@ -19,9 +19,9 @@ macro_rules! entrants {
 }
 
 mod distributed_lock;
-mod driver;
 mod local;
 mod ours;
+mod plain;
 pub mod quorums;
 mod raw;
 mod redis_lock;
@@ -37,9 +37,9 @@ use std::time::Duration;
 use lock_sync::Handoff;
 
 pub use distributed_lock::DistributedLock;
-pub use driver::Driver;
 pub use local::Local;
 pub use ours::{Ending, Ours};
+pub use plain::Plain;
 pub use raw::Raw;
 pub use redis_lock::RedisLock;
 pub use redlock::Redlock;
@@ -47,13 +47,19 @@ pub use rlock::Rlock;
 pub use rslock::Rslock;
 pub use socket::Socket;
 
-use crate::{Entrant, Failure, Rule};
+use crate::{Entrant, Failure, Rule, Setting};
 
 /// How long the leases of the peers live, where it has to be said.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// What the driver's row is called: the baseline of all that goes through a server.
-pub const DRIVER: &str = "bare driver";
+/// What the row of [`Plain`] is called: the baseline of all that goes through a server.
+pub const PLAIN: &str = "bare client";
+
+/// What our own row is called whose release is awaited.
+pub const RELEASED: &str = "ours, released";
+
+/// What the row of [`Rslock`] is called: the peer with whose CPU time ours is compared.
+pub const RSLOCK: &str = "rslock";
 
 /// What the row of `tokio::sync::Mutex` is called: the baseline of all that stays in one process.
 pub const TOKIO: &str = "tokio::sync::Mutex";
@@ -64,10 +70,10 @@ pub const TOKIO: &str = "tokio::sync::Mutex";
 ///
 /// If one of them does not connect.
 pub async fn all(url: &str) -> Result<Vec<Entrant>, Failure> {
-    let mut entrants = ours_and_driver(url).await?;
+    let mut entrants = ours_and_plain(url).await?;
     entrants.extend([
         Entrant::new("rlock", [Rlock::connect(url).await?]),
-        Entrant::new("rslock", [Rslock::connect(url)?]),
+        Entrant::new(RSLOCK, [Rslock::connect(url)?]),
         Entrant::new("redis-lock", [RedisLock::connect(url).await?]),
         Entrant::new("distributed-lock-redis", [DistributedLock::connect(url).await?]),
         Entrant::new("redlock (spawn_blocking)", [Redlock::connect(url)]),
@@ -75,17 +81,35 @@ pub async fn all(url: &str) -> Result<Vec<Entrant>, Failure> {
     Ok(entrants)
 }
 
-/// Our own lock, in both ways to end a guard, and the driver that it has to keep up with.
+/// Our own lock, in both ways to end a guard, and the bare client that it has to keep up with.
 ///
 /// # Errors
 ///
 /// If one of them does not connect.
-pub async fn ours_and_driver(url: &str) -> Result<Vec<Entrant>, Failure> {
+pub async fn ours_and_plain(url: &str) -> Result<Vec<Entrant>, Failure> {
     Ok(vec![
-        Entrant::new(DRIVER, [Driver::connect(url).await?]),
-        Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
+        Entrant::new(PLAIN, [Plain::connect(url).await?]),
+        Entrant::new(RELEASED, [Ours::redis(url, Ending::Released)?]),
         Entrant::new("ours, dropped", [Ours::redis(url, Ending::Dropped)?]),
     ])
+}
+
+/// These rows, and after our own `name` that of the [other build](crate::other_build), if there is one.
+///
+/// # Errors
+///
+/// If the other build does not start.
+pub fn beside(
+    mut entrants: Vec<Entrant>,
+    name: &str,
+    url: &str,
+    setting: Setting,
+) -> Result<Vec<Entrant>, Failure> {
+    if let Some(other) = Entrant::of_other_build(name, url, setting)? {
+        let place = entrants.iter().position(|entrant| entrant.name() == name);
+        entrants.insert(place.map_or(entrants.len(), |place| place + 1), other);
+    }
+    Ok(entrants)
 }
 
 /// Our own rows where clients fight over a key: in turns of one holder each; with the budget that a
@@ -113,6 +137,7 @@ pub const WAITING_PEERS: [&str; 8] = [
 /// If there is none, or it does not connect.
 pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Failure> {
     Ok(match name {
+        RELEASED => entrants!(name, clients, Ours::redis(url, Ending::Released)?),
         "ours, fair" => entrants!(name, clients, Ours::with(url, Ending::Dropped, Handoff::Fair)?),
         "ours, fair, released" => {
             entrants!(name, clients, Ours::with(url, Ending::Released, Handoff::Fair)?)
@@ -168,7 +193,7 @@ pub async fn waiting_peers(url: &str, clients: usize) -> Result<Vec<Entrant>, Fa
 /// If one of them does not connect, or does not lock a free key.
 pub async fn absent_from_waiting(url: &str) -> Result<Vec<String>, Failure> {
     Ok(vec![
-        format!("{DRIVER}: left out, it does not wait."),
+        format!("{PLAIN}: left out, it does not wait."),
         DistributedLock::connect(url).await?.why_absent("bench:probe").await?,
     ])
 }

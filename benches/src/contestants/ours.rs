@@ -98,28 +98,44 @@ impl Contestant for Ours {
     // More than they call today: none of these is ever sent by itself.
     const INNER: &'static [&'static str] = &[
         "append",
+        "bitcount",
+        "copy",
+        "decr",
+        "decrby",
         "del",
         "exists",
         "expire",
+        "expireat",
+        "expiretime",
         "get",
+        "getbit",
         "getdel",
+        "getex",
         "getrange",
+        "getset",
         "hdel",
         "hexists",
         "hget",
         "hgetall",
         "hincrby",
+        "hincrbyfloat",
         "hkeys",
         "hlen",
         "hmget",
+        "hpexpire",
+        "hrandfield",
         "hset",
+        "hsetnx",
+        "hstrlen",
         "hvals",
         "incr",
         "incrby",
+        "incrbyfloat",
         "info",
         "lindex",
         "linsert",
         "llen",
+        "lmove",
         "lpop",
         "lpos",
         "lpush",
@@ -127,6 +143,9 @@ impl Contestant for Ours {
         "lrem",
         "lset",
         "ltrim",
+        "mget",
+        "mset",
+        "object",
         "persist",
         "pexpire",
         "pexpireat",
@@ -134,28 +153,42 @@ impl Contestant for Ours {
         "psetex",
         "pttl",
         "publish",
+        "rename",
         "rpop",
+        "rpoplpush",
         "rpush",
+        "sadd",
+        "scard",
         "set",
+        "setbit",
         "setnx",
         "setrange",
+        "sismember",
+        "smembers",
         "spublish",
+        "srem",
         "strlen",
         "time",
+        "touch",
         "ttl",
         "type",
         "unlink",
         "zadd",
         "zcard",
         "zcount",
+        "zincrby",
         "zmscore",
+        "zpopmax",
         "zpopmin",
         "zrange",
         "zrangebyscore",
+        "zrangestore",
         "zrank",
         "zrem",
+        "zremrangebyrank",
         "zremrangebyscore",
         "zrevrange",
+        "zrevrank",
         "zscore",
     ];
 
@@ -183,23 +216,51 @@ impl Contestant for Ours {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
+    use std::sync::Arc;
+
+    use lock_tests::RedisServer;
+    use lock_tests::resp::{Client, Value};
 
     use super::*;
+    use crate::contestants::Raw;
+    use crate::measure::{self, Crowd};
 
-    #[test]
-    fn what_the_scripts_call_is_known() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/lock-redis/src/scripts");
-        let mut calls = 0;
-        for entry in fs::read_dir(folder).unwrap() {
-            let script = fs::read_to_string(entry.unwrap().path()).unwrap();
-            for call in script.split("call('").skip(1) {
-                let name = call.split('\'').next().unwrap().to_lowercase();
-                assert!(Ours::INNER.contains(&name.as_str()), "{name}");
-                calls += 1;
+    /// The commands that came until now, in lower case, and whether a script has called them.
+    fn seen(server: &RedisServer, monitor: &mut Client) -> Vec<(String, bool)> {
+        server.cli(&["ECHO", "the end"]);
+        let mut seen = Vec::new();
+        loop {
+            let Ok(Value::Text(line)) = monitor.receive() else { panic!("the monitor has ended") };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if line.contains("the end") {
+                return seen;
             }
+            let (who, command) = line.split_once("] \"").unwrap();
+            let name = command.split('"').next().unwrap().to_lowercase();
+            seen.push((name, who.ends_with(" lua")));
         }
-        assert!(calls > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_scripts_call_is_known_and_nothing_else_is() {
+        let server = RedisServer::start();
+        let mut monitor = server.connect().unwrap();
+        monitor.command(&["MONITOR"]).unwrap();
+
+        let backend = Arc::new(Raw::new(RedisBackend::open(server.url()).unwrap()));
+        let names = vec!["a".to_owned(), "b".to_owned()];
+        measure::verbs(backend, server.url(), names, Duration::ZERO).await.unwrap();
+        let clients = [(); 2].map(|()| {
+            let clients = Ours::with(&server.url(), Ending::Released, Handoff::Fair);
+            Arc::new(clients.unwrap())
+        });
+        let plan = Crowd::new(8, vec!["hot".to_owned()], Duration::from_millis(50));
+        measure::crowd(&clients, plan, &[]).await.unwrap();
+
+        let seen = seen(&server, &mut monitor);
+        assert!(seen.iter().any(|(_, by_script)| *by_script));
+        for (name, by_script) in seen {
+            assert_eq!(Ours::INNER.contains(&&*name), by_script || name == "info", "{name}");
+        }
     }
 }

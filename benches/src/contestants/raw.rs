@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Released, Renew, Renewal, Ttl};
 
 use super::LEASE;
-use crate::{Contestant, Failure};
+use crate::{Contestant, Failure, Verbs};
 
-/// A backend without what `lock-sync` puts around it: nothing waits or renews.
+/// A backend without what `lock-sync` puts around it: nothing waits or renews by itself.
 pub struct Raw<B>(B);
 
 impl<B> Raw<B> {
@@ -37,13 +37,40 @@ impl<B: Backend> Contestant for Raw<B> {
         S: Future<Output = ()> + Send + 'static,
     {
         let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
-        let request = Acquire::new(claim, Ttl::new(LEASE)?);
-        match self.0.try_acquire(&request).await? {
-            Attempt::Granted(_) => {}
-            other => return Err(format!("not granted, but {other:?}").into()),
-        }
+        Verbs::acquire(self, &claim).await?;
         section.await;
-        let _told = self.0.release(&request.claim).await?;
+        let _told = self.0.release(&claim).await?;
         Ok(())
+    }
+}
+
+impl<B: Backend> Verbs for Raw<B> {
+    type Claim = Claim;
+
+    const INNER: &'static [&'static str] = super::Ours::INNER;
+
+    fn claim(&self, name: &str) -> Result<Self::Claim, Failure> {
+        Ok(Claim::exclusive(Key::new(name)?, OwnerToken::generate()?))
+    }
+
+    async fn acquire(&self, claim: &Self::Claim) -> Result<(), Failure> {
+        match self.0.try_acquire(&Acquire::new(claim.clone(), Ttl::new(LEASE)?)).await? {
+            Attempt::Granted(_) => Ok(()),
+            other => Err(format!("not granted, but {other:?}").into()),
+        }
+    }
+
+    async fn renew(&self, claim: &Self::Claim) -> Result<(), Failure> {
+        match self.0.renew(&Renew::new(claim.clone(), Ttl::new(LEASE)?)).await {
+            Renewal::Renewed { .. } => Ok(()),
+            other => Err(format!("not renewed, but {other:?}").into()),
+        }
+    }
+
+    async fn release(&self, claim: &Self::Claim) -> Result<(), Failure> {
+        match self.0.release(claim).await? {
+            Released::Freed { .. } => Ok(()),
+            other => Err(format!("not released, but {other:?}").into()),
+        }
     }
 }

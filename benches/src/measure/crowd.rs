@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lock_tests::{CommandStats, RedisServer};
 use tokio::task::JoinSet;
 
+use super::Window;
 use super::section::Protected;
-use crate::{Contestant, Failure, Rule, cpu};
+use crate::{Account, Contestant, Failure, Meter, Rule, cpu};
 
 /// Tasks that lock, count and unlock, again and again.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ pub struct Crowd {
     pub window: Duration,
     /// Whether it is measured how long each pass had to wait, which itself takes a little time.
     pub waits: bool,
-    /// The servers whose commands are counted.
-    pub servers: Vec<Arc<RedisServer>>,
+    /// The URLs of the servers whose commands are counted, and their processor time.
+    pub servers: Vec<String>,
 }
 
 impl Crowd {
@@ -33,36 +33,6 @@ impl Crowd {
     pub fn new(tasks: usize, keys: Vec<String>, window: Duration) -> Self {
         let rule = Rule::Exclusive;
         Self { tasks, keys, rule, window, waits: false, servers: Vec::new() }
-    }
-}
-
-/// What a crowd did within its window.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Window {
-    /// How long it was in the end.
-    pub elapsed: Duration,
-    /// How often each task held its lock.
-    pub passes: Vec<u64>,
-    /// How often a lock went from one task to another, if one alone can have it.
-    pub handovers: u64,
-    /// How long they waited for that; among readers and writers, how long the writers did. Who still
-    /// waits at the end counts with what it has waited.
-    pub waits: Vec<Duration>,
-    /// What this process has computed.
-    pub cpu: Duration,
-    /// How many commands came to the servers over the network.
-    pub commands: u64,
-    /// How many updates of a counter were lost from beginning to end: none if the lock locks.
-    pub lost: u64,
-    /// How often somebody found another inside who must not be there: never if the lock locks.
-    pub intrusions: u64,
-}
-
-impl Window {
-    /// How often a lock was held.
-    pub fn total(&self) -> u64 {
-        self.passes.iter().sum()
     }
 }
 
@@ -92,81 +62,122 @@ pub(crate) async fn crowd<C: Contestant>(
     crowd: Crowd,
     inner_commands: &[&str],
 ) -> Result<Window, Failure> {
-    let shared = Arc::new(Shared {
-        begin: Instant::now(),
-        rule: crowd.rule,
-        timed: crowd.waits,
-        counting: AtomicBool::new(false),
-        done: AtomicBool::new(false),
-    });
-    let protected: Vec<Arc<Protected>> = crowd.keys.iter().map(|_| Arc::default()).collect();
-    let mut workers = Vec::new();
-    let mut tasks = JoinSet::new();
-    for number in 0..crowd.tasks {
-        let key = number % crowd.keys.len();
-        let worker = Arc::new(Worker {
-            number: number + 1,
-            protected: Arc::clone(&protected[key]),
-            shared: Arc::clone(&shared),
-            passes: AtomicU64::new(0),
-            updates: AtomicU64::new(0),
-            waiting_since: AtomicU64::new(0),
-            waits: Mutex::default(),
-        });
-        workers.push(Arc::clone(&worker));
-        let client = Arc::clone(&clients[number % clients.len()]);
-        let key = client.key(&crowd.keys[key])?;
-        tasks.spawn(work(client, key, worker));
-    }
-
+    let mut meters =
+        crowd.servers.iter().map(|url| Meter::at(url)).collect::<Result<Vec<_>, _>>()?;
+    let crew = Crew::start(clients, &crowd)?;
     tokio::time::sleep(crowd.window / 4).await;
-    let stats = || crowd.servers.iter().map(|server| server.commandstats()).collect::<Vec<_>>();
-    let before = stats();
-    shared.counting.store(true, Ordering::Relaxed);
-    let (start, cpu_before) = (Instant::now(), cpu::used());
-    let passes_before = passes(&workers);
-    let handovers_before = handovers(&protected);
+    let before = crew.look(&mut meters)?;
+    crew.shared.counting.store(true, Ordering::Relaxed);
 
     tokio::time::sleep(crowd.window).await;
-    let (elapsed, cpu) = (start.elapsed(), cpu::used().saturating_sub(cpu_before));
-    let passes_after = passes(&workers);
-    let handovers = handovers(&protected) - handovers_before;
-    shared.counting.store(false, Ordering::Relaxed);
-    let waits = workers.iter().flat_map(|worker| worker.waits(start)).collect();
-    let commands: Vec<_> =
-        stats().iter().zip(&before).map(|(after, before)| after.since(before)).collect();
-    shared.done.store(true, Ordering::Relaxed);
+    let after = crew.look(&mut meters)?;
+    crew.shared.counting.store(false, Ordering::Relaxed);
+    let waits = crew.workers.iter().flat_map(|worker| worker.waits(before.at)).collect();
+    let ended = crew.end(clients).await?;
 
-    tasks.abort_all();
-    while let Some(task) = tasks.join_next().await {
-        match task {
-            Ok(outcome) => outcome?,
-            Err(error) if error.is_cancelled() => {}
-            Err(panic) => return Err(panic.into()),
-        }
-    }
-    for client in clients {
-        client.settled().await;
-    }
-    let counted: u64 = protected.iter().map(|it| it.updates(shared.rule)).sum();
-    let updates: u64 = workers.iter().map(|it| it.updates.load(Ordering::Acquire)).sum();
+    let accounts: Vec<Account> =
+        after.accounts.iter().zip(&before.accounts).map(|(it, before)| it.since(before)).collect();
+    let passes = after.passes.iter().zip(before.passes);
     Ok(Window {
-        elapsed,
-        passes: passes_after
-            .iter()
-            .zip(passes_before)
-            .map(|(after, before)| after - before)
-            .collect(),
-        handovers,
+        elapsed: after.at - before.at,
+        passes: passes.map(|(after, before)| after - before).collect(),
+        handovers: after.handovers - before.handovers,
         waits,
-        cpu,
-        commands: (commands.iter().flat_map(CommandStats::iter))
-            .filter(|(name, _)| !inner_commands.contains(name))
-            .map(|(_, calls)| calls)
-            .sum(),
-        lost: updates.saturating_sub(counted),
-        intrusions: protected.iter().map(|it| it.intrusions()).sum(),
+        cpu: after.cpu.saturating_sub(before.cpu),
+        server: accounts.iter().map(|account| account.load.cpu).sum(),
+        commands: accounts.iter().map(|account| account.sent(inner_commands)).sum(),
+        lost: ended.updates.saturating_sub(ended.counted),
+        intrusions: ended.intrusions,
     })
+}
+
+/// Tasks at work.
+struct Crew {
+    shared: Arc<Shared>,
+    protected: Vec<Arc<Protected>>,
+    workers: Vec<Arc<Worker>>,
+    tasks: JoinSet<Result<(), Failure>>,
+}
+
+/// How far everything was at some moment.
+struct Look {
+    accounts: Vec<Account>,
+    at: Instant,
+    cpu: Duration,
+    passes: Vec<u64>,
+    handovers: u64,
+}
+
+/// What is known once all have ended.
+struct Ended {
+    /// How many updates the tasks have made.
+    updates: u64,
+    /// How many of them are left in what is protected.
+    counted: u64,
+    intrusions: u64,
+}
+
+impl Crew {
+    fn start<C: Contestant>(clients: &[Arc<C>], crowd: &Crowd) -> Result<Self, Failure> {
+        let shared = Arc::new(Shared {
+            begin: Instant::now(),
+            rule: crowd.rule,
+            timed: crowd.waits,
+            counting: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+        });
+        let protected = crowd.keys.iter().map(|_| Arc::default()).collect();
+        let mut crew = Self { shared, protected, workers: Vec::new(), tasks: JoinSet::new() };
+        for number in 0..crowd.tasks {
+            let key = number % crowd.keys.len();
+            let worker = Arc::new(Worker {
+                number: number + 1,
+                protected: Arc::clone(&crew.protected[key]),
+                shared: Arc::clone(&crew.shared),
+                passes: AtomicU64::new(0),
+                updates: AtomicU64::new(0),
+                waiting_since: AtomicU64::new(0),
+                waits: Mutex::default(),
+            });
+            crew.workers.push(Arc::clone(&worker));
+            let client = Arc::clone(&clients[number % clients.len()]);
+            let key = client.key(&crowd.keys[key])?;
+            crew.tasks.spawn(work(client, key, worker));
+        }
+        Ok(crew)
+    }
+
+    /// The servers first, and always: what they are asked takes a while, and both looks at a window have it
+    /// in the same place.
+    fn look(&self, meters: &mut [Meter]) -> Result<Look, Failure> {
+        Ok(Look {
+            accounts: meters.iter_mut().map(Meter::account).collect::<Result<_, _>>()?,
+            at: Instant::now(),
+            cpu: cpu::used(),
+            passes: self.workers.iter().map(|it| it.passes.load(Ordering::Acquire)).collect(),
+            handovers: self.protected.iter().map(|it| it.handovers()).sum(),
+        })
+    }
+
+    async fn end<C: Contestant>(mut self, clients: &[Arc<C>]) -> Result<Ended, Failure> {
+        self.shared.done.store(true, Ordering::Relaxed);
+        self.tasks.abort_all();
+        while let Some(task) = self.tasks.join_next().await {
+            match task {
+                Ok(outcome) => outcome?,
+                Err(error) if error.is_cancelled() => {}
+                Err(panic) => return Err(panic.into()),
+            }
+        }
+        for client in clients {
+            client.settled().await;
+        }
+        Ok(Ended {
+            updates: self.workers.iter().map(|it| it.updates.load(Ordering::Acquire)).sum(),
+            counted: self.protected.iter().map(|it| it.updates(self.shared.rule)).sum(),
+            intrusions: self.protected.iter().map(|it| it.intrusions()).sum(),
+        })
+    }
 }
 
 async fn work<C: Contestant>(
@@ -208,14 +219,6 @@ async fn look(worker: Arc<Worker>) {
     let pass = worker.passes.load(Ordering::Relaxed);
     worker.protected.read(pass).await;
     worker.passes.store(pass + 1, Ordering::Release);
-}
-
-fn passes(workers: &[Arc<Worker>]) -> Vec<u64> {
-    workers.iter().map(|worker| worker.passes.load(Ordering::Acquire)).collect()
-}
-
-fn handovers(protected: &[Arc<Protected>]) -> u64 {
-    protected.iter().map(|it| it.handovers()).sum()
 }
 
 impl Worker {

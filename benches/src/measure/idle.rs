@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lock_tests::RedisServer;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::{Contestant, Failure, ServerLoad, cpu};
+use super::window::{nanos, number};
+use crate::{Contestant, Failure, Meter, cpu};
 
 /// The first client holds some locks, and tasks of the second one wait for them.
 #[derive(Clone, Debug)]
@@ -19,33 +20,89 @@ pub struct Idle {
     pub tasks: usize,
     /// The locks. Task after task waits for the next one.
     pub keys: Vec<String>,
-    /// For how long they are watched.
+    /// For how long they are watched: the holders by themselves, and then with those who wait.
     pub time: Duration,
-    /// The server whose commands are counted.
-    pub server: Arc<RedisServer>,
+    /// The URL of the server whose commands are counted.
+    pub server: String,
 }
 
 impl Idle {
     /// Tasks that wait.
-    pub fn new(tasks: usize, keys: Vec<String>, time: Duration, server: Arc<RedisServer>) -> Self {
+    pub fn new(tasks: usize, keys: Vec<String>, time: Duration, server: String) -> Self {
         Self { tasks, keys, time, server }
     }
 }
 
 /// What waiting cost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Idleness {
-    /// How long they were watched.
+    /// Before anything waits.
+    pub holders: Watched,
+    /// With those who wait.
+    pub all: Watched,
+    /// How many got a lock that was held: none if the lock locks.
+    pub intruders: u64,
+}
+
+/// What happened in some time.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Watched {
+    /// How long it was.
     pub elapsed: Duration,
     /// How many commands came to the server over the network.
     pub commands: u64,
     /// What this process computed, with both clients.
     pub cpu: Duration,
     /// What the server computed.
-    pub server: ServerLoad,
-    /// How many got a lock that was held: none if the lock locks.
-    pub intruders: u64,
+    pub server: Duration,
+}
+
+impl Idleness {
+    /// For another process.
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "holders": self.holders.to_json(),
+            "all": self.all.to_json(),
+            "intruders": self.intruders,
+        })
+    }
+
+    /// From another process.
+    pub(crate) fn from_json(idleness: &Value) -> Result<Self, Failure> {
+        Ok(Self {
+            holders: Watched::from_json(&idleness["holders"])?,
+            all: Watched::from_json(&idleness["all"])?,
+            intruders: number(idleness, "intruders")?,
+        })
+    }
+}
+
+impl Watched {
+    /// Commands in a second.
+    pub fn rate(&self) -> f64 {
+        self.commands as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "elapsed": nanos(self.elapsed),
+            "commands": self.commands,
+            "cpu": nanos(self.cpu),
+            "server": nanos(self.server),
+        })
+    }
+
+    fn from_json(watched: &Value) -> Result<Self, Failure> {
+        let time = |name: &str| number(watched, name).map(Duration::from_nanos);
+        Ok(Self {
+            elapsed: time("elapsed")?,
+            commands: number(watched, "commands")?,
+            cpu: time("cpu")?,
+            server: time("server")?,
+        })
+    }
 }
 
 /// Lets them wait, on the present runtime.
@@ -55,46 +112,13 @@ pub(crate) async fn idle<C: Contestant>(
     plan: Idle,
     inner_commands: &[&str],
 ) -> Result<Idleness, Failure> {
-    let mut holders = JoinSet::new();
-    let (sender, mut held) = mpsc::unbounded_channel();
-    for name in &plan.keys {
-        let (client, key, sender) = (Arc::clone(holder), holder.key(name)?, sender.clone());
-        holders.spawn(async move {
-            let section = async move {
-                // An error means that nobody counts any more.
-                _ = sender.send(());
-                pending().await
-            };
-            client.locked(&key, section).await
-        });
-    }
-    for _ in &plan.keys {
-        tokio::select! {
-            _ = held.recv() => {}
-            Some(ended) = holders.join_next() => ended??,
-        }
-    }
-    let intruders = Arc::new(AtomicU64::new(0));
-    let mut waiters = JoinSet::new();
-    for name in plan.keys.iter().cycle().take(plan.tasks) {
-        let (client, key) = (Arc::clone(waiter), waiter.key(name)?);
-        let intruders = Arc::clone(&intruders);
-        waiters.spawn(async move {
-            let section = async move {
-                intruders.fetch_add(1, Ordering::Relaxed);
-            };
-            client.locked(&key, section).await
-        });
-    }
-    // Until then they have asked for the first time.
-    tokio::time::sleep(plan.time / 5).await;
-    let (stats, load) = (plan.server.commandstats(), ServerLoad::of(&plan.server));
-    let (start, cpu_before) = (Instant::now(), cpu::used());
+    let mut meter = Meter::at(&plan.server)?;
+    let mut holders = hold(holder, &plan.keys).await?;
+    let alone = watch(&mut meter, plan.time, inner_commands).await?;
 
-    tokio::time::sleep(plan.time).await;
-    let (elapsed, cpu) = (start.elapsed(), cpu::used().saturating_sub(cpu_before));
-    let load = ServerLoad::of(&plan.server).since(load);
-    let stats = plan.server.commandstats().since(&stats);
+    let intruders = Arc::new(AtomicU64::new(0));
+    let mut waiters = wait(waiter, &plan, &intruders)?;
+    let all = watch(&mut meter, plan.time, inner_commands).await?;
 
     let failed = waiters.try_join_next();
     waiters.shutdown().await;
@@ -104,12 +128,85 @@ pub(crate) async fn idle<C: Contestant>(
     if let Some(failed) = failed {
         failed??;
     }
-    let sent = stats.iter().filter(|(name, _)| !inner_commands.contains(name));
-    Ok(Idleness {
-        elapsed,
-        commands: sent.map(|(_, calls)| calls).sum(),
-        cpu,
-        server: load,
-        intruders: intruders.load(Ordering::Relaxed),
+    Ok(Idleness { holders: alone, all, intruders: intruders.load(Ordering::Relaxed) })
+}
+
+/// Tasks that hold the locks, once they do.
+async fn hold<C: Contestant>(
+    client: &Arc<C>,
+    keys: &[String],
+) -> Result<JoinSet<Result<(), Failure>>, Failure> {
+    let mut holders = JoinSet::new();
+    let (sender, mut held) = mpsc::unbounded_channel();
+    for name in keys {
+        let (client, key, sender) = (Arc::clone(client), client.key(name)?, sender.clone());
+        holders.spawn(async move {
+            let section = async move {
+                // An error means that the counting has ended.
+                _ = sender.send(());
+                pending().await
+            };
+            client.locked(&key, section).await
+        });
+    }
+    for _ in keys {
+        tokio::select! {
+            _ = held.recv() => {}
+            Some(ended) = holders.join_next() => ended??,
+        }
+    }
+    Ok(holders)
+}
+
+/// Tasks that wait for the locks.
+fn wait<C: Contestant>(
+    client: &Arc<C>,
+    plan: &Idle,
+    intruders: &Arc<AtomicU64>,
+) -> Result<JoinSet<Result<(), Failure>>, Failure> {
+    let mut waiters = JoinSet::new();
+    for name in plan.keys.iter().cycle().take(plan.tasks) {
+        let (client, key) = (Arc::clone(client), client.key(name)?);
+        let intruders = Arc::clone(intruders);
+        waiters.spawn(async move {
+            let section = async move {
+                intruders.fetch_add(1, Ordering::Relaxed);
+            };
+            client.locked(&key, section).await
+        });
+    }
+    Ok(waiters)
+}
+
+/// Watches them for a while, after a fifth of it in which they settle down.
+async fn watch(
+    meter: &mut Meter,
+    time: Duration,
+    inner_commands: &[&str],
+) -> Result<Watched, Failure> {
+    tokio::time::sleep(time / 5).await;
+    let (account, start, used) = (meter.account()?, Instant::now(), cpu::used());
+    tokio::time::sleep(time).await;
+    let account = meter.account()?.since(&account);
+    Ok(Watched {
+        elapsed: start.elapsed(),
+        commands: account.sent(inner_commands),
+        cpu: cpu::used().saturating_sub(used),
+        server: account.load.cpu,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idleness_travels() {
+        let all = Watched { elapsed: Duration::from_secs(2), commands: 3, ..Watched::default() };
+        let idleness = Idleness { all, intruders: 4, ..Idleness::default() };
+        let there = Idleness::from_json(&idleness.to_json()).unwrap();
+        assert_eq!(format!("{there:?}"), format!("{idleness:?}"));
+        assert_eq!(there.all.rate(), 1.5);
+        assert!(Idleness::from_json(&json!({})).is_err());
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::contestants::Driver;
+use crate::contestants::Plain;
 
 /// How long commands took that do nothing: back to back, or each after a pause.
 ///
@@ -12,7 +12,7 @@ use crate::contestants::Driver;
 ///
 /// If the server does not answer.
 pub async fn pings(
-    driver: Arc<Driver>,
+    plain: Arc<Plain>,
     time: Duration,
     pause: Option<Duration>,
 ) -> Result<Vec<Duration>, Failure> {
@@ -22,7 +22,7 @@ pub async fn pings(
             tokio::time::sleep(pause).await;
         }
         let start = Instant::now();
-        driver.ping().await?;
+        plain.ping().await?;
         times.push(start.elapsed());
     }
     Ok(times)

@@ -100,7 +100,8 @@ impl Team {
         let mut team = Self { members: Vec::new(), words, inner_commands: Vec::new() };
         for number in 0..plan.processes {
             let part = Part { number, ..part.clone() };
-            team.members.push(Member::start(&part, sender.clone())?);
+            let program = plan.program.as_deref();
+            team.members.push(Member::start(&part, program, sender.clone())?);
         }
         let end = Instant::now() + PATIENCE;
         for _ in 0..plan.processes {
@@ -162,13 +163,20 @@ impl Team {
 }
 
 impl Member {
-    fn start(part: &Part, words: Sender<(usize, String)>) -> Result<Self, Failure> {
+    fn start(
+        part: &Part,
+        program: Option<&Path>,
+        words: Sender<(usize, String)>,
+    ) -> Result<Self, Failure> {
         let mut command = if REDIS_PY.contains(&part.contestant.as_str()) {
             let mut command = Command::new(python()?);
             command.arg(script());
             command
         } else {
-            let mut command = Command::new(std::env::current_exe()?);
+            let mut command = match program {
+                Some(program) => Command::new(program),
+                None => Command::new(std::env::current_exe()?),
+            };
             command.arg(MEMBER);
             command
         };

@@ -26,6 +26,7 @@ mod outcome;
 mod plan;
 mod python;
 mod record;
+mod row;
 mod section;
 mod serve;
 
@@ -34,6 +35,7 @@ pub use captain::play;
 pub use outcome::Outcome;
 pub use plan::Plan;
 pub use python::{REDIS_PY, python};
+pub use row::Row;
 pub use serve::{is_member, serve};
 
 pub(crate) use member::member;

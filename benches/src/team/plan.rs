@@ -13,6 +13,8 @@ use crate::{Failure, Rule};
 pub struct Plan {
     /// Which library, by the name of its row.
     pub contestant: String,
+    /// The program of the members, if it is not this one.
+    pub program: Option<PathBuf>,
     /// How many processes.
     pub processes: usize,
     /// How many tasks each process has.
@@ -36,8 +38,23 @@ impl Plan {
         tasks: usize,
         window: Duration,
     ) -> Self {
-        let (contestant, rule) = (contestant.into(), Rule::Exclusive);
-        Self { contestant, processes, tasks, rule, hold: Duration::ZERO, by_turns: false, window }
+        Self {
+            contestant: contestant.into(),
+            program: None,
+            processes,
+            tasks,
+            rule: Rule::Exclusive,
+            hold: Duration::ZERO,
+            by_turns: false,
+            window,
+        }
+    }
+
+    /// Lets members of another build do it.
+    #[must_use]
+    pub fn by(mut self, program: Option<PathBuf>) -> Self {
+        self.program = program;
+        self
     }
 
     /// The same, but not with a mutex.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Part, burner};
+use crate::other_build::{self, GUEST};
 use crate::{Failure, contestants};
 
 /// The argument that makes a benchmark a member.
@@ -14,10 +15,10 @@ pub(super) const MEMBER: &str = "--member";
 /// The argument that makes it a [burner](super::Burner).
 pub(super) const BURN: &str = "--burn";
 
-/// Whether this program was started by a benchmark, as a member of a team or a
-/// [burner](super::Burner).
+/// Whether this program was started by a benchmark: as a member of a team, as a [burner](super::Burner),
+/// or as the [other build](crate::other_build).
 pub fn is_member() -> bool {
-    std::env::args().nth(1).is_some_and(|arg| arg == MEMBER || arg == BURN)
+    std::env::args().nth(1).is_some_and(|arg| [MEMBER, BURN, GUEST].contains(&&*arg))
 }
 
 /// Does what a member does, in a benchmark that was [started as one](is_member).
@@ -26,9 +27,13 @@ pub fn is_member() -> bool {
 ///
 /// If it cannot read its plan or has no runtime. What goes wrong later is told the captain.
 pub fn serve() -> Result<(), Failure> {
-    if std::env::args().nth(1).is_some_and(|arg| arg == BURN) {
-        end_with_input(|_| true);
-        burner::burn();
+    match std::env::args().nth(1).as_deref() {
+        Some(BURN) => {
+            end_with_input(|_| true);
+            burner::burn();
+        }
+        Some(GUEST) => return other_build::serve(),
+        _ => {}
     }
     let mut plan = String::new();
     io::stdin().lock().read_line(&mut plan)?;
