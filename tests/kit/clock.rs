@@ -14,6 +14,12 @@ fn started() -> (ServerClock, RedisServer) {
     (clock, server)
 }
 
+/// Sets the clock of a server that runs, and waits until it tells the new time.
+fn jump(clock: &ServerClock, server: &RedisServer, millis: i64) {
+    clock.jump(server, millis);
+    eventually("the server has looked at its clock", LIMIT, || clock.is_told_by(server));
+}
+
 /// The time in microseconds, as the server tells it.
 fn time(server: &RedisServer) -> i64 {
     let reply = server.cli(&["TIME"]);
@@ -30,13 +36,13 @@ fn a_jump_moves_the_ends_of_keys() {
     let (clock, server) = started();
     server.cli(&["SET", "stays", "v"]);
     server.cli(&["SET", "short", "v", "PX", "60000"]);
-    clock.jump(&server, -HOUR);
+    jump(&clock, &server, -HOUR);
     let longer = left(&server, "short");
     assert!((HOUR..=HOUR + 60_000).contains(&longer), "{longer}");
-    clock.jump(&server, HOUR);
+    jump(&clock, &server, HOUR);
     let again = left(&server, "short");
     assert!((1..=60_000).contains(&again), "{again}");
-    clock.jump(&server, HOUR);
+    jump(&clock, &server, HOUR);
     assert_eq!(server.keys("*"), ["stays"]);
 }
 
@@ -45,14 +51,14 @@ fn a_jump_moves_the_ends_of_keys() {
 fn a_jump_moves_the_time_of_this_server_alone_and_outlasts_it() {
     let (clock, server) = started();
     let (_, other) = started();
-    clock.jump(&server, HOUR);
+    jump(&clock, &server, HOUR);
     let ahead =
         |server: &RedisServer| (time(server) - time(&other) + 500_000).div_euclid(1_000_000);
     assert_eq!(ahead(&server), 3_600);
     assert_eq!(clock.ahead(), HOUR * 1_000);
     server.restart();
     assert_eq!(ahead(&server), 3_600);
-    clock.jump(&server, -2 * HOUR);
+    jump(&clock, &server, -2 * HOUR);
     assert_eq!(ahead(&server), -3_600);
 }
 

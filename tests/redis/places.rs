@@ -51,12 +51,12 @@ async fn a_host_that_does_not_exist_is_unreachable() {
 mod tls {
     use std::fs;
 
-    use lock_tests::Port;
+    use lock_tests::{Port, RedisServer};
 
     use super::*;
 
-    /// A server that speaks TLS alone, and the certificate to trust it by.
-    fn server() -> (Server, String, Port) {
+    /// A server that speaks TLS at a port of its own, and the certificate to trust it by.
+    fn server() -> (RedisServer, String, Port) {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let folder = std::env::temp_dir();
         let unique = format!("lock-redis-tls-{}", lock_core_digits());
@@ -65,18 +65,23 @@ mod tls {
         fs::write(&cert, issued.cert.pem()).unwrap();
         fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
         let port = Port::reserve();
-        let server = Server::with(&[
-            "--tls-port",
-            &port.number().to_string(),
-            "--tls-cert-file",
-            cert.to_str().unwrap(),
-            "--tls-key-file",
-            key.to_str().unwrap(),
-            "--tls-auth-clients",
-            "no",
-        ]);
+        let started = RedisServer::builder()
+            .config("tls-port", port.number().to_string())
+            .config("tls-cert-file", cert.display().to_string())
+            .config("tls-key-file", key.display().to_string())
+            .config("tls-auth-clients", "no")
+            .try_start();
         fs::remove_file(cert).unwrap();
         fs::remove_file(key).unwrap();
+        let server = started.unwrap_or_else(|why| {
+            let is_without =
+                ["Bad directive", "connection type tls"].iter().any(|it| why.contains(it));
+            assert!(
+                !is_without,
+                "this server was built without TLS: leave out `tls::` with --skip"
+            );
+            panic!("{why}")
+        });
         (server, issued.cert.pem(), port)
     }
 

@@ -176,9 +176,11 @@ fn rights_are_taken_from_the_workers_and_given_back() {
             };
             match reply.unwrap() {
                 Value::Error(error) => {
-                    // The first is about the command, the other about one in a script.
-                    let told =
-                        error.starts_with("NOPERM") || error.contains("can't run this command");
+                    // The first is about the command, the others about one in a script.
+                    let told = error.starts_with("NOPERM")
+                        || ["can't run this command", "ACL failure in script"]
+                            .iter()
+                            .any(|words| error.contains(words));
                     assert!(told, "{error}");
                     true
                 }

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use lock_tests::{RedisServerBuilder, ServerClock};
+use lock_tests::{RedisServerBuilder, ServerClock, eventually};
 
-use super::Nodes;
+use super::{Nodes, SOON};
 
 /// An hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
@@ -26,10 +26,11 @@ impl Clocks {
         Self { nodes, clocks }
     }
 
-    /// Sets a clock forward by an hour from what it was at first, or back.
+    /// Sets a clock forward by an hour from what it was at first, or back. Returns once its server tells that.
     pub(crate) fn set(&self, number: usize, forward: bool) {
-        let clock = &self.clocks[number];
+        let (clock, server) = (&self.clocks[number], &self.nodes.servers()[number]);
         let millis = if forward { HOUR } else { -HOUR };
-        clock.jump(&self.nodes.servers()[number], millis - clock.ahead() / 1_000);
+        clock.jump(server, millis - clock.ahead() / 1_000);
+        eventually("the server has looked at its clock", SOON, || clock.is_told_by(server));
     }
 }

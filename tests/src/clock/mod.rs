@@ -20,12 +20,13 @@ use crate::{RedisServer, RedisServerBuilder};
 /// # Examples
 ///
 /// ```
-/// use lock_tests::{RedisServer, ServerClock};
+/// use lock_tests::{RedisServer, SOON, ServerClock, eventually};
 ///
 /// let clock = ServerClock::new();
 /// let server = clock.options(RedisServer::builder()).start();
 /// server.cli(&["SET", "k", "v", "PX", "60000"]);
 /// clock.jump(&server, 3_600_000);
+/// eventually("the server has looked at its clock", SOON, || clock.is_told_by(&server));
 /// assert!(server.cli(&["GET", "k"]).is_nil());
 /// ```
 #[derive(Debug)]
@@ -67,7 +68,8 @@ impl ServerClock {
     }
 
     /// Sets the clock forward by so many milliseconds, or back. The server may be down, if the clock
-    /// [is real](Self::is_real).
+    /// [is real](Self::is_real). Valkey 9.1 reads the time once in a millisecond, so that it may take a moment
+    /// until one that runs [tells](Self::is_told_by) the new time.
     ///
     /// # Panics
     ///
@@ -78,6 +80,22 @@ impl ServerClock {
             Some(moved) => moved.face().jump(millis * 1_000),
             None => move_ends(server, millis),
         }
+    }
+
+    /// Whether a server that runs tells the time as this clock has it.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[track_caller]
+    pub fn is_told_by(&self, server: &RedisServer) -> bool {
+        /// A server may be that much behind, in microseconds.
+        const OLD: i64 = 1_100;
+        let (begin, ahead) = (now(), self.ahead());
+        let told = server.cli(&["TIME"]);
+        let part = |index: usize| told.array()[index].text().parse::<i64>().unwrap_or_default();
+        let time = part(0) * 1_000_000 + part(1);
+        (begin + ahead - OLD..=now() + self.ahead() + OLD).contains(&time)
     }
 
     /// Lets the clock gain so many microseconds each second from now on, or lose them. Zero: it keeps what it

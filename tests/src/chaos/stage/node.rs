@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::rights::{rules, set_user};
 use crate::chaos::{Deployment, Rights};
 use crate::resp::Value;
-use crate::{DataCopy, RedisServer, RedisServerBuilder, ServerClock};
+use crate::{DataCopy, RedisServer, RedisServerBuilder, SOON, ServerClock, eventually};
 
 /// One of the servers of a stage.
 #[derive(Debug)]
@@ -221,9 +221,14 @@ impl Node {
     /// Sets the clock forward by so much, or back. Whether it could be.
     pub(in crate::chaos) fn jump(&self, millis: i64) -> bool {
         let state = self.state();
-        let can_be = self.clock.is_real() || state.hears();
+        let hears = state.hears();
+        let can_be = self.clock.is_real() || hears;
         if can_be {
             self.clock.jump(&self.server, millis);
+        }
+        if hears {
+            let is_told = || self.clock.is_told_by(&self.server);
+            eventually("the server has looked at its clock", SOON, is_told);
         }
         can_be
     }
