@@ -59,7 +59,9 @@ impl Register {
 }
 
 pub(crate) fn twins(name: &str, other: &str) -> Error {
-    let message = format!("the nodes {other} and {name} are the same server, which has one vote");
+    // Nodes answer in any order.
+    let (first, second) = (name.min(other), name.max(other));
+    let message = format!("the nodes {first} and {second} are the same server, which has one vote");
     Error::new(ErrorKind::InvalidConfig, message)
 }
 
