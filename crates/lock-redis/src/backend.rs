@@ -10,6 +10,7 @@ use lock_core::{
     Released, Renew, Renewal, Ttl, Watch,
 };
 
+use crate::batch::{Batches, Together};
 use crate::hub::{Hub, Listening};
 use crate::keys::{Layout, Names};
 use crate::link::Link;
@@ -49,6 +50,7 @@ struct Inner {
     layout: Layout,
     link: Link,
     hub: Hub,
+    batches: Batches,
     /// How many may wait for a key; none, if nobody is to be queued.
     queue_limit: u32,
 }
@@ -72,7 +74,8 @@ impl RedisBackend {
     }
 
     pub(crate) fn new(layout: Layout, link: Link, hub: Hub, queue_limit: u32) -> Self {
-        Self(Arc::new(Inner { layout, link, hub, queue_limit }))
+        let batches = Batches::new(&link);
+        Self(Arc::new(Inner { layout, link, hub, batches, queue_limit }))
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -85,6 +88,10 @@ impl RedisBackend {
 
     pub(crate) fn link(&self) -> &Link {
         &self.0.link
+    }
+
+    pub(crate) fn batches(&self) -> &Batches {
+        &self.0.batches
     }
 
     /// Whether requests that are refused want to wait in line.
@@ -101,13 +108,16 @@ impl RedisBackend {
 impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
         request.check_conversion()?;
-        let Inner { layout, link, hub, queue_limit } = &*self.0;
+        let Inner { layout, link, hub, queue_limit, .. } = &*self.0;
         let names = layout.names(&request.claim.key)?;
         if is_quick(&request.claim) && request.from.is_none() && !hub.watches(&names) {
             let answer = link.run(verbs::quick_acquire(&names, request)).await?;
             if let Some(attempt) = verbs::quickly_acquired(request, &answer)? {
                 return Ok(attempt);
             }
+        }
+        if let Some(attempt) = self.keep_together(&names, request).await? {
+            return Ok(attempt);
         }
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
@@ -128,7 +138,12 @@ impl Backend for RedisBackend {
             Err(error) => return Renewal::Unknown(error),
         };
         let is_quick = is_quick(&request.claim);
+        let together = self.renew_together(&names, request).await;
+        if let Together::Renewed(renewal) = together {
+            return renewal;
+        }
         if is_quick
+            && matches!(together, Together::Alone)
             && request.tokens == 0
             && !hub.watches(&names)
             && !is_state_due(request.ttl, names.retention(), self.clock().now())
@@ -181,7 +196,7 @@ impl Backend for RedisBackend {
         claim: &Claim,
         next: &Acquire,
     ) -> Result<(Released, Option<Attempt>), Error> {
-        let Inner { layout, link, hub, queue_limit } = &*self.0;
+        let Inner { layout, link, hub, queue_limit, .. } = &*self.0;
         let names = layout.names(&claim.key)?;
         hub.forget(&names, claim);
         let inbox =

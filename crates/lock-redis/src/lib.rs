@@ -140,6 +140,7 @@
 
 mod abilities;
 mod backend;
+mod batch;
 mod builder;
 mod check;
 mod hub;

@@ -82,6 +82,12 @@ pub(crate) static RENEW: LazyLock<Script> = full!(
     "limit.lua",
     "renew_on.lua"
 );
+/// For many leases, each of a lock that is held alone.
+pub(crate) static RENEW_MANY: LazyLock<Script> =
+    full!("renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
+/// For many claims that have a place in the queue of their lock.
+pub(crate) static KEEP_MANY: LazyLock<Script> =
+    full!("keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
 pub(crate) static RELEASE: LazyLock<Script> = full!(
     "keys.lua",
     "release.lua",
@@ -197,9 +203,11 @@ pub(crate) fn usual() -> [&'static Script; 6] {
 
 /// Every script.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 16] = [
+    let others: [&Script; 18] = [
         &ACQUIRE,
         &SINGLE_RELEASE,
+        &RENEW_MANY,
+        &KEEP_MANY,
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,

@@ -14,8 +14,10 @@ use crate::modes::Code;
 use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, RELEASE, RENEW, Script};
 use crate::wire::{Call, Reply};
 
+mod many;
 mod quick;
 
+pub(crate) use many::{kept, renewed_of_many};
 pub(crate) use quick::{
     After, QuickRenewal, quick_acquire, quick_release, quick_renew, quickly_acquired,
     quickly_released, quickly_renewed, single_release, voted_quickly,

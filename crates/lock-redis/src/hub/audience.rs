@@ -67,6 +67,11 @@ impl Audience {
         }
     }
 
+    /// Whether the store has said that a claim has a place, and nothing since.
+    pub(super) fn has_place(&self, owner: OwnerToken) -> bool {
+        self.waiting.iter().any(|waiting| waiting.owner == owner && waiting.sample.is_some())
+    }
+
     /// Notes that a claim does not wait any more.
     pub(super) fn forget(&mut self, owner: OwnerToken) {
         self.waiting.retain(|waiting| waiting.owner != owner);

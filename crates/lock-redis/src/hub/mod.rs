@@ -85,6 +85,11 @@ impl Hub {
         self.registry.watches(names.lock())
     }
 
+    /// Whether the store has said that a claim has a place in the queue, and nothing since.
+    pub(crate) fn has_place(&self, names: &Names<'_>, claim: &Claim) -> bool {
+        self.registry.has_place(names.lock(), claim.owner)
+    }
+
     /// Notes how the clocks stood when a claim got its place in the queue.
     pub(crate) fn compare(&self, names: &Names<'_>, owner: OwnerToken, sample: Sample) {
         self.registry.compare(names.lock(), owner, sample);

@@ -131,6 +131,11 @@ impl Registry {
         self.inbox.clone().map(Inbox)
     }
 
+    /// Whether the store has said that a claim has a place in the queue, and nothing since.
+    pub(crate) fn has_place(&self, lock: &[u8], owner: OwnerToken) -> bool {
+        self.lock().locks.get(lock).is_some_and(|audience| audience.has_place(owner))
+    }
+
     /// Notes how the clocks stood when a claim got its place in the queue.
     pub(crate) fn compare(&self, lock: &[u8], owner: OwnerToken, sample: Sample) {
         if let Some(audience) = self.lock().locks.get_mut(lock) {

@@ -1,0 +1,86 @@
+//! Renewals and places in the queue, of which many that begin together cost one call.
+
+mod batcher;
+mod part;
+
+use std::sync::Arc;
+
+use lock_core::{Acquire, Attempt, Error, Mode, Renew, Renewal};
+
+use self::batcher::{Batcher, Told};
+use self::part::Part;
+use crate::RedisBackend;
+use crate::keys::Names;
+use crate::link::Link;
+use crate::scripts::{KEEP_MANY, RENEW_MANY};
+use crate::verbs::{self, Acquired};
+
+/// The requests of a backend that begin together.
+pub(crate) struct Batches {
+    renewals: Batcher,
+    places: Batcher,
+}
+
+/// What a renewal together with others led to.
+#[derive(Debug)]
+pub(crate) enum Together {
+    /// Nothing: it is to be renewed as if there were no others.
+    Alone,
+    /// Nothing: the full script has to decide.
+    Undecided,
+    Renewed(Renewal),
+}
+
+impl Batches {
+    pub(crate) fn new(link: &Link) -> Self {
+        let by_slot = Arc::default();
+        Self {
+            renewals: Batcher::new(link, &RENEW_MANY, &by_slot),
+            places: Batcher::new(link, &KEEP_MANY, &by_slot),
+        }
+    }
+}
+
+impl RedisBackend {
+    /// Renews a lease together with those whose renewals begin in the same round.
+    pub(crate) async fn renew_together(&self, names: &Names<'_>, request: &Renew) -> Together {
+        if request.claim.mode != Mode::Exclusive || request.tokens > 0 {
+            return Together::Alone;
+        }
+        let inbox = self.hub().inbox_for(names);
+        let part = Part::renew(names, request, inbox.as_ref());
+        match self.batches().renewals.join(part).await {
+            Told::Alone => Together::Alone,
+            Told::Undecided => Together::Undecided,
+            Told::Answered(answer) => Together::Renewed(verbs::renewed_of_many(request, answer)),
+            Told::Failed(error) => Together::Renewed(Renewal::Unknown(error)),
+        }
+    }
+
+    /// Keeps the place of a claim that waits, together with those whose requests begin in the same round. Nothing,
+    /// if the request is to be sent as if there were no others.
+    pub(crate) async fn keep_together(
+        &self,
+        names: &Names<'_>,
+        request: &Acquire,
+    ) -> Result<Option<Attempt>, Error> {
+        let Acquire { claim, queue, from, .. } = request;
+        let is_plain = *queue && claim.mode == Mode::Exclusive && from.is_none();
+        if !is_plain || !self.hub().has_place(names, claim) {
+            return Ok(None);
+        }
+        let Some(inbox) = self.hub().inbox_of(names, request) else { return Ok(None) };
+        let part = Part::keep(names, request, &inbox);
+        match self.batches().places.join(part).await {
+            Told::Alone | Told::Undecided => Ok(None),
+            Told::Answered(answer) => {
+                let Acquired { attempt, sample } = verbs::kept(request, &answer)?;
+                if let Some(sample) = sample {
+                    self.hub().compare(names, claim.owner, sample);
+                }
+                Ok(Some(attempt))
+            }
+            Told::Failed(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+-- Keeps the places of many claims that want to hold a lock alone. Gives no claim a place, and grants nothing.
+--
+-- KEYS     four of each lock: the lock, its state, its queue and its places
+-- ARGV     five for each claim, in the same order: the owner's token; in ms how long the place is kept and how
+--          long a lease lives that is handed over; how many consecutive token numbers to reserve, at most; and
+--          the inbox on which the client hears
+--
+-- Replies with one answer for each claim, in the same order: "q left micros", as for a single claim, or `?` if the
+-- script for a single claim has to decide.
+
+local ALL = KEYS
+-- The keys of the lock that is looked at, as the other parts know them.
+local KEYS = {}
+

@@ -1,0 +1,23 @@
+-- Answers for one lock after another, each of which has so many keys and arguments. What goes wrong with one
+-- lock concerns no other: the script for a single lock finds it out again.
+local function for_each(keys, words, answer)
+  local answers = {}
+  for nth = 1, #ALL / keys do
+    for key = 1, keys do
+      KEYS[key] = ALL[(nth - 1) * keys + key]
+    end
+    local ok, said = pcall(answer, unpack(ARGV, (nth - 1) * words + 1, nth * words))
+    answers[nth] = ok and said or '?'
+  end
+  return answers
+end
+
+-- Whether the state knows whether the release of the lock has more to do than to delete it, and so does the
+-- lock. If not, the script for a single lock brings them in line.
+local function is_settled(is_wanted)
+  if is_wanted ~= (state.is_flagged or false) then
+    return false
+  end
+  return marked or not is_wanted or is_foreign()
+end
+
