@@ -13,6 +13,7 @@ mod fencing;
 mod inspections;
 mod interop;
 mod joint;
+mod migration;
 mod outages;
 mod permits;
 mod places;
