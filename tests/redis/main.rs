@@ -14,6 +14,7 @@ mod inspections;
 mod interop;
 mod joint;
 mod loading;
+mod migration;
 mod outages;
 mod permits;
 mod places;

@@ -1,5 +1,7 @@
 //! Servers from the kit, clients of another library, and short ways to ask.
 
+mod cluster;
+mod relay;
 mod server;
 mod waiting;
 
@@ -7,6 +9,7 @@ use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
+pub(crate) use self::cluster::Cluster;
 pub(crate) use self::server::{Client, Server};
 pub(crate) use self::waiting::Waiter;
 use lock_tests::{Direction, Proxy};

@@ -7,7 +7,7 @@ use super::{long, soon};
 
 /// A claim that has a place in the queue, and the watch on which its client is told.
 pub(crate) struct Waiter {
-    backend: RedisBackend,
+    pub(crate) backend: RedisBackend,
     pub(crate) request: Acquire,
     pub(crate) watch: Watch,
 }

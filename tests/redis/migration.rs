@@ -1,0 +1,385 @@
+//! Locks whose slot a cluster moves from one node to another.
+//!
+//! The library does not route requests. So each test has a client of the node that the slot leaves, and one of the
+//! node that it comes to, as one client that follows redirections has both. These servers say `TRYAGAIN` to a script
+//! that names several keys of which some are not there, and they say so from version 7 on.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Demand, ErrorKind, FencingToken, Hint, Mode, Released, Renew,
+    Renewal,
+};
+use lock_redis::RedisBackend;
+use lock_sync::{LockError, Locks};
+use lock_tests::{SOON, eventually_async};
+
+use crate::support::{Cluster, Waiter, attempt, claim, granted, long, soon};
+
+const LOCK: &str = "lock:{a}";
+const STATE: &str = "lock:{a}:state";
+const QUEUE: &str = "lock:{a}:queue";
+const PLACES: &str = "lock:{a}:places";
+
+async fn renewed(backend: &RedisBackend, claim: &Claim) {
+    let renewal = backend.renew(&Renew::new(claim.clone(), long())).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+}
+
+/// A renewal that brings no news of the lease, and does not say that it is lost.
+async fn not_told(backend: &RedisBackend, claim: &Claim) -> ErrorKind {
+    match backend.renew(&Renew::new(claim.clone(), long())).await {
+        Renewal::Unknown(error) => error.kind(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn freed(backend: &RedisBackend, claim: &Claim) {
+    let released = backend.release(claim).await.unwrap();
+    assert!(matches!(released, Released::Freed { .. }), "{released:?}");
+}
+
+/// Other owners ask both nodes, and are granted nothing.
+async fn no_other_gets_in(clients: [&RedisBackend; 2]) {
+    for backend in clients {
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            match attempt(backend, &claim("a").in_mode(mode)).await {
+                Ok(Attempt::Granted(grant)) => panic!("there is a second holder: {grant:?}"),
+                Ok(_) => {}
+                Err(error) => {
+                    let expected = [ErrorKind::NotReady, ErrorKind::Unsupported];
+                    assert!(expected.contains(&error.kind()), "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// A new owner takes the lock at the target and releases it. Returns its token.
+async fn passes(target: &RedisBackend) -> FencingToken {
+    let next = claim("a");
+    let token = granted(target, &next).await.tokens.first();
+    freed(target, &next).await;
+    token
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_released_at_the_source_while_its_key_is_there() {
+    for moves_state in [true, false] {
+        let cluster = Cluster::start(LOCK);
+        let (source, target) = cluster.clients().await;
+        let held = claim("a");
+        let token = granted(&source, &held).await.tokens.last();
+        cluster.begin();
+        if moves_state {
+            cluster.move_keys(&[STATE]);
+        }
+        renewed(&source, &held).await;
+        no_other_gets_in([&source, &target]).await;
+        renewed(&source, &held).await;
+        freed(&source, &held).await;
+        assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+        // The keys are in two places now, or in none. No node can tell that the lock is free.
+        no_other_gets_in([&source, &target]).await;
+        assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+        cluster.finish();
+        assert!(passes(&target).await > token);
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_released_at_the_target_once_its_key_is_there() {
+    for keys in [&[LOCK][..], &[LOCK, STATE]] {
+        let cluster = Cluster::start(LOCK);
+        let (source, target) = cluster.clients().await;
+        let held = claim("a");
+        let token = granted(&source, &held).await.tokens.last();
+        cluster.begin();
+        cluster.move_keys(keys);
+        // At the source the lease is not over: the key is only not there any more.
+        not_told(&source, &held).await;
+        source.release(&held).await.unwrap_err();
+        renewed(&target, &held).await;
+        no_other_gets_in([&source, &target]).await;
+        renewed(&target, &held).await;
+        freed(&target, &held).await;
+        no_other_gets_in([&source, &target]).await;
+        assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+        cluster.finish();
+        assert!(passes(&target).await > token);
+    }
+}
+
+/// The client that holds the lock watches it, so that it asks by scripts that name keys which are not there.
+#[tokio::test]
+async fn a_lease_that_is_watched_is_renewed_and_released_by_its_key_alone() {
+    let cluster = Cluster::start(LOCK);
+    let (source, target) = cluster.clients().await;
+    let held = claim("a");
+    let mut watches = Vec::new();
+    for backend in [&source, &target] {
+        watches.push(backend.watch(&held.key).await.unwrap());
+    }
+    granted(&source, &held).await;
+    cluster.begin();
+    let before = cluster.source.said_try_again();
+    renewed(&source, &held).await;
+    assert!(cluster.source.said_try_again() > before, "the keys that are missing were not missed");
+    cluster.move_keys(&[LOCK, STATE]);
+    let before = cluster.target.said_try_again();
+    renewed(&target, &held).await;
+    assert!(cluster.target.said_try_again() > before, "the keys that are missing were not missed");
+    // A request for further tokens needs the state as well.
+    let renewal = target.renew(&Renew::new(held.clone(), long()).reserving(8)).await;
+    assert!(matches!(renewal, Renewal::Renewed { tokens: None, .. }), "{renewal:?}");
+    no_other_gets_in([&source, &target]).await;
+    freed(&target, &held).await;
+    assert_eq!(soon(watches[1].next()).await, Some(Hint::Released));
+    cluster.finish();
+    passes(&target).await;
+}
+
+/// Two claims in the queue of a lock that was released while its slot was moved, which have to be served after that.
+async fn served_after(cluster: &Cluster, line: [Waiter; 2], held: FencingToken) {
+    let (source, target) = cluster.clients().await;
+    for waiter in &line {
+        let error = waiter.ask().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
+    }
+    no_other_gets_in([&source, &target]).await;
+    cluster.finish();
+    // Their clients ask for the same claims at the node that serves the slot now. They have their places still.
+    let [first, second] = line.map(|waiter| waiter.request);
+    let first = waiter_at(&target, first).await;
+    let grant = first.asks_and_has().await;
+    assert_eq!(grant.demand, Demand::Wanted);
+    assert!(grant.tokens.first() > held);
+    let mut second = waiter_at(&cluster.at_target().await.build().unwrap(), second).await;
+    assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
+    no_other_gets_in([&source, &target]).await;
+    first.release().await;
+    let next = second.told().await.expect("enough of the lease is known");
+    assert!(next.tokens.first() > grant.tokens.last());
+    no_other_gets_in([&source, &target]).await;
+    second.release().await;
+}
+
+async fn waiter_at(backend: &RedisBackend, request: Acquire) -> Waiter {
+    let watch = backend.watch(&request.claim.key).await.unwrap();
+    Waiter { backend: backend.clone(), request, watch }
+}
+
+/// A cluster on which the lock is held by a client that hears of it, and two claims wait for it.
+async fn contended() -> (Cluster, RedisBackend, Claim, [Waiter; 2], FencingToken) {
+    let cluster = Cluster::start(LOCK);
+    let (holder, other) =
+        (cluster.at_source().build().unwrap(), cluster.at_source().build().unwrap());
+    let held = claim("a");
+    let mut watch = holder.watch(&held.key).await.unwrap();
+    let token = granted(&holder, &held).await.tokens.last();
+    let line = [Waiter::queue(&holder, claim("a")).await, Waiter::queue(&other, claim("a")).await];
+    assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+    (cluster, holder, held, line, token)
+}
+
+#[tokio::test]
+async fn a_lock_that_claims_wait_for_is_released_at_the_source_and_they_get_it_after_the_move() {
+    let (cluster, holder, held, mut line, token) = contended().await;
+    cluster.begin();
+    cluster.move_keys(&[QUEUE, PLACES]);
+    renewed(&holder, &held).await;
+    no_other_gets_in([&holder, &cluster.at_target().await.build().unwrap()]).await;
+    renewed(&holder, &held).await;
+    freed(&holder, &held).await;
+    // The claims cannot be served now. Their clients hear that the lock is free, and have to ask.
+    while line[1].hint().await != Hint::Released {}
+    assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+    served_after(&cluster, line, token).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_after_the_move() {
+    for exchanges in [false, true] {
+        let (cluster, holder, held, line, token) = contended().await;
+        let target = cluster.at_target().await.build().unwrap();
+        let _watch = target.watch(&held.key).await.unwrap();
+        cluster.begin();
+        cluster.move_keys(&[LOCK, STATE]);
+        not_told(&holder, &held).await;
+        holder.release(&held).await.unwrap_err();
+        renewed(&target, &held).await;
+        no_other_gets_in([&holder, &target]).await;
+        renewed(&target, &held).await;
+        if exchanges {
+            let next = Acquire::new(claim("a"), long()).queued();
+            let (released, attempt) = target.exchange(&held, &next).await.unwrap();
+            assert!(matches!(released, Released::Freed { .. }), "{released:?}");
+            assert_eq!(attempt, None, "a place in a queue that is elsewhere");
+        } else {
+            freed(&target, &held).await;
+        }
+        assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+        served_after(&cluster, line, token).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_shared_cannot_be_renewed_meanwhile_and_is_not_lost() {
+    let cluster = Cluster::start(LOCK);
+    let (source, target) = cluster.clients().await;
+    let held = claim("a").in_mode(Mode::Shared);
+    granted(&source, &held).await;
+    cluster.begin();
+    cluster.move_keys(&[LOCK, STATE]);
+    assert_eq!(not_told(&target, &held).await, ErrorKind::NotReady);
+    assert_eq!(target.release(&held).await.unwrap_err().kind(), ErrorKind::NotReady);
+    let error = attempt(&target, &claim("a")).await;
+    assert!(matches!(error, Ok(Attempt::Busy { .. }) | Err(_)), "{error:?}");
+    cluster.finish();
+    renewed(&target, &held).await;
+    assert!(matches!(attempt(&target, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    freed(&target, &held).await;
+    passes(&target).await;
+}
+
+/// What a free lock leaves behind is its state. Both nodes say that they cannot tell.
+#[tokio::test]
+async fn a_free_lock_is_not_to_be_had_before_all_its_keys_are_in_one_place() {
+    for moves_state in [false, true] {
+        let cluster = Cluster::start(LOCK);
+        let (source, target) = cluster.clients().await;
+        let before = passes(&source).await;
+        cluster.begin();
+        if moves_state {
+            cluster.move_keys(&[STATE]);
+        }
+        for backend in [&source, &target] {
+            for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { take: 1, of: 2 }] {
+                let error = attempt(backend, &claim("a").in_mode(mode)).await.unwrap_err();
+                // The source has no key of the lock at all once the state is moved, and sends its clients on.
+                let sent_on = moves_state && std::ptr::eq(backend, &source);
+                let kind = if sent_on { ErrorKind::Unsupported } else { ErrorKind::NotReady };
+                assert_eq!(error.kind(), kind, "{mode:?}: {error}");
+                assert_eq!(error.is_retryable(), !sent_on);
+            }
+        }
+        assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+        cluster.finish();
+        assert!(passes(&target).await > before);
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_lock_gets_it_when_the_move_is_over() {
+    let cluster = Cluster::start(LOCK);
+    let (source, target) = cluster.clients().await;
+    let before = passes(&source).await;
+    cluster.begin();
+    let brief = Locks::new(cluster.at_target().await.build().unwrap());
+    let patient = Locks::new(target.clone());
+    let [brief, patient] = [brief, patient].map(|locks| locks.mutex("a", ()).unwrap());
+    // A limit that ends before the move does is kept, and says why.
+    let limit = std::time::Duration::from_millis(200);
+    match soon(brief.lock_timeout(limit)).await.unwrap_err() {
+        LockError::Timeout { source: Some(error) } => assert_eq!(error.kind(), ErrorKind::NotReady),
+        other => panic!("{other:?}"),
+    }
+    assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
+    let asked = cluster.target.said_try_again();
+    let (guard, ()) = tokio::join!(patient.lock_timeout(SOON), async {
+        let again = async || cluster.target.said_try_again() >= asked + 3;
+        eventually_async("the lock was asked for several times", SOON, again).await;
+        cluster.finish();
+    });
+    let guard = guard.unwrap();
+    assert!(guard.fencing_token() > before);
+    no_other_gets_in([&source, &target]).await;
+    guard.release().await.unwrap();
+    drop(soon(brief.lock()).await.unwrap());
+}
+
+/// One contender: whatever it asks for, it asks the source, and then the target if that cannot do it.
+struct Contender<'a> {
+    clients: [RedisBackend; 2],
+    race: &'a Race,
+}
+
+#[derive(Default)]
+struct Race {
+    is_held: AtomicBool,
+    highest: AtomicU64,
+    grants: AtomicU32,
+    asks: AtomicU32,
+    is_over: AtomicBool,
+}
+
+impl Contender<'_> {
+    async fn run(&self) {
+        while !self.race.is_over.load(Ordering::SeqCst) {
+            for backend in &self.clients {
+                let claim = claim("a");
+                self.race.asks.fetch_add(1, Ordering::SeqCst);
+                if let Ok(Attempt::Granted(grant)) = attempt(backend, &claim).await {
+                    self.hold(&claim, grant.tokens.first().get()).await;
+                }
+            }
+        }
+    }
+
+    async fn hold(&self, claim: &Claim, token: u64) {
+        let Race { is_held, highest, grants, .. } = self.race;
+        assert!(!is_held.swap(true, Ordering::SeqCst), "there are two holders");
+        let before = highest.swap(token, Ordering::SeqCst);
+        assert!(token > before, "{token} after {before}");
+        self.until(async |backend| match backend.renew(&Renew::new(claim.clone(), long())).await {
+            Renewal::Renewed { .. } => true,
+            Renewal::Unknown(_) => false,
+            other => panic!("{other:?}"),
+        })
+        .await;
+        grants.fetch_add(1, Ordering::SeqCst);
+        assert!(is_held.swap(false, Ordering::SeqCst));
+        self.until(async |backend| match backend.release(claim).await {
+            Ok(Released::Freed { .. }) => true,
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => false,
+        })
+        .await;
+    }
+
+    /// Asks both nodes in turn until one has done it. A key may be moved between the two questions.
+    async fn until(&self, ask: impl AsyncFn(&RedisBackend) -> bool) {
+        let mut turns = self.clients.iter().cycle();
+        soon(async { while !ask(turns.next().unwrap()).await {} }).await;
+    }
+}
+
+#[tokio::test]
+async fn there_is_one_holder_at_a_time_throughout_a_move() {
+    let cluster = Cluster::start(LOCK);
+    let race = Race::default();
+    let mut contenders = Vec::new();
+    for _ in 0..3 {
+        let (source, target) = cluster.clients().await;
+        contenders.push(Contender { clients: [source, target], race: &race });
+    }
+    let more = async |counter: &AtomicU32, more: u32| {
+        let enough = counter.load(Ordering::SeqCst) + more;
+        let are_there = async || counter.load(Ordering::SeqCst) >= enough;
+        eventually_async("the race goes on", SOON, are_there).await;
+    };
+    let moves = async {
+        more(&race.grants, 50).await;
+        cluster.begin();
+        while let Some(key) = cluster.rest().first() {
+            more(&race.asks, 10).await;
+            cluster.move_if_there(key);
+        }
+        more(&race.asks, 10).await;
+        cluster.finish();
+        more(&race.grants, 50).await;
+        race.is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(futures::future::join_all(contenders.iter().map(Contender::run)), moves);
+    assert!(!cluster.source.has(LOCK));
+}
