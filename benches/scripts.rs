@@ -98,7 +98,8 @@ fn verbs_table(effort: &Effort, all: &[Series<[VerbCost; 3]>]) -> Table {
     table.remark(
         "The server's CPU is `used_cpu_user` and `used_cpu_sys` of its INFO: with what it needs to read \
          requests, to find the script and to write replies. In commands it is by its own \
-         count, `usec` of INFO commandstats: `EVALSHA` with all that the script calls, or `SET`.",
+         count, `usec` of INFO commandstats: `EVALSHA` with all that the script calls, or `SET`. That \
+         is elapsed time, and grows where the server has to wait for a processor.",
     );
     table
 }
