@@ -324,14 +324,7 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     }
     join_all(line.iter().map(Waiter::ask)).await;
     let mut raw = server.client();
-    // Free; without its queue; held by another kind of client; the same behind a place that lapsed; shared.
-    raw.command::<()>(&["DEL", "lock:{1}"]);
-    raw.command::<()>(&["DEL", "lock:{2}:queue"]);
-    raw.command::<()>(&["SET", "lock:{3}", "theirs", "PX", "50000"]);
-    raw.command::<()>(&["SET", "lock:{4}", "theirs", "PX", "50000"]);
-    raw.command::<()>(&["LPUSH", "lock:{4}:queue", "x:00000000000000000000000000000000"]);
-    raw.command::<()>(&["SET", "lock:{5}", &format!("{:32}", "*shared"), "PX", "50000"]);
-    raw.command::<()>(&["HDEL", "lock:{6}:places", &format!("x:{}", owner(line[6].claim()))]);
+    spoil_places(&mut raw, &line[6]);
     let before = scripts(&mut raw);
     let told = join_all(line.iter().map(Waiter::ask)).await;
     assert_eq!(scripts(&mut raw) - before, 1 + 5);
@@ -353,6 +346,18 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
         assert_eq!(raw.command::<u64>(&["LLEN", key]), 1, "{key}");
     }
     refused(&holder, &claim("1")).await;
+}
+
+/// The first is free, the second is without its queue, another kind of client holds the third and the fourth, where
+/// a place is before that lapsed, the fifth is shared, and in the sixth the place is lost.
+fn spoil_places(raw: &mut Client, sixth: &Waiter) {
+    raw.command::<()>(&["DEL", "lock:{1}"]);
+    raw.command::<()>(&["DEL", "lock:{2}:queue"]);
+    raw.command::<()>(&["SET", "lock:{3}", "theirs", "PX", "50000"]);
+    raw.command::<()>(&["SET", "lock:{4}", "theirs", "PX", "50000"]);
+    raw.command::<()>(&["LPUSH", "lock:{4}:queue", "x:00000000000000000000000000000000"]);
+    raw.command::<()>(&["SET", "lock:{5}", &format!("{:32}", "*shared"), "PX", "50000"]);
+    raw.command::<()>(&["HDEL", "lock:{6}:places", &format!("x:{}", owner(sixth.claim()))]);
 }
 
 fn owner(claim: &Claim) -> String {
