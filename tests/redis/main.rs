@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agreement;
+mod batches;
 mod cells;
 mod check;
 mod conformance;

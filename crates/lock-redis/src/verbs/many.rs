@@ -20,3 +20,76 @@ pub(crate) fn kept(request: &Acquire, answer: &Answer) -> Result<Acquired, Error
     let queued = text.strip_prefix(b"q ").and_then(|text| queued(text, request.ttl, answer.sent));
     queued.ok_or_else(|| unintelligible("acquire"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{
+        Attempt, Claim, Demand, ErrorKind, Instant, Key, OwnerToken, Renewal::Renewed, Ttl,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::garbage::{self, is_left, is_number};
+
+    const SENT: Instant = Instant::from_nanos(1 << 40);
+
+    fn claim() -> Claim {
+        Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes([7; 16]))
+    }
+
+    fn replies() -> impl Strategy<Value = Reply> {
+        let queued = garbage::texts().prop_map(|text| Reply::Text([b"q ", &text[..]].concat()));
+        prop_oneof![garbage::replies(), queued]
+    }
+
+    proptest! {
+        #[test]
+        fn a_lease_among_many_is_renewed_to_the_letter(reply in replies()) {
+            let answer = Answer { sent: SENT, reply: reply.clone() };
+            let demand = |demand| Some(Some(demand));
+            let expected = match &reply {
+                Reply::Int(0) => Some(None),
+                Reply::Text(text) if text == b"w" => demand(Demand::Wanted),
+                Reply::Text(text) if text == b"q" => demand(Demand::Quiet),
+                Reply::Text(text) if text == b"u" => demand(Demand::Unknown),
+                _ => None,
+            };
+            match renewed_of_many(&Renew::new(claim(), Ttl::DEFAULT), answer) {
+                Renewed { valid_until, tokens, demand } => {
+                    prop_assert_eq!(Some(Some(demand)), expected, "{:?}", reply);
+                    prop_assert_eq!(valid_until, Ttl::DEFAULT.valid_until(SENT));
+                    prop_assert_eq!(tokens, None);
+                }
+                Renewal::Lost => prop_assert_eq!(expected, Some(None)),
+                Renewal::Unknown(error) => {
+                    prop_assert_eq!((error.kind(), expected), (ErrorKind::Protocol, None));
+                }
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+
+        #[test]
+        fn a_place_among_many_is_kept_to_the_letter(reply in replies()) {
+            let answer = Answer { sent: SENT, reply: reply.clone() };
+            let text = if let Reply::Text(text) = &reply { &text[..] } else { b"" };
+            let words = std::str::from_utf8(text).unwrap_or_default().split(' ').collect::<Vec<_>>();
+            let is_queued = matches!(
+                words[..], ["q", left, micros] if is_left(left) && is_number(micros, u64::MAX)
+            );
+            match kept(&Acquire::new(claim(), Ttl::DEFAULT).queued(), &answer) {
+                Ok(Acquired { attempt: Attempt::Queued { retry_after }, sample: Some(_) }) => {
+                    prop_assert!(is_queued, "{:?}", reply);
+                    let third = Ttl::DEFAULT.place().duration() / 3;
+                    prop_assert!((Duration::from_millis(1)..=third).contains(&retry_after.unwrap()));
+                }
+                Ok(other) => prop_assert!(false, "{:?}", other),
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                    prop_assert!(!is_queued, "{:?}", reply);
+                }
+            }
+        }
+    }
+}
