@@ -10,6 +10,7 @@ mod check;
 mod conformance;
 mod faults;
 mod fencing;
+mod format;
 mod inspections;
 mod interop;
 mod joint;
