@@ -21,6 +21,7 @@ mod places;
 mod pushes;
 mod quarantine;
 mod queue;
+mod review;
 mod rights;
 mod runtimes;
 mod support;
