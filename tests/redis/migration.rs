@@ -298,6 +298,38 @@ async fn whoever_waits_for_a_lock_gets_it_when_the_move_is_over() {
     drop(soon(brief.lock()).await.unwrap());
 }
 
+#[tokio::test]
+async fn a_lock_that_is_moved_cannot_be_watched_for_now_and_others_can() {
+    let cluster = Cluster::start(LOCK);
+    let (source, target) = cluster.clients().await;
+    let other = cluster.at_source().build().unwrap();
+    passes(&source).await;
+    let elsewhere = claim("b");
+    let mut watch = source.watch(&elsewhere.key).await.unwrap();
+    granted(&other, &elsewhere).await;
+    cluster.begin();
+    for _ in 0..3 {
+        let error = source.watch(&claim("a").key).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
+    }
+    freed(&other, &elsewhere).await;
+    assert_eq!(soon(watch.next()).await, Some(Hint::Released), "the watch was interrupted");
+    // One that begins now is let in.
+    let mut watch = source.watch(&elsewhere.key).await.unwrap();
+    cluster.finish();
+    let mut moved = target.watch(&claim("a").key).await.unwrap();
+    passes(&cluster.at_target().await.build().unwrap()).await;
+    assert_eq!(soon(moved.next()).await, Some(Hint::Released));
+    passes_elsewhere(&other).await;
+    assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+}
+
+async fn passes_elsewhere(backend: &RedisBackend) {
+    let next = claim("b");
+    granted(backend, &next).await;
+    freed(backend, &next).await;
+}
+
 /// One contender: whatever it asks for, it asks the source, and then the target if that cannot do it.
 struct Contender<'a> {
     clients: [RedisBackend; 2],

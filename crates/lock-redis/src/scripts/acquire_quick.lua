@@ -18,7 +18,9 @@
 
 local call = redis.call
 local before = redis.pcall('GET', KEYS[2])
-local is_plain = not before or not before.err and before < ':' and #before > 32
+-- Whether there is no state, or one with a clock after 2019 that no claim and no client has flagged.
+local is_plain = not before
+  or not before.err and before < ':' and before > '15778368' and #before > 32
 
 -- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
 -- there is no memory, or no right, this is the write that fails.
@@ -29,7 +31,7 @@ if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     micros = string.sub('00000' .. micros, -6)
   end
   local now = (seconds or '') .. micros
-  if before and before < now or not before and now > '1577836799' then
+  if #now == 16 and now > '15778368' and (not before or before < now) then
     local state = now .. ARGV[4]
     call('SET', KEYS[2], state, 'PX', ARGV[3])
     return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
@@ -39,6 +41,10 @@ if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return ARGV[5] .. ' ?'
 end
 
+-- A later version of the format is told of by the full script.
+if not is_plain and string.byte(before.err or before) == 118 then
+  return ARGV[5] .. ' ?'
+end
 local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
 if value.err or value == '' or string.byte(value) == 42 or string.sub(value, 1, 32) == ARGV[1] and #value > 32 then
   return ARGV[5] .. ' ?'

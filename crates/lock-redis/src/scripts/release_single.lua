@@ -6,7 +6,7 @@
 -- ARGV[2]  the channel to tell that the lock is free, or empty
 -- ARGV[3]  the number of the request
 --
--- Replies with the number and, after a space, `0` if the lock is free, or `?` if the owner does not hold it alone.
+-- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the owner does not hold it alone.
 
 local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
 if value ~= ARGV[1] and value ~= ARGV[1] .. 'w' then
@@ -16,4 +16,4 @@ redis.call('DEL', KEYS[1])
 if ARGV[2] ~= '' then
   redis.pcall('PUBLISH', ARGV[2], 'released')
 end
-return ARGV[3] .. ' 0'
+return ARGV[3]

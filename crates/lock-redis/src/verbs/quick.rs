@@ -99,7 +99,7 @@ pub(crate) fn quick_renew(names: &Names<'_>, request: &Renew) -> Call {
 /// What the reply to [`quick_renew`] means.
 pub(crate) fn quickly_renewed(answer: &Answer) -> Result<QuickRenewal, Error> {
     match &answer.reply {
-        Reply::Text(text) if text == b"q" => Ok(QuickRenewal::Alone),
+        Reply::Text(text) if text.is_empty() => Ok(QuickRenewal::Alone),
         Reply::Text(text) if text == b"m" => Ok(QuickRenewal::Marked),
         Reply::Text(text) if text == b"?" => Ok(QuickRenewal::Undecided),
         _ => Err(unintelligible("renew")),
@@ -125,7 +125,7 @@ pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Ca
 /// What the reply to [`quick_release`] or [`single_release`] means; nothing if the full script has to decide.
 pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Error> {
     match &answer.reply {
-        Reply::Text(text) if text == b"0" => Ok(Some(Released::Freed { contended: false })),
+        Reply::Text(text) if text.is_empty() => Ok(Some(Released::Freed { contended: false })),
         Reply::Text(text) if text == b"?" => Ok(None),
         _ => Err(unintelligible("release")),
     }
@@ -223,7 +223,7 @@ mod tests {
             let renewed = quickly_renewed(&answer).is_ok();
             let released = quickly_released(&answer).is_ok();
             let is = |texts: &[&str]| matches!(&reply, Reply::Text(text) if texts.iter().any(|it| it.as_bytes() == text));
-            prop_assert_eq!((renewed, released), (is(&["q", "m", "?"]), is(&["0", "?"])));
+            prop_assert_eq!((renewed, released), (is(&["", "m", "?"]), is(&["", "?"])));
         }
     }
 }

@@ -224,15 +224,16 @@ fn answer<'a>(number: Number, value: Value, sent: impl Fn() -> Sent<'a>) -> Resu
     read.ok_or_else(|| astray(sent().address))
 }
 
-/// Reads `number text` or `number:integer`.
+/// Reads `number text`, `number:integer`, or the number alone, which stands for an empty text.
 fn told(number: Number, mut text: Vec<u8>) -> Option<Reply> {
     let at = text.len() - number.rest(&text)?.len();
-    match text.get(at)? {
-        b' ' => {
+    match text.get(at) {
+        None => Some(Reply::Text(Vec::new())),
+        Some(b' ') => {
             text.drain(..=at);
             Some(Reply::Text(text))
         }
-        b':' => Some(Reply::Int(std::str::from_utf8(&text[at + 1..]).ok()?.parse().ok()?)),
+        Some(b':') => Some(Reply::Int(std::str::from_utf8(&text[at + 1..]).ok()?.parse().ok()?)),
         _ => None,
     }
 }
