@@ -270,7 +270,7 @@ async fn a_free_lock_is_not_to_be_had_before_all_its_keys_are_in_one_place() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_lock_gets_it_when_the_move_is_over() {
+async fn a_claim_that_waits_for_a_lock_gets_it_when_the_move_is_over() {
     let cluster = Cluster::start(LOCK);
     let (source, target) = cluster.clients().await;
     let before = passes(&source).await;

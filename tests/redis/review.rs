@@ -238,7 +238,7 @@ async fn asks_in(waiter: &Waiter) -> Duration {
     }
 }
 
-/// A client of another kind tells of its release to no one.
+/// A client of another kind does not tell of its release.
 #[tokio::test]
 async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_other_does() {
     const OFTEN: Duration = Duration::from_millis(100);
