@@ -122,7 +122,8 @@ impl Subscriber {
     }
 
     /// Has the releases of these locks be told, each by its key, that of its state, and how long that is kept. A
-    /// server or a user that does not allow it leaves the other sources of hints.
+    /// server or a user that does not allow it leaves the other sources of hints. Returns, for each lock in turn, the
+    /// error if its slot is being moved, so that it cannot be written now.
     ///
     /// # Errors
     ///
@@ -130,23 +131,27 @@ impl Subscriber {
     pub(super) async fn listen<'a>(
         &self,
         locks: impl Iterator<Item = (&'a [u8], &'a [u8], u64)>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Option<Error>>, Error> {
         if !self.hears_releases {
-            return Ok(());
+            return Ok(locks.map(|_| None).collect());
         }
         let calls = locks.map(|(lock, state, retention)| async move {
             let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(retention);
             call.bytes(lock).bytes(state);
-            match self.live.run(call).await.map_err(Failure::into_error) {
+            let outcome = match self.live.run(call).await {
+                Err(Failure::Moving(error)) => return Ok(Some(error)),
+                outcome => outcome.map_err(Failure::into_error),
+            };
+            match outcome {
                 Err(error) if is_of_connection(error.kind()) => Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "releases of a lock may not be told");
-                    Ok(())
+                    Ok(None)
                 }
-                Ok(_) => Ok(()),
+                Ok(_) => Ok(None),
             }
         });
-        futures::future::try_join_all(calls).await.map(drop)
+        futures::future::try_join_all(calls).await
     }
 
     /// Ends subscriptions.

@@ -253,15 +253,18 @@ impl Task {
             }
         }
         let sources = subscriber.sources();
+        // A lock whose slot is being moved ends its own watch, and not those of other locks.
+        let mut moving = Vec::new();
         let outcome = async {
             let refused = subscriber.subscribe(&fresh).await?;
             let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
             subscriber.track(&self.registry, locks).await?;
             let locks = self.joining.iter().map(|it| (&*it.lock, &*it.state, it.retention));
-            subscriber.listen(locks).await?;
+            moving = subscriber.listen(locks).await?;
             Ok(refused)
         };
         let outcome = outcome.await;
+        moving.resize(self.joining.len(), None);
         let refused = match &outcome {
             Ok(refused) => {
                 self.registry.confirm(
@@ -276,15 +279,18 @@ impl Task {
             }
             Err(_) => &[],
         };
-        for join in self.joining.drain(..) {
+        for (join, moving) in self.joining.drain(..).zip(moving) {
             let (mut kept, mut why) = (Vec::new(), None);
             for (_, channel) in join.channels(sources) {
                 let refusal = refused.iter().find(|(refused, _)| refused == channel);
-                match outcome.as_ref().err().or(refusal.map(|(_, error)| error)) {
+                let refusal = refusal.map(|(_, error)| error).or(moving.as_ref());
+                match outcome.as_ref().err().or(refusal) {
                     None => kept.push(Arc::clone(channel)),
                     Some(error) => {
                         why = Some(error.clone());
-                        self.registry.remove(channel, join.id);
+                        if self.registry.remove(channel, join.id) && moving.is_some() {
+                            self.deserted.push(Arc::clone(channel));
+                        }
                     }
                 }
             }

@@ -19,8 +19,8 @@
 local call = redis.call
 local before = redis.pcall('GET', KEYS[2])
 -- Whether there is no state, or one with a clock after 2019 that no claim and no client has flagged.
-local is_plain = not before
-  or not before.err and before < ':' and before > '15778368' and #before > 32
+local is_plain = not before or not before.err and before > '15778368'
+  and string.find(before, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d[-123]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x')
 
 -- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
 -- there is no memory, or no right, this is the write that fails.
@@ -45,7 +45,7 @@ end
 if not is_plain and string.byte(before.err or before) == 118 then
   return ARGV[5] .. ' ?'
 end
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
+local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value.err or value == '' or string.byte(value) == 42 or string.sub(value, 1, 32) == ARGV[1] and #value > 32 then
   return ARGV[5] .. ' ?'
 end

@@ -6,7 +6,7 @@
 --
 -- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the full script has to decide.
 
-if redis.pcall('GETRANGE', KEYS[1], 0, 33) == ARGV[1] then
+if redis.pcall('GETRANGE', KEYS[1], '0', '33') == ARGV[1] then
   redis.call('DEL', KEYS[1])
   return ARGV[2]
 end

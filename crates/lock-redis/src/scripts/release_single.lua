@@ -8,7 +8,7 @@
 --
 -- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the owner does not hold it alone.
 
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
+local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value ~= ARGV[1] and value ~= ARGV[1] .. 'w' then
   return ARGV[3] .. ' ?'
 end

@@ -10,7 +10,7 @@
 -- Replies with the number alone if no claim waits, or with the number and, after a space, `m` if the lock has its mark, so that one
 -- may, or `?` if the full script has to decide.
 
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 33)
+local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return ARGV[3]
