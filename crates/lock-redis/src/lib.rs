@@ -43,10 +43,13 @@
 //!   more than a few tens of them.
 //! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews
 //!   it or repeats the request. One that nobody claims goes to the next.
-//! - A holder that watches the key is told when somebody begins to wait.
-//! - A server has no timers, so after a lease has run out, or a message was lost, it is whoever asks
-//!   next that moves the queue: at the end of the lease as it was last seen, or after a third of the
-//!   time of a place, whichever comes first. Waiters that were disconnected are told to ask at once.
+//! - A holder that watches the key is told when a claim begins to wait.
+//! - A hand-over tells the claim that is then the first in the queue when its turn could come, so that a waiter that
+//!   is handed the lock and stays silent costs the others one such short lease.
+//! - A server has no timers, so after a lease has run out, or a message was lost, the client that asks next moves the
+//!   queue: at the end of the lease as it was last seen, or after a third of the time of a place, whichever comes
+//!   first. Waiters that were disconnected are told to ask at once.
+//! - A queue that is full drops the places of clients that hear nothing.
 //! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting it
 //!   ends every one of them, and the next in line comes in when somebody asks.
 //! - At most [`Builder::queue_limit`] wait.
@@ -77,21 +80,10 @@
 //!
 //! # Where a lock lives
 //!
-//! | key | type | |
-//! | --- | --- | --- |
-//! | `lock:{name}` | string | the token of the owner that holds it alone; while several hold it, a text that begins with `*` |
-//! | `lock:{name}:fence` | string | the latest fencing tokens, and where the holder hears; lives an hour longer than the lease |
-//! | `lock:{name}:queue` | list | who waits, in order |
-//! | `lock:{name}:slots` | hash | what they wait for |
-//! | `lock:{name}:holders` | sorted set | who shares it, by the end of the lease |
-//! | `lock:{name}:grants` | hash | what they were granted |
-//! | `lock:{name}:limit` | string | how many permits there are, of a semaphore; lives an hour longer than the leases |
-//! | `lock:{name}:cell` | string | the value beside the lock, and who wrote it |
-//! | `lock:node@0` | string | of the server, not of a lock: what it knows of having forgotten, in database 0 |
-//!
-//! Each has a time to live, with three exceptions: a limit that was changed or closed, a value, and what the
-//! server knows of itself, which stay until somebody erases them. When nobody holds the lock or waits, there is the fence, and what there
-//! is of a limit and a value. A server that evicts them forgets that a semaphore was changed.
+//! In one string, `lock:{name}`, and in keys beside it that begin as it does. While a lock is neither held nor waited
+//! for, one short key is left for an hour ([`Builder::retention`]): its state, from which fencing tokens go on. The
+//! [stored format](#the-stored-format) has a version. A client that meets data of another version fails with a clear
+//! error, and never becomes a second holder.
 //!
 //! A key that is taken as it is ([`Key::as_is`](lock_core::Key::as_is)) cannot be one of those beside a lock, or
 //! `lock:node@0`, or a client's channel: every verb refuses it
@@ -127,7 +119,24 @@
 //! that right, the server votes on ballots that are not [guarded](lock_core::Ballot::guarded), and
 //! [`standing`](lock_core::QuorumNode::standing) says why it takes no others.
 //!
+//! # What a lock costs the server
+//!
+//! A server is one thread, so the time of its processor per lock is the capacity of a deployment. The frequent cases
+//! have scripts of their own: to take a free lock names two keys, to renew and to release it one. Renewals, and repeats
+//! of places in the queue, that fall due together go out together, up to 64 in one call. All that is rarer is in other
+//! scripts, and costs what it costs only those that need it. A release publishes a message only where a client is known
+//! to listen.
+//!
+//! # Locks that others take too
+//!
+//! A client of another library that holds the key tells nobody of its release. So the first claim in the queue, and no
+//! other, asks again every 60 milliseconds while the value is not one of this library. Clients that stand in the queue
+//! hand the lock over among themselves without leaving it free, so a foreign client that polls gets in only when the
+//! queue is empty.
+//!
 #![doc = include_str!("acl.md")]
+//!
+#![doc = include_str!("format.md")]
 //!
 //! # Connections
 //!
