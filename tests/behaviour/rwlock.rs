@@ -72,7 +72,8 @@ async fn readers_of_a_process_are_one_holder() {
     for _ in 1..READERS {
         guards.push(soon(here.read()).await.unwrap());
     }
-    assert_eq!(pair.server.commandstats().since(&before).calls("evalsha"), 0);
+    // A lease that is held for a while is watched, and renewed when that begins. None of these asked.
+    assert!(pair.server.commandstats().since(&before).calls("evalsha") <= 1);
     assert_eq!(leases(&pair.server).len(), 1);
     let theirs = soon(there.read()).await.unwrap();
     assert_eq!(leases(&pair.server).len(), 2);

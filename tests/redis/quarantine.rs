@@ -275,7 +275,9 @@ async fn what_is_not_a_record_is_left_alone() {
 #[tokio::test]
 async fn a_node_of_a_cluster_votes_but_has_no_standing() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
-    server.client().command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+    let words = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str));
+    server.client().command::<()>(&words.collect::<Vec<_>>());
     let backend = open(&server);
     soon(async {
         while !server.client().command::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")

@@ -54,6 +54,17 @@ impl Mixers {
         eventually("much was written", SOON * 3, || self.count() >= lines);
     }
 
+    /// Waits until all of so many permits were held at once, by several processes. A loaded machine may take a
+    /// while to let that happen.
+    #[track_caller]
+    pub(crate) fn until_all_are_held(&self, permits: u64) {
+        eventually("all permits were held at once", SOON * 3, || {
+            let history = History::parse(self.lines().iter().map(|line| line.trim_end()));
+            let (most, processes) = history.assert_permits(permits);
+            most == permits && processes > 1
+        });
+    }
+
     /// How much has been written.
     pub(crate) fn count(&self) -> usize {
         self.lines().len()

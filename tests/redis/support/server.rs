@@ -46,6 +46,13 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
+    /// The first number of the version of Redis that it is, or is compatible with.
+    pub(crate) fn version(&self) -> u32 {
+        let info: String = self.client().command(&["INFO", "server"]);
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.and_then(|version| version.split('.').next()?.parse().ok()).unwrap()
+    }
+
     /// A client of another library.
     pub(crate) fn client(&self) -> Client {
         Client::open(&self.url())
