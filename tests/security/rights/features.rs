@@ -71,10 +71,10 @@ fn mutex_by_time() -> Feature {
             ("+script|load", taken),
             ("+get", taken),
             ("+set", taken),
-            ("+exists", taken),
-            ("+pexpire", taken),
             ("+time", taken),
-            ("+setrange", taken),
+            ("+exists", Law::Backend("a_repeated_release_is_no_error")),
+            ("+pexpire", Law::Backend("renew_extends_the_lease")),
+            ("+getrange", Law::Backend("keys_are_independent")),
             ("+del", Law::Backend("keys_are_independent")),
             ("+pttl", Law::Backend("a_held_key_is_refused")),
         ],
@@ -95,10 +95,12 @@ fn mutex() -> Feature {
     let mut rights = mutex_by_time().rights;
     rights.extend(in_line());
     rights.extend([
+        ("+setrange", Law::Backend("an_exchange_hands_over_and_queues_again")),
         ("+lpop", Law::Backend("an_exchange_hands_over_and_queues_again")),
+        ("+lrange", Law::Backend("an_exchange_hands_over_and_queues_again")),
+        ("+hmget", Law::Backend("an_exchange_hands_over_and_queues_again")),
         ("+lpush", Law::Scene(Scene::PlaceIsPutBack(Mode::Exclusive))),
         ("+lindex", Law::Backend("leases_are_granted_together_or_not_at_all")),
-        ("+hexists", Law::Scene(Scene::PlaceIsKeptWithoutMemory)),
     ]);
     let mut laws = laws_of_a_mutex();
     laws.extend(laws_of_a_line());
@@ -144,7 +146,7 @@ fn rwlock() -> Feature {
     rights.extend(shared());
     rights.extend([
         ("+zcard", Law::Backend("an_upgrade_waits_for_readers")),
-        ("+hmget", Law::Backend("a_waiting_writer_holds_back_later_readers")),
+        ("+zcount", Law::Scene(Scene::IsReleasedByForce(Mode::Shared))),
         ("+zrange", Law::Backend("readers_in_line_are_granted_together")),
     ]);
     let mut laws = laws_of_a_mutex();
@@ -182,6 +184,7 @@ fn semaphore() -> Feature {
         ("+hincrby", counted),
         ("+hmget", large),
         ("+zrange", counted),
+        ("+zcount", Law::Scene(Scene::IsReleasedByForce(ONE_PERMIT))),
     ]);
     let mut laws = backend("permits_add_up_to_their_limit", "a_large_request_is_not_starved");
     laws.extend(ability(&Suite::permits(), Law::Permits, &[]));
@@ -199,6 +202,7 @@ fn reentrant() -> Feature {
         ("+lrange", Law::Joint("a_group_in_line_is_granted_together")),
         ("+hmget", held),
         ("+zrange", held),
+        ("+zcount", Law::Scene(Scene::IsReleasedByForce(group))),
     ]);
     let mut laws = ability(&Suite::joint(), Law::Joint, &[]);
     laws.push(Law::Scene(Scene::PlaceIsPutBack(group)));
@@ -213,6 +217,7 @@ fn of_many(taken: Law, waited_for: Law, mode: Mode) -> Vec<(&'static str, Law)> 
         "+evalsha",
         "+script|load",
         "+get",
+        "+getrange",
         "+set",
         "+exists",
         "+pexpire",
@@ -246,11 +251,11 @@ fn node() -> Feature {
         "+evalsha",
         "+script|load",
         "+get",
+        "+getrange",
         "+set",
         "+exists",
         "+pexpire",
         "+time",
-        "+setrange",
         "+del",
         "+pttl",
         "+hexists",
@@ -258,6 +263,7 @@ fn node() -> Feature {
     .map(|right| (right, vote))
     .into();
     let shared = [
+        "+setrange",
         "&lock:*",
         "+publish",
         "+subscribe",
@@ -291,6 +297,8 @@ fn looking() -> Feature {
         "+evalsha",
         "+script|load",
         "+get",
+        "+getrange",
+        "+exists",
         "+pttl",
         "+time",
         "+hget",

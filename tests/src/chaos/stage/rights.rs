@@ -9,9 +9,9 @@ const PASSWORD: &str = "chaos";
 
 /// What the library asks for, and no more.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
-    +evalsha +script|load +get +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe \
+    +evalsha +script|load +get +getrange +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe \
     +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
-    +hincrby +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore +info +config|get";
+    +hincrby +zadd +zrem +zscore +zcard +zcount +zrange +zrevrange +zrangebyscore +info +config|get";
 
 /// Everything, for a lock that is not the library's.
 const ALL: &str = "allkeys allchannels allcommands";

@@ -48,7 +48,7 @@ impl Quorum {
             floor().to_string(),
             flag(self.flaw != Flaw::MarkerAlone),
         ];
-        let keys = [name(key), satellite(key, "fence"), MARKER.to_owned()];
+        let keys = [name(key), satellite(key, "state"), MARKER.to_owned()];
         let (votes, others) = self.ask(include_str!("scripts/vote.lua"), &keys, &args).await;
         let Some(last) = votes.iter().max().copied().filter(|_| self.is_majority(votes.len()))
         else {

@@ -216,7 +216,7 @@ impl World {
         let ttl = self.ttl.as_millis();
         let args = [owner, way, &ttl.to_string(), &limit.to_string(), asking]
             .map(|arg: &str| arg.to_owned());
-        let [ways, fence] = ["ways", "fence"].map(|part| satellite(key, part));
+        let [ways, fence] = ["ways", "state"].map(|part| satellite(key, part));
         let keys = [name(key), ways, fence];
         let (outcome, token): (i64, String) =
             self.link()?.call(include_str!("scripts/share.lua"), &keys, &args).await?;

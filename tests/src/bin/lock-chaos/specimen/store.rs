@@ -117,7 +117,7 @@ impl One {
             flag(self.flaw != Flaw::PlainCounter),
             channels(key),
         ];
-        let [fence, queue, places] = ["fence", "queue", "places"].map(|part| satellite(key, part));
+        let [fence, queue, places] = ["state", "queue", "places"].map(|part| satellite(key, part));
         let keys = [name(key), fence, queue, places];
         let (granted, number): (i64, String) =
             self.link.call(include_str!("scripts/acquire.lua"), &keys, &args).await?;
