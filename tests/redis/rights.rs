@@ -11,7 +11,7 @@ use crate::support::{Server, attempt, claim, granted, long, soon};
 /// The rules that the docs of the crate name, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +getrange +set +setrange +del +exists +pttl +pexpire +time +publish \
-    +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
+    +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hget +hset +hdel +hmget \
     +hincrby +zadd +zrem +zscore +zcard +zcount +zrange +zrevrange +zrangebyscore";
 
 /// The rules without some of them.

@@ -90,11 +90,13 @@ async fn seen(prefix: &str, name: &[u8], value: &[u8]) -> [BTreeSet<String>; 3] 
 
 #[tokio::test]
 async fn scripts_are_the_same_whatever_the_names_and_values() {
-    const SCRIPTS: usize = 16;
+    const SCRIPTS: usize = 24;
+    // The others are for many leases at once, and for slots that are being moved.
+    const CALLED: usize = 19;
     let wild = br#"Zq8Xv"); redis.call('FLUSHALL') --]]
         \"..KEYS[1].."%d{}"#;
     let [texts, called, _] = seen("lock:", b"plain", b"plain").await;
-    assert_eq!((texts.len(), called.len()), (SCRIPTS, SCRIPTS));
+    assert_eq!((texts.len(), called.len()), (SCRIPTS, CALLED));
     let [wild_texts, wild_called, words] = seen("Zq8Xv'..':", wild, wild).await;
     assert_eq!((&wild_texts, &wild_called), (&texts, &called));
     assert!(!texts.iter().any(|text| text.contains("Zq8Xv")));

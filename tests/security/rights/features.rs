@@ -258,7 +258,6 @@ fn node() -> Feature {
         "+time",
         "+del",
         "+pttl",
-        "+hexists",
     ]
     .map(|right| (right, vote))
     .into();
@@ -324,6 +323,7 @@ fn notifications() -> Feature {
     rights.extend([
         ("&__keyspace@*__:lock:*", hears),
         ("+subscribe", hears),
+        ("+setrange", hears),
         ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)),
     ]);
     let mut laws = backend("a_release_wakes_a_watcher", "a_cut_watch_says_so");
@@ -365,7 +365,7 @@ fn configured(
 fn tracking() -> Feature {
     let hears = Law::Scene(Scene::HearsOfDeletions);
     let mut rights = mutex_by_time().rights;
-    rights.extend([("+client|tracking", hears), ("+client|caching", hears)]);
+    rights.extend(["+client|tracking", "+client|caching", "+setrange"].map(|right| (right, hears)));
     Feature {
         name: "tracking",
         rights,

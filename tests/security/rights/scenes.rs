@@ -117,6 +117,8 @@ async fn is_released_by_force(world: &World, mode: Mode) -> Outcome {
 /// Of every kind, with those who wait, and more of one kind than are shown.
 async fn looks_at_others(world: &World) -> Outcome {
     let (able, looker) = (world.able(), client(world).await?);
+    let free = looker.inspect(&key("free")).await.map_err(said)?;
+    is((free.holding, free.waiting) == (0, 0), || format!("free: {free:?}"))?;
     let group = Mode::Joint { group: OwnerToken::from_bytes([7; 16]) };
     let permits = Mode::Permits { take: 1, of: 5_000 };
     let kinds = [("x", Mode::Exclusive), ("s", Mode::Shared), ("p", permits), ("j", group)];

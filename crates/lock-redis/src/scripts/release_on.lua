@@ -16,8 +16,9 @@ else
     unshare(name)
   end
 end
-local was_first = not held and call('LINDEX', KEYS[3], 0) == name
-local left = not held and leave(name)
+local may_wait = not held and call('EXISTS', KEYS[3]) == 1
+local was_first = may_wait and call('LINDEX', KEYS[3], 0) == name
+local left = may_wait and leave(name)
 
 -- Whatever prevents others from being served, the lock is released.
 pcall(serve)

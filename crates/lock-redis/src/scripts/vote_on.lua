@@ -1,7 +1,7 @@
 -- What concerns places in the queue, of which a vote has none, and those who hold the lock as a group.
 if not from then
   -- Not unless there is one: after a write, the next is not refused for want of memory.
-  if call('HEXISTS', KEYS[4], name) == 1 then
+  if call('HGET', KEYS[4], name) then
     leave(name)
   end
   if string.byte(mode) == 106 and value and fits(mode) then

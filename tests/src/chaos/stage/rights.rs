@@ -10,7 +10,7 @@ const PASSWORD: &str = "chaos";
 /// What the library asks for, and no more.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +getrange +set +del +exists +pttl +pexpire +time +setrange +publish +subscribe \
-    +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hexists +hget +hset +hdel +hmget \
+    +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hget +hset +hdel +hmget \
     +hincrby +zadd +zrem +zscore +zcard +zcount +zrange +zrevrange +zrangebyscore +info +config|get";
 
 /// Everything, for a lock that is not the library's.
