@@ -38,7 +38,7 @@ fn give(server: &RedisServer, more: &[&str]) {
 }
 
 /// How many calls of scripts [`works`] is.
-const CALLS: usize = 5;
+const CALLS: usize = 6;
 
 /// Takes, renews, and hands over.
 async fn works(backend: &RedisBackend) {
@@ -61,8 +61,8 @@ async fn a_user_who_may_not_load_scripts_brings_each_along_once() {
             server.cli(&["SCRIPT", "FLUSH"]);
             let before = server.commandstats();
             works(&backend).await;
-            // To acquire, to renew and to release.
-            assert_eq!(server.commandstats().since(&before).calls("eval"), 3);
+            // To acquire, to renew, to listen, to wait and to release.
+            assert_eq!(server.commandstats().since(&before).calls("eval"), 5);
             let before = server.commandstats();
             works(&backend).await;
             assert_eq!(server.commandstats().since(&before).calls("eval"), 0);
@@ -78,12 +78,12 @@ async fn a_proxy_that_takes_no_script_commands_costs_a_request_for_each_script()
         let proxy = refusing(&server, &[("SCRIPT", NO_SCRIPT)]);
         let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
         works(&backend).await;
-        assert_eq!(proxy.count("EVAL"), 3);
+        assert_eq!(proxy.count("EVAL"), 5);
         assert_eq!(proxy.count("EVALSHA"), CALLS);
         let loaded = proxy.count("SCRIPT");
         server.cli(&["SCRIPT", "FLUSH"]);
         works(&backend).await;
-        assert_eq!((proxy.count("EVAL"), proxy.count("SCRIPT")), (6, loaded));
+        assert_eq!((proxy.count("EVAL"), proxy.count("SCRIPT")), (10, loaded));
     }
 }
 
@@ -98,8 +98,8 @@ async fn a_proxy_that_takes_no_digests_gets_scripts_whole() {
             let backend = RedisBackend::builder(proxy.url()).protocol(protocol).build().unwrap();
             works(&backend).await;
             works(&backend).await;
-            // Each call ran once.
-            assert_eq!((proxy.count("EVALSHA"), proxy.count("EVAL")), (1, 2 * CALLS));
+            // Each call ran once. The second time a client may listen still, so a quick script leaves it to a full one.
+            assert_eq!((proxy.count("EVALSHA"), proxy.count("EVAL")), (1, 2 * CALLS + 1));
         }
     }
 }

@@ -47,7 +47,11 @@ impl Word {
     }
 
     fn held(&mut self, name: &str) -> Value {
-        self.0.command(&["GET", &format!("lock:{{{name}}}")]).unwrap()
+        // Without its mark.
+        match self.0.command(&["GETRANGE", &format!("lock:{{{name}}}"), "0", "31"]).unwrap() {
+            Value::Text(text) if text.is_empty() => Value::Nil,
+            value => value,
+        }
     }
 }
 

@@ -48,7 +48,8 @@ fn the_table_of_the_docs_has_the_rights_of_each_feature() {
             continue;
         };
         documented.insert(feature.name);
-        let of_notifications = rights_in("`&__keyspace@*__:lock:*` `+subscribe` `+unsubscribe` `+setrange`");
+        let of_notifications =
+            rights_in("`&__keyspace@*__:lock:*` `+subscribe` `+unsubscribe` `+setrange`");
         let mut rights = rights_in(&row[1]);
         if row[1].starts_with("those of notifications") {
             rights.extend(of_notifications);
