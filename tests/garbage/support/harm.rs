@@ -168,7 +168,7 @@ fn push(random: &mut Random) -> Vec<u8> {
 
 /// Something that a server may say, but not here. It answers no request.
 fn other(random: &mut Random) -> &'static [u8] {
-    const SAID: [&[u8]; 31] = [
+    const SAID: [&[u8]; 33] = [
         b"_\r\n",
         b"$-1\r\n",
         b"*-1\r\n",
@@ -191,6 +191,8 @@ fn other(random: &mut Random) -> &'static [u8] {
         b"-\r\n",
         b"-ERR odd\r\n",
         b"-NOSCRIPT odd\r\n",
+        b"-NOPERM odd permissions to run\r\n",
+        b"-ERR unknown command 'ODD'\r\n",
         b"-READONLY odd\r\n",
         b"-MOVED 1 127.0.0.1:1\r\n",
         b"-LOADING odd\r\n",
