@@ -43,7 +43,6 @@ async fn all_verbs(backend: &RedisBackend, key: &Key) -> Vec<(&'static str, Opti
 }
 
 #[tokio::test]
-#[ignore = "the verbs do not call the check yet"]
 async fn what_belongs_to_another_lock_or_to_the_library_is_refused_before_anything_is_sent() {
     let server = RedisServer::start();
     let backend = RedisBackend::open(server.url()).unwrap();
