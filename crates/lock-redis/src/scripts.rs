@@ -21,15 +21,18 @@ macro_rules! full {
     };
 }
 
-/// A script that is complete in one file.
+/// A script that is nothing but its parts.
 macro_rules! quick {
-    ($file:literal) => {
-        LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))))
+    ($($part:literal),+) => {
+        LazyLock::new(|| {
+            Script::new(concat!($(include_str!(concat!("scripts/", $part)),)+))
+        })
     };
 }
 
 /// For a lock that is free, to be held alone.
-pub(crate) static QUICK_ACQUIRE: LazyLock<Script> = quick!("acquire_quick.lua");
+pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
+    quick!("acquire_quick.lua", "plain.lua", "acquire_quick_on.lua");
 /// For a lease that is held alone. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
 /// For a lease that is held alone, on a lock that no claim waits for.
@@ -152,13 +155,19 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
     "queue.lua",
     "force_on.lua"
 );
-pub(crate) static STORE: LazyLock<Script> = full!("cell_store.lua");
-pub(crate) static LOAD: LazyLock<Script> = full!("cell_load.lua");
+pub(crate) static STORE: LazyLock<Script> = full!("holds.lua", "cell_store.lua");
+pub(crate) static LOAD: LazyLock<Script> = full!("holds.lua", "cell_load.lua");
 pub(crate) static LOOK: LazyLock<Script> = full!("look.lua");
 
 /// For a lock that is free, to be held alone by votes.
-pub(crate) static QUICK_VOTE: LazyLock<Script> =
-    full!("vote_quick.lua", "node.lua", "vote_guard.lua", "vote_quick_on.lua");
+pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
+    "vote_quick.lua",
+    "node.lua",
+    "vote_guard.lua",
+    "plain.lua",
+    "vote_refused.lua",
+    "vote_quick_on.lua"
+);
 /// For leases that are votes, in every mode but permits.
 pub(crate) static VOTE: LazyLock<Script> = full!(
     "keys.lua",

@@ -25,8 +25,4 @@ end
 if is_only then
   call_for_it()
 end
--- A client of another kind tells nobody of its release: the first in the queue has to look for it.
-if is_foreign() and (left < 0 or left > 60) and call('LINDEX', KEYS[3], 0) == name then
-  left = 60
-end
-return refused(string.format('q %.0f %s', left, micros))
+return refused(string.format('q %.0f %s', asks_in(name, left), micros))

@@ -14,5 +14,4 @@ local owner, token, value = string.match(cell, '^(%x+) (%d+) (.*)$')
 if not owner then
   return redis.error_reply('LOCKCELL the key of the value holds something else')
 end
-local holder = redis.call('GETRANGE', KEYS[1], 0, 33)
-return { token, (holder == owner or holder == owner .. 'w') and 1 or 0, value }
+return { token, holds(owner) and 1 or 0, value }

@@ -9,8 +9,7 @@
 --
 -- Replies 1, or 0 if the owner does not hold the lock or there is a value with a higher token.
 
-local holder = redis.call('GETRANGE', KEYS[1], 0, 33)
-if holder ~= ARGV[1] and holder ~= ARGV[1] .. 'w' then
+if not holds(ARGV[1]) then
   return 0
 end
 

@@ -24,8 +24,7 @@ local function give(name, lease, count, inbox, wanted)
   if range then
     call('SETRANGE', KEYS[1], 0, owner .. 'w')
     call('PEXPIRE', KEYS[1], lease)
-    local words = { 'granted', owner, range, lease, micros, wanted and 1 or 0, KEYS[1] }
-    return publish(inbox, table.concat(words, ' '))
+    return tell_of_grant(name, inbox, range, lease, wanted)
   end
 end
 
@@ -52,10 +51,7 @@ local function pass_on()
     -- Both keys may have gone with the last name.
     keep_queue(math.ceil(ends - now))
   elseif heard > 0 and second then
-    local _, asks, _, _, _, inbox = read_place(places[2])
-    if asks and asks - now > tonumber(lease) then
-      tell_next(second, inbox, lease)
-    end
+    remind(second, places[2], lease)
   end
   return heard and heard > 0
 end

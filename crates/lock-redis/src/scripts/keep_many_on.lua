@@ -1,6 +1,6 @@
 -- Whether the first in the queue has a place that was kept.
-local function has_living_head(head)
-  local ends = read_place(call('HGET', KEYS[4], head or ''))
+local function has_living_head()
+  local ends = read_place(call('HGET', KEYS[4], call('LINDEX', KEYS[3], 0) or ''))
   return ends and tonumber(ends) > now
 end
 
@@ -12,25 +12,15 @@ return for_each(4, 5, function(owner, stay, claim, count, inbox)
   end
   local name, rest = 'x:' .. owner, call('PTTL', KEYS[3])
   local ends, _, from = read_place(call('HGET', KEYS[4], name))
-  if not ends or from ~= '-' or rest == -2 then
+  if not ends or from ~= '-' or rest == -2 or is_foreign() and not has_living_head() then
     return '?'
   end
   local left = call('PTTL', KEYS[1])
-  local asks = left
-  -- A client of another kind tells nobody of its release: the first in the queue has to look for it.
-  if is_foreign() then
-    local head = call('LINDEX', KEYS[3], 0)
-    if not has_living_head(head) then
-      return '?'
-    elseif head == name and (left < 0 or left > 60) then
-      asks = 60
-    end
-  end
   stay = tonumber(stay)
   rest = math.max(rest, 2 * stay)
   -- Not refused for want of memory, and then nor is what follows.
   call('PEXPIRE', KEYS[3], rest)
   call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox))
   call('PEXPIRE', KEYS[4], rest)
-  return string.format('q %.0f %s', asks, micros)
+  return string.format('q %.0f %s', asks_in(name, left), micros)
 end)

@@ -8,8 +8,8 @@ end
 
 local function place_of(name)
   local place = call('HGET', KEYS[4], name)
-  local ends, asks, from, claim, tokens, inbox = read_place(place)
-  return tonumber(ends), from, tonumber(claim), tokens, inbox, place, tonumber(asks)
+  local ends, _, from, claim, tokens, inbox = read_place(place)
+  return tonumber(ends), from, tonumber(claim), tokens, inbox, place
 end
 
 -- Whether a lease that is to be converted is over.
@@ -101,23 +101,13 @@ local function put_back(slot)
   call('PEXPIRE', KEYS[4], rest)
 end
 
--- Tells a client of its grant. Returns how many heard it, or nothing if that is not allowed.
-local function tell_of(slot, wanted)
-  local _, owner = mode_of(slot.name)
-  local words = { 'granted', owner, slot.range, slot.lease, micros, wanted, KEYS[1] }
-  return publish(slot.inbox, table.concat(words, ' '))
-end
-
 -- Has the first claim in the queue ask in so many ms, unless it does so by itself: at once, so that its request
 -- does what one call could not; or when the lease may end that was granted before it, should its holder be
 -- silent.
 local function nudge(after)
   local name = call('LINDEX', KEYS[3], 0)
   if name then
-    local _, _, _, _, inbox, _, asks = place_of(name)
-    if after == 0 or asks and asks > now + after then
-      tell_next(name, inbox, after)
-    end
+    remind(name, call('HGET', KEYS[4], name), after)
   end
 end
 
@@ -148,11 +138,11 @@ local function serve(ask)
       end
     until not slot
 
-    local wanted = call('EXISTS', KEYS[3])
+    local wanted = call('EXISTS', KEYS[3]) == 1
     for index, waiter in ipairs(told) do
-      local heard = tell_of(waiter, wanted)
+      local heard = tell_of_grant(waiter.name, waiter.inbox, waiter.range, waiter.lease, wanted)
       if not heard then
-        -- This user may not publish. Nobody in the queue can be told, so they have to ask.
+        -- This user may not publish. No client in the queue can be told, so each has to ask.
         for last = #told, index, -1 do
           take_back(told[last])
           put_back(told[last])

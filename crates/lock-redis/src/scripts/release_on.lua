@@ -23,7 +23,7 @@ local left = may_wait and leave(name)
 -- Whatever prevents others from being served, the lock is released.
 pcall(serve)
 if was_first and is_foreign() then
-  -- Another claim is the first now, and has to look for the end of a lease that is told to nobody.
+  -- Another claim is the first now. It has to look for the end of the lease, as no message tells of it.
   nudge(0)
 end
 

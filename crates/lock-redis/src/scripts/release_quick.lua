@@ -4,7 +4,8 @@
 -- ARGV[1]  the owner's token
 -- ARGV[2]  the number of the request
 --
--- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the full script has to decide.
+-- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the full script
+-- has to decide.
 
 if redis.pcall('GETRANGE', KEYS[1], '0', '33') == ARGV[1] then
   redis.call('DEL', KEYS[1])

@@ -6,7 +6,8 @@
 -- ARGV[2]  the channel to tell that the lock is free, or empty
 -- ARGV[3]  the number of the request
 --
--- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the owner does not hold it alone.
+-- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the owner does
+-- not hold it alone.
 
 local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value ~= ARGV[1] and value ~= ARGV[1] .. 'w' then

@@ -7,8 +7,8 @@
 -- ARGV[2]  how long the lease lives from now on, in ms: at least 1
 -- ARGV[3]  the number of the request
 --
--- Replies with the number alone if no claim waits, or with the number and, after a space, `m` if the lock has its mark, so that one
--- may, or `?` if the full script has to decide.
+-- Replies with the number alone if no claim waits, or with the number and, after a space, `m` if the lock has its
+-- mark, so that one may, or `?` if the full script has to decide.
 
 local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value == ARGV[1] then

@@ -19,7 +19,7 @@ local retention = tonumber(table.remove(ARGV))
 
 local state = { owner = '0000000000000000' }
 
-local PATTERN = '^(w?)('.. string.rep('%d', 16) .. ')([-123])(' .. string.rep('%x', 16) .. ')(.*)$'
+local PATTERN = '^(w?)(' .. string.rep('%d', 16) .. ')([-123])(' .. string.rep('%x', 16) .. ')(.*)$'
 
 -- What the key holds instead of a state is left as it is, and prevents grants, but no release.
 local function read_state()
@@ -45,6 +45,7 @@ local function read_state()
     state.problem = 'LOCKFENCE the state key holds something else'
   end
 end
+
 -- Writes the state, to be kept for so many ms.
 local function write_state(keep)
   if state.problem then

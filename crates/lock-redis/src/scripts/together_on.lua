@@ -20,7 +20,7 @@ local function turn_to(lock)
   return ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2], ARGV[first + 3]
 end
 
--- Whether a claim waits for a lock that is free, whose client is told to ask. Places that were not kept, or
+-- Whether a claim waits for a lock that is free. Then its client hears that it may ask. Places that were not kept, or
 -- whose clients hear nothing, are dropped, a few tens at a time.
 local function is_wanted()
   for _ = 1, 32 do

@@ -1,0 +1,38 @@
+-- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
+-- there is no memory, or no right, this is the write that fails.
+if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local time = redis.pcall('TIME')
+  local seconds, micros = time[1], time[2] or ''
+  if #micros < 6 then
+    micros = string.sub('00000' .. micros, -6)
+  end
+  local now = (seconds or '') .. micros
+  if #now == 16 and now > '15778368' and (not before or before < now) then
+    local state = now .. ARGV[4]
+    call('SET', KEYS[2], state, 'PX', ARGV[3])
+    return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
+  end
+  -- The clock was set back, or never set, or must not be read.
+  call('DEL', KEYS[1])
+  return ARGV[5] .. ' ?'
+end
+
+if is_later then
+  return ARGV[5] .. ' ?'
+end
+local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
+if value.err or value == '' or string.byte(value) == 42 or string.sub(value, 1, 32) == ARGV[1] and #value > 32 then
+  return ARGV[5] .. ' ?'
+end
+local left = call('PTTL', KEYS[1])
+if value ~= ARGV[1] then
+  return ARGV[5] .. string.format(' b %.0f', left)
+elseif not is_plain or string.sub(before or '', 17, 33) ~= ARGV[4] then
+  return ARGV[5] .. ' ?'
+end
+if left < tonumber(ARGV[2]) then
+  left = ARGV[2]
+  call('PEXPIRE', KEYS[1], left)
+  call('PEXPIRE', KEYS[2], ARGV[3])
+end
+return ARGV[5] .. string.format(' r %.0f ', left) .. before
