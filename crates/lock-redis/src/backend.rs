@@ -25,9 +25,9 @@ use crate::{Builder, together, verbs};
 /// time enabled. It is opened by the first request, and again by itself whenever it breaks.
 ///
 /// A request that finds its connection waits for the answer for one command timeout. It may have to
-/// wait as long for a connection before, and a server that has forgotten a script costs two more
-/// exchanges. None is sent twice behind the caller's back, unless the server said that it did not run
-/// it.
+/// wait as long for a connection before. A server that has forgotten a script costs two more exchanges, or
+/// three if it refuses a way to send scripts that it took before. No request is sent twice behind the
+/// caller's back, unless the server said that it did not run it.
 ///
 /// # If the lease is lost
 ///
@@ -132,50 +132,14 @@ impl Backend for RedisBackend {
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
-        let Inner { layout, link, hub, .. } = &*self.0;
-        let names = match layout.names(&request.claim.key) {
-            Ok(names) => names,
-            Err(error) => return Renewal::Unknown(error),
-        };
-        let is_quick = is_quick(&request.claim);
-        let together = self.renew_together(&names, request).await;
-        if let Together::Renewed(renewal) = together {
-            return renewal;
-        }
-        if is_quick
-            && matches!(together, Together::Alone)
-            && request.tokens == 0
-            && !hub.watches(&names)
-            && !is_state_due(request.ttl, names.retention(), self.clock().now())
-        {
-            match self.renew_quickly(&names, request).await {
-                Ok((QuickRenewal::Alone, renewal)) => return renewal,
-                Ok(_) => {}
-                Err(error) => return Renewal::Unknown(error),
-            }
-        }
-        let inbox = hub.inbox_for(&names);
-        let call = match verbs::renew(&names, request, inbox.as_ref()) {
-            Ok(call) => call,
-            Err(error) => return Renewal::Unknown(error),
-        };
-        match link.ask(call).await {
-            Err(Failure::Moving(error)) if is_quick => {
-                match self.renew_quickly(&names, request).await {
-                    Ok((QuickRenewal::Undecided, _)) => Renewal::Unknown(error),
-                    Ok((_, renewal)) => renewal,
-                    Err(error) => Renewal::Unknown(error),
-                }
-            }
-            outcome => verbs::renewed(request, outcome.map_err(Failure::into_error)),
-        }
+        self.try_renew(request).await.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&claim.key)?;
-        hub.forget(&names, claim);
-        if is_quick(claim) && !hub.watches(&names) {
+        let watches = hub.forget(&names, claim);
+        if is_quick(claim) && !watches {
             let answer = link.run(verbs::quick_release(&names, claim)).await?;
             if let Some(released) = verbs::quickly_released(&answer)? {
                 return Ok(released);
@@ -248,6 +212,36 @@ impl Backend for RedisBackend {
 }
 
 impl RedisBackend {
+    /// Renews, and leaves open what became of the lease if there is an error.
+    async fn try_renew(&self, request: &Renew) -> Result<Renewal, Error> {
+        let Inner { layout, link, hub, .. } = &*self.0;
+        let names = layout.names(&request.claim.key)?;
+        let is_quick = is_quick(&request.claim);
+        let together = self.renew_together(&names, request).await;
+        if let Together::Renewed(renewal) = together {
+            return Ok(renewal);
+        }
+        if is_quick
+            && matches!(together, Together::Alone)
+            && request.tokens == 0
+            && !hub.watches(&names)
+            && !is_state_due(request.ttl, names.retention(), self.clock().now())
+            && let (QuickRenewal::Alone, renewal) = self.renew_quickly(&names, request).await?
+        {
+            return Ok(renewal);
+        }
+        let inbox = hub.inbox_for(&names);
+        match link.ask(verbs::renew(&names, request, inbox.as_ref())?).await {
+            Err(Failure::Moving(error)) if is_quick => {
+                match self.renew_quickly(&names, request).await? {
+                    (QuickRenewal::Undecided, _) => Err(error),
+                    (_, renewal) => Ok(renewal),
+                }
+            }
+            outcome => Ok(verbs::renewed(request, outcome.map_err(Failure::into_error))),
+        }
+    }
+
     /// Renews by the script that names the lock alone.
     async fn renew_quickly(
         &self,

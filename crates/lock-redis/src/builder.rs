@@ -224,6 +224,7 @@ impl Builder {
             notifications: self.notifications,
             release_messages: self.release_messages,
             tracking: self.tracking,
+            retention,
         };
         if self.tracking && settings.protocol == Protocol::Resp2 {
             return Err(invalid("tracking needs RESP3"));

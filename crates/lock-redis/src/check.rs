@@ -149,7 +149,7 @@ impl RedisBackend {
 
     /// Hears of the grant of the claim that came next, which then has the lock.
     ///
-    /// A release gives the lock to those whom the server counts among the receivers of its message.
+    /// A release gives the lock to a claim only if the server counts its client among the receivers of the message.
     async fn hear_of_grant(
         &self,
         watch: Watch,
@@ -168,7 +168,7 @@ impl RedisBackend {
         Ok(())
     }
 
-    /// Hears of the release, by which the lock is free for those who do not wait in line.
+    /// Hears of the release, by which the lock is free for clients that have no place in the queue.
     async fn hear_of_release(&self, watch: Watch, report: &mut Report) {
         if self.queues() {
             report
@@ -230,7 +230,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Has the server load every script. Others may have loaded them, but nobody says that they stay.
+/// Has the server load every script. Other clients may have loaded them, but a server may forget them at any time.
 ///
 /// Returns a warning if it loads none, and takes them all the same.
 async fn unloaded(live: &Live) -> Result<Option<String>, Error> {

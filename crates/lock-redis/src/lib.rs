@@ -43,12 +43,12 @@
 //!   more than a few tens of them.
 //! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews
 //!   it or repeats the request. One that nobody claims goes to the next.
-//! - A holder that watches the key is told when a claim begins to wait.
+//! - A holder that watches the key hears when a claim begins to wait.
 //! - A hand-over tells the claim that is then the first in the queue when its turn could come, so that a waiter that
 //!   is handed the lock and stays silent costs the others one such short lease.
 //! - A server has no timers, so after a lease has run out, or a message was lost, the client that asks next moves the
 //!   queue: at the end of the lease as it was last seen, or after a third of the time of a place, whichever comes
-//!   first. Waiters that were disconnected are told to ask at once.
+//!   first. Waiters whose connection was lost hear that they may ask at once.
 //! - A queue that is full drops the places of clients that hear nothing.
 //! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting it
 //!   ends every one of them, and the next in line comes in when somebody asks.
@@ -129,7 +129,7 @@
 //!
 //! # Locks that others take too
 //!
-//! A client of another library that holds the key tells nobody of its release. So the first claim in the queue, and no
+//! A client of another library that holds the key tells no client of its release. So the first claim in the queue, and no
 //! other, asks again every 60 milliseconds while the value is not one of this library. Clients that stand in the queue
 //! hand the lock over among themselves without leaving it free, so a foreign client that polls gets in only when the
 //! queue is empty.

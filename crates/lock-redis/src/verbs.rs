@@ -19,7 +19,7 @@ mod quick;
 
 pub(crate) use many::{kept, renewed_of_many};
 pub(crate) use quick::{
-    After, QuickRenewal, quick_acquire, quick_release, quick_renew, quickly_acquired,
+    QuickRenewal, named, quick_acquire, quick_release, quick_renew, quickly_acquired,
     quickly_released, quickly_renewed, single_release, voted_quickly,
 };
 

@@ -127,7 +127,7 @@ fn quick_vote(names: &Names<'_>, node: Option<&[u8]>, ballot: &Ballot) -> Call {
         .number(ttl.as_millis())
         .number(keep)
         .text(format_args!("{clock:016}"))
-        .text(verbs::After(below, &claim.owner));
+        .pieces([below, verbs::named(&claim.owner)]);
     call
 }
 

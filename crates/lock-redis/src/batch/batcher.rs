@@ -105,11 +105,12 @@ impl Batcher {
         let Some(own) = pending.entries.iter().find(|entry| entry.id == id) else {
             return Vec::new();
         };
-        let (runtime, slot) = (own.runtime, own.part.slot());
+        let runtime = own.runtime;
         let by_slot = self.shared.by_slot.load(Ordering::Relaxed);
+        let slot = by_slot.then(|| own.part.slot());
         let joins = |entry: &mut Entry| {
-            let is_near = entry.runtime == runtime && (!by_slot || entry.part.slot() == slot);
-            is_near || !entry.is_awaited()
+            let is_near = slot.is_none_or(|slot| entry.part.slot() == slot);
+            entry.runtime == runtime && is_near || !entry.is_awaited()
         };
         pending.entries.extract_if(.., joins).collect()
     }

@@ -12,7 +12,6 @@ use crate::wire::{Call, Reply};
 
 /// The keys and arguments of one request in a call for many.
 pub(super) struct Part {
-    slot: u16,
     retention: u64,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
@@ -39,12 +38,12 @@ impl Part {
         let mut keys = vec![names.lock().to_vec()];
         keys.extend(names.satellites().iter().take(beside).map(|pieces| pieces.concat()));
         let arguments = arguments.map(<[u8]>::to_vec).into();
-        Self { slot: slot(names.lock()), retention: names.retention(), keys, arguments }
+        Self { retention: names.retention(), keys, arguments }
     }
 
     /// The slot of its keys in a cluster.
     pub(super) fn slot(&self) -> u16 {
-        self.slot
+        self.keys.first().map_or(0, |lock| slot(lock))
     }
 }
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use futures::task::AtomicWaker;
 use lock_core::{Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one, and no more than [`MOST`] claims are told about, so
-/// that a mailbox that is not looked at does not grow.
+/// The hints that a watcher has not seen yet. Two alike are one, and there are hints about no more than [`MOST`] claims.
+/// So a mailbox does not grow while its watcher is away.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     unseen: AtomicU8,
@@ -17,12 +17,12 @@ pub(crate) struct Mailbox {
     waker: AtomicWaker,
 }
 
-/// How many claims are told about. If there are more, the watcher is told that it has missed some.
+/// About how many claims there may be hints. If there are more, a hint says that the watcher has missed some.
 const MOST: usize = 64;
 const ENDED: u8 = 1 << 7;
 const CLAIMS: u8 = 1 << 6;
 const RESYNC: u8 = 1;
-/// In the order in which they are told, after those about claims.
+/// In the order in which the watcher gets them, after those about claims.
 const HINTS: [(u8, Hint); 5] = [
     (RESYNC, Hint::Resync),
     (1 << 1, Hint::Released),

@@ -37,6 +37,8 @@ pub(crate) struct Listening {
     pub(crate) notifications: Notifications,
     pub(crate) release_messages: bool,
     pub(crate) tracking: bool,
+    /// How long the state of a lock outlives its lease, in milliseconds: a watch writes it as well.
+    pub(crate) retention: u64,
 }
 
 impl Listening {
@@ -95,9 +97,9 @@ impl Hub {
         self.registry.compare(names.lock(), owner, sample);
     }
 
-    /// Notes that a claim does not wait any more.
-    pub(crate) fn forget(&self, names: &Names<'_>, claim: &Claim) {
-        self.registry.forget(names.lock(), claim.owner);
+    /// Notes that a claim does not wait any more. Returns whether this client [watches](Self::watches) the lock.
+    pub(crate) fn forget(&self, names: &Names<'_>, claim: &Claim) -> bool {
+        self.registry.forget(names.lock(), claim.owner)
     }
 
     /// Begins to watch, and returns once no hint can be missed.
@@ -117,7 +119,6 @@ impl Hub {
                 id: ticket.id,
                 lock: names.lock().into(),
                 state: names.state().concat().into(),
-                retention: names.retention(),
                 releases: names.released().concat().into(),
                 keyspace: names.keyspace().concat().into(),
                 mailbox: Arc::clone(&mailbox),

@@ -143,15 +143,15 @@ impl Registry {
         }
     }
 
-    /// Notes that a claim does not wait any more.
-    pub(crate) fn forget(&self, lock: &[u8], owner: OwnerToken) {
+    /// Notes that a claim does not wait any more. Returns whether this client watches the lock.
+    pub(crate) fn forget(&self, lock: &[u8], owner: OwnerToken) -> bool {
         let mut state = self.lock();
+        // Most clients watch nothing, and need not look for the lock.
         if state.locks.is_empty() {
-            return;
+            return false;
         }
-        if let Some(audience) = state.locks.get_mut(lock) {
-            audience.forget(owner);
-        }
+        let audience = state.locks.get_mut(lock);
+        audience.map(|audience| audience.forget(owner)).is_some()
     }
 
     /// Names who is woken when keys may have changed. Whoever was before is woken to find out, and so is one
@@ -339,7 +339,7 @@ impl Topic {
     /// What a message means to somebody who waits for the lock or holds it, if anything.
     ///
     /// To take a lock is to `set` it: no reason to wake up for a claim that waits, while a holder looks whether it
-    /// still is one. What our scripts do to hand a lock over and to renew it is told to nobody.
+    /// still is one. No event tells what our scripts do to hand a lock over and to renew it.
     fn hint(self, payload: &[u8]) -> Option<Hint> {
         match (self, payload) {
             (Self::Releases, b"changed") => Some(Hint::Changed),

@@ -24,8 +24,7 @@ pub(super) struct Subscriber {
     dedicated: Option<Dedicated>,
     tracking: Option<Tracking>,
     sources: Sources,
-    /// Whether releases by this library are to be told.
-    hears_releases: bool,
+    listening: Listening,
 }
 
 /// Where hints come from.
@@ -56,8 +55,7 @@ impl Subscriber {
         // Whoever hears anything hears of new values, which are told together with releases.
         let releases = listening.release_messages || keyspace || tracking.is_some();
         let sources = Sources { releases, keyspace, tracking: tracking.is_some() };
-        let hears_releases = listening.release_messages;
-        Ok(Self { link: link.clone(), live, dedicated, tracking, sources, hears_releases })
+        Ok(Self { link: link.clone(), live, dedicated, tracking, sources, listening })
     }
 
     pub(super) fn sources(&self) -> Sources {
@@ -121,21 +119,22 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Has the releases of these locks be told, each by its key, that of its state, and how long that is kept. A
-    /// server or a user that does not allow it leaves the other sources of hints. Returns, for each lock in turn, the
-    /// error if its slot is being moved, so that it cannot be written now.
+    /// Has the releases of these locks be told, each by its key and that of its state. A server or a user that
+    /// does not allow it leaves the other sources of hints. Returns, for each lock in turn, the error if its slot is
+    /// being moved, so that it cannot be written now.
     ///
     /// # Errors
     ///
     /// The connection is of no more use.
     pub(super) async fn listen<'a>(
         &self,
-        locks: impl Iterator<Item = (&'a [u8], &'a [u8], u64)>,
+        locks: impl Iterator<Item = [&'a [u8]; 2]>,
     ) -> Result<Vec<Option<Error>>, Error> {
-        if !self.hears_releases {
+        let Listening { release_messages, retention, .. } = self.listening;
+        if !release_messages {
             return Ok(locks.map(|_| None).collect());
         }
-        let calls = locks.map(|(lock, state, retention)| async move {
+        let calls = locks.map(|[lock, state]| async move {
             let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(retention);
             call.bytes(lock).bytes(state);
             let outcome = match self.live.run(call).await {

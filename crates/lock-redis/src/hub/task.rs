@@ -28,9 +28,8 @@ pub(super) struct Join {
     pub(super) id: Id,
     /// The key of the lock.
     pub(super) lock: Channel,
-    /// The key of its state, and how long that outlives a lease, in milliseconds.
+    /// The key of its state.
     pub(super) state: Channel,
-    pub(super) retention: u64,
     pub(super) releases: Channel,
     pub(super) keyspace: Channel,
     pub(super) mailbox: Arc<Mailbox>,
@@ -93,7 +92,6 @@ struct Member {
     keeper: Keeper,
     lock: Channel,
     state: Channel,
-    retention: u64,
     channels: Vec<Channel>,
 }
 
@@ -209,8 +207,7 @@ impl Task {
         if let Some(subscriber) = &self.subscriber {
             subscriber.track(&self.registry, self.registry.locks()).await?;
             let members = self.members.values();
-            let locks = members.map(|it| (&*it.lock, &*it.state, it.retention));
-            subscriber.listen(locks).await?;
+            subscriber.listen(members.map(|it| [&*it.lock, &*it.state])).await?;
         }
         for member in self.members.values() {
             member.keeper.0.post(Hint::Resync);
@@ -259,7 +256,7 @@ impl Task {
             let refused = subscriber.subscribe(&fresh).await?;
             let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
             subscriber.track(&self.registry, locks).await?;
-            let locks = self.joining.iter().map(|it| (&*it.lock, &*it.state, it.retention));
+            let locks = self.joining.iter().map(|join| [&*join.lock, &*join.state]);
             moving = subscriber.listen(locks).await?;
             Ok(refused)
         };
@@ -302,9 +299,9 @@ impl Task {
             if let Some(error) = why {
                 tracing::debug!(%error, "watches with fewer sources than configured");
             }
-            let Join { id, lock, state, retention, .. } = join;
+            let Join { id, lock, state, .. } = join;
             let keeper = Keeper(join.mailbox);
-            self.members.insert(id, Member { keeper, lock, state, retention, channels: kept });
+            self.members.insert(id, Member { keeper, lock, state, channels: kept });
             // If nobody waits any more, the word that they left is on its way.
             let _ = join.done.send(Ok(()));
         }

@@ -183,7 +183,7 @@ mod tests {
     struct Fake {
         refuses: &'static [&'static str],
         knows: bool,
-        /// The commands since somebody looked last.
+        /// The commands since the test looked last.
         asked: Vec<String>,
     }
 
@@ -304,7 +304,7 @@ mod tests {
             works(&live, &fake, &["EVALSHA", "EVAL"]).await;
             works(&live, &fake, &["EVAL"]).await;
             assert!(live.brings_all());
-            // Somebody has changed what is allowed.
+            // The rights of the user have changed.
             set(&fake, &["EVAL"], false);
             works(&live, &fake, &["EVAL", "EVALSHA", "SCRIPT", "EVALSHA"]).await;
             works(&live, &fake, &["EVALSHA"]).await;

@@ -1,8 +1,10 @@
 //! The quick scripts: locks that are held alone, in the cases that are frequent.
 
-use std::fmt;
+use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Claim, Demand, Error, Grant, OwnerToken, Released, Renew, Ttl};
+use lock_core::{
+    Acquire, Attempt, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
+};
 
 use super::{NUMBERS, number, on_state, remaining, time_left, unintelligible, valid_for};
 use crate::keys::Names;
@@ -61,18 +63,17 @@ fn refused(left: &[u8]) -> Option<Attempt> {
 fn granted(text: &[u8], request: &Acquire, answer: &Answer) -> Option<Grant> {
     let (range, valid_until) = if let Some(text) = text.strip_prefix(b"r ") {
         let (left, state) = halves(text)?;
-        let lease = std::time::Duration::from_millis(number(left)?);
+        let lease = Duration::from_millis(number(left)?);
         (state::granted(state)?, valid_for(lease, answer.sent))
     } else {
         let range = range_of(text, request.tokens.get())?;
         (range, request.ttl.valid_until(answer.sent))
     };
-    // The quick script is for clients that hear of nobody.
-    Some(Grant::new(range, valid_until).in_demand(Demand::Unknown))
+    Some(Grant::new(range, valid_until))
 }
 
 /// The tokens of `state` or `state before`.
-fn range_of(text: &[u8], count: u32) -> Option<lock_core::TokenRange> {
+fn range_of(text: &[u8], count: u32) -> Option<TokenRange> {
     match halves(text) {
         Some((state, before)) => reserved(state, Some(before), count),
         None => reserved(text, None, count),
@@ -82,7 +83,7 @@ fn range_of(text: &[u8], count: u32) -> Option<lock_core::TokenRange> {
 /// Reads the vote `state before`, or `state` of a lock that had none.
 pub(crate) fn voted_quickly(text: &[u8], count: u32, ttl: Ttl, answer: &Answer) -> Option<Grant> {
     let range = range_of(text, count)?;
-    Some(Grant::new(range, ttl.valid_until(answer.sent)).in_demand(Demand::Unknown))
+    Some(Grant::new(range, ttl.valid_until(answer.sent)))
 }
 
 fn halves(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -144,17 +145,6 @@ pub(crate) fn named(owner: &OwnerToken) -> &[u8] {
     &owner.expose()[..NAMED]
 }
 
-/// The state of a lock that is held by this owner after its clock.
-pub(crate) struct After<'a>(pub(crate) char, pub(crate) &'a OwnerToken);
-
-impl fmt::Display for After<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(below, owner) = self;
-        write!(f, "{below}")?;
-        named(owner).iter().try_for_each(|digit| write!(f, "{}", char::from(*digit)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use lock_core::{Instant, Key};
@@ -194,7 +184,7 @@ mod tests {
     #[test]
     fn a_refusal_and_no_decision_are_told_apart() {
         let refused = quickly_acquired(&request(), &answer("b 300")).unwrap();
-        let after = std::time::Duration::from_millis(300);
+        let after = Duration::from_millis(300);
         assert_eq!(refused, Some(Attempt::Busy { retry_after: Some(after) }));
         let refused = quickly_acquired(&request(), &answer("b -1")).unwrap();
         assert_eq!(refused, Some(Attempt::Busy { retry_after: None }));
