@@ -24,7 +24,7 @@ fn refusing(server: &RedisServer, refused: &'static [(&'static str, &'static str
     })
 }
 
-/// A user who may not load scripts.
+/// A user that may not load scripts.
 fn user(server: &RedisServer, more: &[&str]) -> Builder {
     give(server, more);
     RedisBackend::builder(server.url_as("locks", "hunter2"))

@@ -5,7 +5,7 @@ use lock_core::{Renew, Renewal};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 
 use crate::support::{
-    Client, Server, Waiter, attempt, claim, granted, long, millis, refused, soon,
+    Client, Server, Waiter, attempt, calls, claim, granted, long, millis, refused, soon,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -43,12 +43,7 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
         let mut raw = server.client();
         let channels = raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]);
         assert_eq!(channels.len(), 2);
-        let scripts = |raw: &mut Client| {
-            let stats = raw.command::<String>(&["INFO", "commandstats"]);
-            let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
-            line.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
-        };
-        let calls = scripts(&mut raw);
+        let before_line = calls(&mut raw, "evalsha");
         assert_eq!(holder.release(&first).await.unwrap(), Released::Freed { contended: false });
         for (index, waiter) in line.iter_mut().enumerate() {
             let grant = waiter.told().await.expect("enough of the lease is known");
@@ -58,7 +53,11 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
             assert_eq!(grant.demand, if last { Demand::Quiet } else { Demand::Wanted });
             waiter.release().await;
         }
-        assert_eq!(scripts(&mut raw) - calls, 4, "one release for each holder, and nothing else");
+        assert_eq!(
+            calls(&mut raw, "evalsha") - before_line,
+            4,
+            "one release for each holder, and nothing else"
+        );
         // Nobody heard that the lock was free before it was.
         for waiter in &mut line {
             let hint = soon(async {

@@ -47,14 +47,20 @@ fn ballot() -> Ballot {
 mod a_lock_that_is_released_by_force {
     use super::*;
 
+    /// A client behind a proxy, one that holds the lock, and another.
+    async fn clients(server: &Server) -> (Proxy, [RedisBackend; 3]) {
+        let proxy = proxy_before(server);
+        let lost = RedisBackend::open(proxy.url()).unwrap();
+        let (holder, other) = (open(server), open(server));
+        granted(&holder, &claim("a")).await;
+        (proxy, [lost, holder, other])
+    }
+
     #[tokio::test]
     async fn is_not_left_to_a_waiter_that_has_gone() {
         let server = Server::start();
-        let proxy = proxy_before(&server);
-        let lost = RedisBackend::open(proxy.url()).unwrap();
-        let (holder, other) = (open(&server), open(&server));
+        let (proxy, [lost, _holder, other]) = clients(&server).await;
         let mut raw = server.client();
-        granted(&holder, &claim("a")).await;
         let waiter = Waiter::queue(&lost, claim("a")).await;
         gone(&proxy, &mut raw, 0).await;
         assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 1, "it has its place still");
@@ -66,11 +72,8 @@ mod a_lock_that_is_released_by_force {
     #[tokio::test]
     async fn goes_to_the_first_waiter_that_is_there() {
         let server = Server::start();
-        let proxy = proxy_before(&server);
-        let lost = RedisBackend::open(proxy.url()).unwrap();
-        let (holder, other) = (open(&server), open(&server));
+        let (proxy, [lost, holder, other]) = clients(&server).await;
         let mut raw = server.client();
-        granted(&holder, &claim("a")).await;
         let _dead = Waiter::queue(&lost, claim("a")).await;
         let mut live = Waiter::queue(&other, claim("a")).await;
         gone(&proxy, &mut raw, 1).await;
@@ -230,7 +233,7 @@ async fn the_claim_after_a_silent_one_is_told_when_to_ask() {
     }
 }
 
-/// When a waiter is told to ask again.
+/// When a waiter asks again.
 async fn asks_in(waiter: &Waiter) -> Duration {
     match waiter.ask().await.unwrap() {
         Attempt::Queued { retry_after } => retry_after.unwrap(),
@@ -254,7 +257,7 @@ async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_othe
             assert!(asks_in(&second).await > OFTEN);
         }
         assert_eq!(first.release().await, Released::NotHeld);
-        // It is told to ask at once.
+        // It hears that it may ask at once.
         assert_eq!(second.told().await, None);
         assert!(asks_in(&second).await <= OFTEN);
         assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");

@@ -73,7 +73,7 @@
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
 //! | a process whose turn comes is gone, and its connection is closed | not at all |
 //! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second: the next in line asks then |
-//! | this happens to several processes in a row | the same, and then until somebody asks |
+//! | this happens to several processes in a row | the same, and then until another client asks |
 //! | a message is lost, or a waiter's connection breaks | until it is connected again and asks, and otherwise until somebody asks |
 //!
 //! *Until somebody asks* is a third of [`Ttl::place`](lock_core::Ttl::place) at most: ten seconds with the

@@ -12,7 +12,7 @@ use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken,
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::server::{Client, Server};
 pub(crate) use self::waiting::Waiter;
-use lock_tests::{Direction, Proxy};
+use lock_tests::{CommandStats, Direction, Proxy};
 
 /// A lease that outlasts any test.
 pub(crate) fn long() -> Ttl {
@@ -58,6 +58,11 @@ pub(crate) fn state_after(latest: u64) -> String {
     let clock = EPOCH + latest.div_ceil(4);
     let below = ["-", "1", "2", "3"][(latest.div_ceil(4) * 4 - latest) as usize];
     format!("{clock}{below}{:016}", 0)
+}
+
+/// How often the server has run this command, by its own count.
+pub(crate) fn calls(raw: &mut Client, command: &str) -> u64 {
+    CommandStats::parse(&raw.command::<String>(&["INFO", "commandstats"])).calls(command)
 }
 
 /// Fails the test when something takes too long.

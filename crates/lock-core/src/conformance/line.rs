@@ -134,31 +134,36 @@ impl<B: Backend> Waiter<'_, B> {
     /// Waits for the hint of the grant.
     pub(super) async fn hears_grant(&mut self) -> Check<Option<Grant>> {
         let mine = self.request.claim.owner;
-        let hint = async {
-            loop {
-                match self.watch.next().await {
-                    Some(Hint::Granted { owner, grant }) if owner == mine => return Ok(grant),
-                    Some(_) => {}
-                    None => return Err(Failure::Broken("the watch ended".into())),
-                }
-            }
+        let is_it = |hint| match hint {
+            Hint::Granted { owner, grant } if owner == mine => Some(grant),
+            _ => None,
         };
-        self.client.bounded("a hint of the grant", hint).await?
+        self.hears("a hint of the grant", is_it).await
     }
 
     /// Waits for the hint that it is the first in line; after how long it is to ask.
     pub(super) async fn hears_next(&mut self) -> Check<Duration> {
         let mine = self.request.claim.owner;
+        let is_it = |hint| match hint {
+            Hint::Next { owner, after } if owner == mine => Some(after),
+            _ => None,
+        };
+        self.hears("a hint that it is the first in line", is_it).await
+    }
+
+    /// Waits for a hint in which there is this.
+    async fn hears<T>(&mut self, what: &str, is_it: impl Fn(Hint) -> Option<T>) -> Check<T> {
         let hint = async {
             loop {
-                match self.watch.next().await {
-                    Some(Hint::Next { owner, after }) if owner == mine => return Ok(after),
-                    Some(_) => {}
-                    None => return Err(Failure::Broken("the watch ended".into())),
+                let Some(hint) = self.watch.next().await else {
+                    return Err(Failure::Broken("the watch ended".into()));
+                };
+                if let Some(found) = is_it(hint) {
+                    return Ok(found);
                 }
             }
         };
-        self.client.bounded("a hint that it is the first in line", hint).await?
+        self.client.bounded(what, hint).await?
     }
 
     /// Waits for its turn as a user does: asks again on every hint, and when it is time.

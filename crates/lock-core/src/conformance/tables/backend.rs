@@ -136,7 +136,7 @@ macro_rules! __lock_core_mutex_laws {
             a_granted_waiter_that_leaves_passes_it_on:
                 "A waiter that leaves in its turn hands the key to the next.",
             a_hand_over_tells_the_next_in_line:
-                "The first of those who still wait hears when the lease ends that was handed over.",
+                "The first claim that still waits hears when the lease ends that was handed over.",
             a_cut_waiter_is_passed_over:
                 "A waiter that cannot be told of its grant does not get it.",
             an_expired_holder_is_followed_by_the_first_in_line:

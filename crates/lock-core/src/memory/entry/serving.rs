@@ -33,7 +33,7 @@ impl Entry {
         }
     }
 
-    /// Tells the first in line when its turn comes if those who were just served stay silent. It passes
+    /// Tells the first in line when its turn comes if the claims that were just served stay silent. It passes
     /// over claims whose client has gone, as the next hand-over does.
     fn tell_next(&self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
         let asks = |slot: &Slot| asker.is_some_and(|asker| slot.is_of(asker));
