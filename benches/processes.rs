@@ -118,7 +118,7 @@ fn compare(rates: &[(&Row, f64)], table: &mut Table) {
 
 fn explain([ping, ping_to_a_thread]: [f64; 2], table: &mut Table) {
     table.remark(format!(
-        "A PING of the bare client took {:.1} µs while nobody else was there, on a runtime with one \
+        "A PING of the bare client took {:.1} µs while no other client was there, on a runtime with one \
          thread as the members have it; {:.1} µs if the connection lives on another thread than the \
          one that asks. A turn is the time for which a process had the lock without an interruption; \
          the longest is that of all rounds.",

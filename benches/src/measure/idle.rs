@@ -20,7 +20,7 @@ pub struct Idle {
     pub tasks: usize,
     /// The locks. Task after task waits for the next one.
     pub keys: Vec<String>,
-    /// For how long they are watched: the holders by themselves, and then with those who wait.
+    /// For how long they are watched: the holders by themselves, and then beside the waiters.
     pub time: Duration,
     /// The URL of the server whose commands are counted.
     pub server: String,
@@ -39,7 +39,7 @@ impl Idle {
 pub struct Idleness {
     /// Before anything waits.
     pub holders: Watched,
-    /// With those who wait.
+    /// Beside the waiters.
     pub all: Watched,
     /// How many got a lock that was held: none if the lock locks.
     pub intruders: u64,

@@ -27,7 +27,7 @@ pub struct Window {
     pub commands: u64,
     /// How many updates of a counter were lost from beginning to end: none if the lock locks.
     pub lost: u64,
-    /// How often somebody found another inside who must not be there: never if the lock locks.
+    /// How often a task found another task inside that the lock must keep out: never if the lock locks.
     pub intrusions: u64,
 }
 

@@ -40,6 +40,11 @@ impl Remote {
     }
 }
 
+/// A job of so many tasks for so long.
+fn timed(job: &str, tasks: usize, keys: &[String], time: Duration) -> Value {
+    json!({ "job": job, "tasks": tasks, "keys": keys, "time": nanos(time) })
+}
+
 impl Clients for Remote {
     fn pairs(
         self: Arc<Self>,
@@ -68,9 +73,7 @@ impl Clients for Remote {
         _inner_commands: &'static [&'static str],
     ) -> BoxFuture<'static, Result<Window, Failure>> {
         async move {
-            let time = nanos(crowd.window);
-            let job =
-                json!({ "job": "crowd", "tasks": crowd.tasks, "keys": crowd.keys, "time": time });
+            let job = timed("crowd", crowd.tasks, &crowd.keys, crowd.window);
             Window::from_json(&self.ask(job)?)
         }
         .boxed()
@@ -82,9 +85,7 @@ impl Clients for Remote {
         _inner_commands: &'static [&'static str],
     ) -> BoxFuture<'static, Result<Idleness, Failure>> {
         async move {
-            let time = nanos(idle.time);
-            let job =
-                json!({ "job": "idle", "tasks": idle.tasks, "keys": idle.keys, "time": time });
+            let job = timed("idle", idle.tasks, &idle.keys, idle.time);
             Idleness::from_json(&self.ask(job)?)
         }
         .boxed()

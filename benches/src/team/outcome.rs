@@ -112,7 +112,7 @@ pub struct Outcome {
     pub server: ServerLoad,
     /// How many updates of the record were lost from beginning to end: none if the lock locks.
     pub lost: u64,
-    /// How often somebody found another inside who must not be there: never if the lock locks.
+    /// How often a task found another task inside that the lock must keep out: never if the lock locks.
     pub intrusions: u64,
 }
 

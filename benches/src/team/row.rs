@@ -7,7 +7,7 @@ use super::{Plan, REDIS_PY, python};
 use crate::contestants::{OURS, WAITING_PEERS};
 use crate::other_build;
 
-/// Who may be in a team.
+/// A lock that a team may use.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
