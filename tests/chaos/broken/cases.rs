@@ -106,7 +106,8 @@ impl Scene {
             }
             Self::Fair => Plan { fair: true, tasks: 8, hold: ms(20), ..one(vec![]) },
             Self::Quiet => Plan { workers: 2, tasks: 1, hold: ms(80), ..one(vec![]) },
-            Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), ..one(vec![]) },
+            // Holds so long leave few turns: a queue deals them out to all workers.
+            Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), fair: true, ..one(vec![]) },
             Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
@@ -149,7 +150,7 @@ impl Scene {
                     back.servers(&[1], 3)
                 });
                 let steps = lacks.into_iter().chain(back).collect();
-                Plan { workers: 2, hold: ms(500), ..many(3, steps) }
+                Plan { workers: 2, tasks: 2, hold: ms(500), ..many(3, steps) }
             }
         }
     }
