@@ -1,6 +1,7 @@
 //! One connection, from its birth to its end.
 
 use std::fmt;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl Live {
     ///
     /// Leaves open whether the command ran.
     pub(crate) async fn call(&self, command: &Command) -> Result<Reply, Failure> {
-        Ok(self.ask(self.connection.call(command)).await?.reply)
+        Ok(self.ask(pin!(self.connection.call(command))).await?.reply)
     }
 
     /// Calls a script in this way and waits for the reply, up to the time limit.
@@ -96,21 +97,21 @@ impl Live {
     ///
     /// Leaves open whether the script ran.
     pub(super) async fn tell(&self, call: &mut Call, by: By) -> Result<Answer, Failure> {
-        self.ask(self.connection.run(call, by, self.numbers.next())).await
+        self.ask(pin!(self.connection.run(call, by, self.numbers.next()))).await
     }
 
     /// Has the server load a script, up to the time limit.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
         let loading = async { self.connection.load(script).await.map(|()| Reply::Nil) };
-        self.ask(loading).await.map(drop)
+        self.ask(pin!(loading)).await.map(drop)
     }
 
     async fn ask(
         &self,
-        request: impl Future<Output = Result<Reply, Failure>>,
+        request: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,
     ) -> Result<Answer, Failure> {
         let sent = CLOCK.now();
-        match self.pulse.within(CLOCK, sent, self.mover.carry(request)).await {
+        match self.pulse.within(CLOCK, sent, pin!(self.mover.carry(request))).await {
             Ok(Ok(reply)) => {
                 self.answered();
                 Ok(Answer { sent, reply })
@@ -142,7 +143,7 @@ impl Live {
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        match self.pulse.within(CLOCK, CLOCK.now(), request).await {
+        match self.pulse.within(CLOCK, CLOCK.now(), pin!(request)).await {
             Ok(outcome) => {
                 self.answered();
                 outcome

@@ -5,7 +5,7 @@
 //! while requests are under way; each beat lets them look at the clock. It also means that a request
 //! needs no runtime on the thread that polls it.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -48,10 +48,9 @@ impl Pulse {
         &self,
         clock: Clock,
         sent: Instant,
-        request: F,
+        mut request: Pin<&mut F>,
     ) -> Result<F::Output, Elapsed> {
         self.quicken();
-        let mut request = pin!(request);
         loop {
             tokio::select! {
                 biased;
@@ -109,6 +108,7 @@ impl Pulse {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::pin::pin;
     use std::sync::Arc;
 
     use super::*;
@@ -129,20 +129,20 @@ mod tests {
         let limit = Duration::from_millis(160);
         let pulse = pulse(limit);
         let sent = CLOCK.now();
-        assert_eq!(pulse.within(CLOCK, sent, pending::<()>()).await, Err(Elapsed));
+        assert_eq!(pulse.within(CLOCK, sent, pin!(pending::<()>())).await, Err(Elapsed));
         assert!(CLOCK.now().saturating_duration_since(sent) >= limit);
     }
 
     #[tokio::test]
     async fn it_beats_again_after_it_slept() {
         let pulse = pulse(Duration::from_millis(32));
-        assert_eq!(pulse.within(CLOCK, CLOCK.now(), async { 7 }).await, Ok(7));
+        assert_eq!(pulse.within(CLOCK, CLOCK.now(), pin!(async { 7 })).await, Ok(7));
         let mut patience = 10_000;
         while !pulse.asleep.load(Ordering::SeqCst) {
             patience -= 1;
             assert!(patience > 0, "it never sleeps");
             time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(pulse.within(CLOCK, CLOCK.now(), pending::<()>()).await, Err(Elapsed));
+        assert_eq!(pulse.within(CLOCK, CLOCK.now(), pin!(pending::<()>())).await, Err(Elapsed));
     }
 }

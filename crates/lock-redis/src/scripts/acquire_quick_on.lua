@@ -6,9 +6,8 @@ if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   if #micros < 6 then
     micros = string.sub('00000' .. micros, -6)
   end
-  local now = (seconds or '') .. micros
-  if #now == 16 and now > '15778368' and (not before or before < now) then
-    local state = now .. ARGV[4]
+  local state = (seconds or '') .. micros .. ARGV[4]
+  if #state == 33 and state > (before or '15778368') then
     call('SET', KEYS[2], state, 'PX', ARGV[3])
     return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
   end
@@ -17,7 +16,7 @@ if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return ARGV[5] .. ' ?'
 end
 
-if is_later then
+if is_later() then
   return ARGV[5] .. ' ?'
 end
 local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')

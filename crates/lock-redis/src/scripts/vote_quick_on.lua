@@ -7,7 +7,7 @@ if is_near and is_plain and (not before or before < ARGV[4]) and call('SET', KEY
   return before and state .. ' ' .. before or state
 end
 
-if is_later then
+if is_later() then
   return '?'
 end
 local value = call('GETRANGE', KEYS[1], 0, 33)
