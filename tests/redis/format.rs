@@ -329,7 +329,6 @@ async fn what_is_nearly_a_state_is_none() {
         good[..32].to_owned(),
         good.replace('-', "x"),
         format!("{}4{NAMED}", &good[..16]),
-        format!("{}-{}", &good[..16], NAMED.replace('0', "g")),
         format!("0{good}"),
         format!(" {good}"),
     ] {
@@ -343,6 +342,30 @@ async fn what_is_nearly_a_state_is_none() {
             assert!(!raw.command::<bool>(&["EXISTS", LOCK]), "{odd}");
             assert_eq!(raw.command::<String>(&["GET", STATE]), odd);
         }
+    }
+}
+
+/// A script looks at the length of a state, how it begins and its sign. Damage elsewhere does not outlive a grant.
+#[tokio::test]
+async fn a_damaged_state_is_replaced_by_the_next_grant() {
+    let server = Server::start();
+    let mut raw = server.client();
+    let good = state_after(past());
+    let odd_owner = format!("{}-{}", &good[..16], NAMED.replace('0', "g"));
+    let odd_clock = format!("{}y{}", &good[..12], &good[13..]);
+    for damaged in [odd_owner, odd_clock] {
+        let backend = open(&server);
+        raw.command::<()>(&["SET", STATE, &damaged]);
+        let (held, before) = (claim("a"), floor());
+        let request = Acquire::new(held.clone(), long()).reserving(8.try_into().unwrap());
+        let Attempt::Granted(grant) = backend.try_acquire(&request).await.unwrap() else {
+            panic!("the lock is free")
+        };
+        assert!(grant.tokens.first() >= before, "{damaged}: {grant:?}");
+        backend.release(&held).await.unwrap();
+        let state = raw.command::<String>(&["GET", STATE]);
+        assert!(state[..16].bytes().all(|byte| byte.is_ascii_digit()), "{state}");
+        assert!(held.owner.expose().starts_with(&state.as_bytes()[17..]), "{state}");
     }
 }
 

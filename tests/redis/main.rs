@@ -12,6 +12,7 @@ mod conformance;
 mod faults;
 mod fencing;
 mod format;
+mod gap;
 mod inspections;
 mod interop;
 mod joint;

@@ -42,6 +42,9 @@ use crate::{Builder, together, verbs};
 ///   They exclude one another. Give their key to [`Key::as_is`].
 /// - Every grant has a fencing token, kept in a key beside the lock. Grants of other libraries do
 ///   not count it up, but since it is at least the server's clock it is higher after theirs too.
+/// - Claims of this library wait in a queue, and a hand-over never frees the key. While another client holds the
+///   lock, the first in the queue tries every 60 ms. While claims of this library take turns, other clients find the
+///   lock taken, unless [`Builder::gap`] leaves it to them now and then.
 /// - A key without a time to live is a lock that somebody holds for ever. It is never touched.
 #[derive(Clone)]
 pub struct RedisBackend(Arc<Inner>);

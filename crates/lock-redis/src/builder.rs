@@ -8,11 +8,13 @@ use lock_core::{Error, ErrorKind};
 
 use crate::RedisBackend;
 use crate::hub::{Channel, Hub, Listening, Registry};
-use crate::keys::Layout;
+use crate::keys::{Gap, Keeping, Layout};
 use crate::link::{Link, Settings};
 use crate::wire::Endpoint;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
+/// How long a gap may be.
+const GAPS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
 /// Sets up a [`RedisBackend`].
 ///
@@ -43,6 +45,7 @@ pub struct Builder {
     tracking: bool,
     queue_limit: u32,
     retention: Duration,
+    gap: Option<(u32, Duration)>,
     command_timeout: Duration,
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -93,6 +96,7 @@ impl Builder {
             tracking: false,
             queue_limit: 10_000,
             retention: HOUR,
+            gap: None,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
             #[cfg(feature = "tls")]
@@ -169,6 +173,20 @@ impl Builder {
         self
     }
 
+    /// Leaves every lock on an [exact key](lock_core::Key::as_is) to clients of other kinds for `pause`, each time
+    /// that it was handed over `turns` times in a row: never unless it is said.
+    ///
+    /// A hand-over within this library never frees the key. As long as claims wait, a client that tries `SET NX`
+    /// now and then finds the lock taken every time, and waits for ever. With this option the lock is free for the
+    /// pause, and the claims keep their places. Choose a pause that is longer than the time between two tries of
+    /// such a client. The price is that the lock is idle for up to a pause.
+    ///
+    /// All clients of the key should agree: one without the option hands the lock over and counts no turn.
+    pub fn gap(mut self, turns: u32, pause: Duration) -> Self {
+        self.gap = Some((turns, pause));
+        self
+    }
+
     /// How long a request may take once there is a connection: 2 s, unless it is said.
     ///
     /// It is measured in steps of a sixteenth. Keep it well below the time to live of the leases.
@@ -210,8 +228,14 @@ impl Builder {
         if self.retention < Duration::from_secs(1) || self.retention > 720 * HOUR {
             return Err(invalid("a retention is between 1 s and 30 days"));
         }
+        if self.gap.is_some_and(|(turns, pause)| turns == 0 || !GAPS.contains(&pause)) {
+            return Err(invalid(
+                "a gap comes after at least one turn, and is between 1 ms and 1 min",
+            ));
+        }
         let retention = self.retention.as_millis() as u64;
-        let layout = Layout::new(&self.prefix, endpoint.database, retention)?;
+        let gap = self.gap.map(|(turns, pause)| Gap { turns, pause: pause.as_millis() as u64 });
+        let layout = Layout::new(&self.prefix, endpoint.database, Keeping { retention, gap })?;
         let settings = Settings {
             protocol: endpoint.protocol.unwrap_or(self.protocol),
             endpoint: Arc::new(endpoint),
@@ -248,6 +272,7 @@ impl fmt::Debug for Builder {
             .field("tracking", &self.tracking)
             .field("queue_limit", &self.queue_limit)
             .field("retention", &self.retention)
+            .field("gap", &self.gap)
             .field("command_timeout", &self.command_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
@@ -288,6 +313,9 @@ mod tests {
             builder().connect_timeout(Duration::ZERO),
             builder().command_timeout(Duration::MAX),
             builder().connect_timeout(Duration::MAX),
+            builder().gap(0, Duration::from_millis(100)),
+            builder().gap(10, Duration::ZERO),
+            builder().gap(10, Duration::from_secs(61)),
         ] {
             assert_eq!(kind(bad), ErrorKind::InvalidConfig);
         }

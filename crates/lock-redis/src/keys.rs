@@ -24,6 +24,8 @@
 
 mod reserved;
 
+use std::fmt;
+
 use lock_core::{Error, ErrorKind, Key};
 
 use crate::slot;
@@ -34,6 +36,38 @@ const SATELLITES: [&[u8]; 5] = [b":state", b":queue", b":places", b":holders", b
 const EMPTY: &[u8] = b"%empty";
 const MAX_PREFIX: usize = 256;
 
+/// How the state of a lock is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keeping {
+    /// How long it outlives the lease, in milliseconds.
+    pub(crate) retention: u64,
+    /// What clients of other kinds get.
+    pub(crate) gap: Option<Gap>,
+}
+
+/// When a lock is left to clients of other kinds although claims wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// After so many hand-overs.
+    pub(crate) turns: u32,
+    /// For so many milliseconds.
+    pub(crate) pause: u64,
+}
+
+impl Keeping {
+    pub(crate) fn for_ms(retention: u64) -> Self {
+        Self { retention, gap: None }
+    }
+}
+
+/// As the scripts read it.
+impl fmt::Display for Keeping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.retention)?;
+        self.gap.map_or(Ok(()), |Gap { turns, pause }| write!(f, " {turns} {pause}"))
+    }
+}
+
 /// How names become keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -42,14 +76,13 @@ pub(crate) struct Layout {
     released: Box<[u8]>,
     /// `__keyspace@0__:`
     keyspace: Box<[u8]>,
-    /// How long the state of a lock outlives its lease, in milliseconds.
-    retention: u64,
+    keeping: Keeping,
     /// `lock:node@0`. The database is in it so that one which is swapped for another is not taken for it.
     node: Box<[u8]>,
 }
 
 impl Layout {
-    pub(crate) fn new(prefix: &str, database: i64, retention: u64) -> Result<Self, Error> {
+    pub(crate) fn new(prefix: &str, database: i64, keeping: Keeping) -> Result<Self, Error> {
         if prefix.contains(['{', '}']) {
             return Err(invalid(
                 "a key prefix cannot contain braces: they would end up in another slot",
@@ -62,7 +95,7 @@ impl Layout {
             prefix: prefix.as_bytes().into(),
             released: format!(":released@{database}").into_bytes().into(),
             keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
-            retention,
+            keeping,
             node: format!("{prefix}node@{database}").into_bytes().into(),
         })
     }
@@ -159,7 +192,13 @@ impl Names<'_> {
 
     /// How long the state outlives the lease, in milliseconds.
     pub(crate) fn retention(&self) -> u64 {
-        self.layout.retention
+        self.layout.keeping.retention
+    }
+
+    /// How the state is kept. Only keys that others chose have other clients to leave a gap to.
+    pub(crate) fn keeping(&self) -> Keeping {
+        let Keeping { retention, gap } = self.layout.keeping;
+        Keeping { retention, gap: gap.filter(|_| self.lock.is_some()) }
     }
 
     /// The keys beside it, each in two pieces, in the order in which scripts expect them.
@@ -227,7 +266,7 @@ mod tests {
     const HOUR: u64 = 3_600_000;
 
     fn layout() -> Layout {
-        Layout::new("lock:", 0, HOUR).unwrap()
+        Layout::new("lock:", 0, Keeping::for_ms(HOUR)).unwrap()
     }
 
     /// Lock, satellites and channel of a key.
@@ -292,7 +331,7 @@ mod tests {
 
     #[test]
     fn the_keyspace_channel_carries_the_database() {
-        let layout = Layout::new("lock:", 3, HOUR).unwrap();
+        let layout = Layout::new("lock:", 3, Keeping::for_ms(HOUR)).unwrap();
         let key = Key::new("a").unwrap();
         assert_eq!(layout.names(&key).unwrap().keyspace().concat(), b"__keyspace@3__:lock:{a}");
         assert_eq!(layout.names(&key).unwrap().released().concat(), b"lock:{a}:released@3");
@@ -307,15 +346,18 @@ mod tests {
     #[test]
     fn the_standing_of_a_server_is_under_the_prefix_and_tells_the_database() {
         assert_eq!(layout().node(), b"lock:node@0");
-        assert_eq!(Layout::new("app/", 12, HOUR).unwrap().node(), b"app/node@12");
+        assert_eq!(Layout::new("app/", 12, Keeping::for_ms(HOUR)).unwrap().node(), b"app/node@12");
     }
 
     #[test]
     fn a_prefix_that_would_move_the_slot_is_refused() {
         for bad in ["{app}:", "app}", &"x".repeat(257)] {
-            assert_eq!(Layout::new(bad, 0, HOUR).unwrap_err().kind(), ErrorKind::InvalidConfig);
+            assert_eq!(
+                Layout::new(bad, 0, Keeping::for_ms(HOUR)).unwrap_err().kind(),
+                ErrorKind::InvalidConfig
+            );
         }
-        assert!(Layout::new("", 0, HOUR).is_ok());
+        assert!(Layout::new("", 0, Keeping::for_ms(HOUR)).is_ok());
     }
 
     /// Bytes of which many are braces, percent signs and other trouble.

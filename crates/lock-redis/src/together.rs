@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use lock_core::{Acquire, Attempt, Error, ErrorKind, Mode};
 
 use crate::hub::Inbox;
-use crate::keys::Names;
+use crate::keys::{Keeping, Names};
 use crate::link::Answer;
 use crate::scripts::ACQUIRE_TOGETHER;
 use crate::verbs::{granted, remaining, unintelligible};
@@ -43,7 +43,7 @@ pub(crate) fn acquire(
     const KEYS_OF_EACH: usize = 4;
     const ROOM_OF_EACH: usize = 512;
     let keys = (KEYS_OF_EACH * names.len()) as u16;
-    let retention = names.first().map_or(0, Names::retention);
+    let retention = Keeping::for_ms(names.first().map_or(0, Names::retention));
     let mut call =
         Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len()).keeping(retention);
     for names in names {

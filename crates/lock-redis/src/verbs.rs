@@ -241,7 +241,7 @@ pub(crate) fn on_keys(
         satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
             (keys + 1, bytes + pieces[0].len() + pieces[1].len())
         });
-    let mut call = Call::new(script, keys, bytes + NUMBERS + room).keeping(names.retention());
+    let mut call = Call::new(script, keys, bytes + NUMBERS + room).keeping(names.keeping());
     call.bytes(names.lock());
     for satellite in satellites {
         call.pieces(satellite);

@@ -57,7 +57,7 @@ impl QuorumNode for RedisBackend {
         let mode = Code::of(claim.mode)?;
         let mut call = match claim.mode {
             Mode::Exclusive => {
-                verbs::on_state(&CONFIRM, &names, 2 * SECRET).keeping(names.retention())
+                verbs::on_state(&CONFIRM, &names, 2 * SECRET).keeping(names.keeping())
             }
             _ => verbs::on_keys(&CONFIRM, &names, None, 2 * SECRET),
         };

@@ -3,7 +3,7 @@
 use lock_core::{Acquire, Error, Renew};
 
 use crate::hub::Inbox;
-use crate::keys::Names;
+use crate::keys::{Keeping, Names};
 use crate::link::Answer;
 use crate::scripts::Script;
 use crate::slot::slot;
@@ -61,7 +61,8 @@ pub(super) fn call<'a>(
     let arguments = || parts.clone().flat_map(|part| &part.arguments);
     let room = words().chain(arguments()).map(|word| word.len() + ROOM_OF_EACH).sum();
     let retention = parts.clone().next().map_or(0, |part| part.retention);
-    let mut call = Call::new(script, words().count() as u16, room).keeping(retention);
+    let mut call =
+        Call::new(script, words().count() as u16, room).keeping(Keeping::for_ms(retention));
     for word in words().chain(arguments()) {
         call.bytes(word);
     }

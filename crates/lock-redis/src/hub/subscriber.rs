@@ -8,6 +8,7 @@ use tokio::time;
 use super::registry::{Channel, Generation, Registry};
 use super::tracking::{self, Tracking};
 use super::{Listening, notifications};
+use crate::keys::Keeping;
 use crate::link::{Dedicated, Link, Live};
 use crate::scripts::LISTEN;
 use crate::wire::{Call, Failure, Version};
@@ -135,7 +136,8 @@ impl Subscriber {
             return Ok(locks.map(|_| None).collect());
         }
         let calls = locks.map(|[lock, state]| async move {
-            let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(retention);
+            let mut call =
+                Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(Keeping::for_ms(retention));
             call.bytes(lock).bytes(state);
             let outcome = match self.live.run(call).await {
                 Err(Failure::Moving(error)) => return Ok(Some(error)),

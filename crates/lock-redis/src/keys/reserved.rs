@@ -68,10 +68,11 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
+    use crate::keys::Keeping;
     use crate::keys::tests::{keys, places};
 
     fn layout() -> Layout {
-        Layout::new("lock:", 0, 3_600_000).unwrap()
+        Layout::new("lock:", 0, Keeping::for_ms(3_600_000)).unwrap()
     }
 
     fn exact(key: impl AsRef<[u8]>) -> Result<(), Error> {
@@ -139,7 +140,10 @@ mod tests {
     #[test]
     fn the_prefix_decides() {
         let check = |prefix: &str, key: &str| {
-            Layout::new(prefix, 0, 3_600_000).unwrap().check(&Key::as_is(key).unwrap()).is_ok()
+            Layout::new(prefix, 0, Keeping::for_ms(3_600_000))
+                .unwrap()
+                .check(&Key::as_is(key).unwrap())
+                .is_ok()
         };
         assert!(!check("app/", "app/{x}:fence") && check("app/", "lock:{x}:fence"));
         assert!(!check("", "{x}:fence") && !check("", "node@0") && check("", "mylock"));
@@ -171,7 +175,7 @@ mod tests {
         /// Whatever there is beside a lock is refused, and the lock itself is not.
         #[test]
         fn of_all_places_of_a_lock_the_lock_alone_can_be_taken(key in keys(), database in 0..20i64) {
-            let layout = Layout::new("lock:", database, 3_600_000).unwrap();
+            let layout = Layout::new("lock:", database, Keeping::for_ms(3_600_000)).unwrap();
             prop_assume!(layout.check(&key).is_ok());
             let places = places(&layout, &key);
             prop_assert!(exact(&places[0]).is_ok());

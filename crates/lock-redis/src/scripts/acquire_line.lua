@@ -21,5 +21,5 @@ end
 
 -- When there may be room, if no holder renews or releases. Where there is no holder, the first in the
 -- queue has to ask.
-local left = more and 1 or room_in() or not value and 1000 or call('PTTL', KEYS[1])
+local left = more and 1 or room_in() or not value and (gap_left() or 1000) or call('PTTL', KEYS[1])
 

@@ -56,7 +56,7 @@ local function pass_on()
   return heard and heard > 0
 end
 
-if value == ARGV[1] and (ARGV[3] or 'x') == 'x' then
+if value == ARGV[1] and (ARGV[3] or 'x') == 'x' and not is_gap_due() then
   local ok, passed = pcall(pass_on)
   if ok and passed then
     return queued or 0

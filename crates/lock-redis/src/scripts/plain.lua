@@ -1,8 +1,8 @@
 -- What the state of a lock says to a quick script.
 
 local before = redis.pcall('GET', KEYS[2])
--- Whether there is no state, or one with a clock after 2019 that no claim and no client has flagged. Each call of
--- `string.find` would cost as much as reading the key, so length, order and the sign after the clock must do.
+-- Whether there is no state, or one with a clock after 2019 that no claim and no client has flagged. To match a pattern
+-- would cost more than to read the key, so the length, the order and the sign after the clock must do.
 local is_plain = not before
   or #before > 32 and before > '15778368' and before < 'a' and string.byte(before, 17) < 52
 

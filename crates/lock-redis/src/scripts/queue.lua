@@ -117,6 +117,9 @@ end
 --
 -- Returns whether there may be more to do than one call does, and what went wrong, if anything did.
 local function serve(ask)
+  if gap_left() then
+    return false
+  end
   local steps, slot, lease = BOUND
   repeat
     local told, again = {}, false

@@ -20,9 +20,23 @@ local may_wait = not held and call('EXISTS', KEYS[3]) == 1
 local was_first = may_wait and call('LINDEX', KEYS[3], 0) == name
 local left = may_wait and leave(name)
 
+-- Leaves the lock, for which claims wait, to clients of other kinds for a while. The first client in the queue asks
+-- after it; the second a little later, should the first be silent.
+local function leave_gap()
+  state.handed, state.left_until = nil, now + gap
+  write_state(math.max(call('PTTL', KEYS[2]), gap + retention))
+  for index, waiter in ipairs(call('LRANGE', KEYS[3], 0, 1)) do
+    remind(waiter, call('HGET', KEYS[4], waiter), gap + 1000 * (index - 1))
+  end
+end
+
 -- Whatever prevents others from being served, the lock is released.
-pcall(serve)
-if was_first and is_foreign() then
+if held and mode == 'x' and is_gap_due() and call('EXISTS', KEYS[3]) == 1 then
+  pcall(leave_gap)
+else
+  pcall(serve)
+end
+if was_first and (is_foreign() or gap_left()) then
   -- Another claim is the first now. It has to look for the end of the lease, as no message tells of it.
   nudge(0)
 end

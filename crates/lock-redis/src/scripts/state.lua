@@ -9,13 +9,17 @@
 --              digit, by which it is lower
 --   16 digits  in hexadecimal: how the token of the latest owner begins
 --   fields     each a space, a letter and a value without spaces: `i` the inbox of the holder; `l` clients
---              listen; `g` the highest token of the grant itself, if its holder has reserved more since. A
---              script leaves out fields that it does not know
+--              listen; `g` the highest token of the grant itself, if its holder has reserved more since; `h`
+--              how often the lock was handed over since it was free, and `f` until when, in ms, it is left to
+--              clients of other kinds. A script leaves out fields that it does not know
 --
 -- Later versions of the format begin with `v`. A script that finds one changes nothing.
 
--- How long the state of a lock outlives its lease, in ms: the last argument of every script with this part.
-local retention = tonumber(table.remove(ARGV))
+-- How long the state of a lock outlives its lease, in ms; and, if clients of other kinds are to have their turn, after
+-- how many hand-overs, and for how many ms, the lock is left to them: the last argument of every script with this
+-- part.
+local retention, turns, gap = string.match(table.remove(ARGV), '^(%d+) ?(%d*) ?(%d*)$')
+retention, turns, gap = tonumber(retention), tonumber(turns), tonumber(gap)
 
 local state = { owner = '0000000000000000' }
 
@@ -36,6 +40,8 @@ local function read_state()
     state = { is_flagged = flag == 'w', owner = owner, inbox = string.match(fields, ' i(%x+)') }
     state.listens = string.find(fields, ' l', 1, true) and true
     state.granted = tonumber(string.match(fields, ' g(%d+)') or nil)
+    state.handed = tonumber(string.match(fields, ' h(%d+)') or nil)
+    state.left_until = tonumber(string.match(fields, ' f(%d+)') or nil)
     if clock ~= '0000000000000000' then
       state.latest = (clock - EPOCH * 1000000) * 4 - (tonumber(below) or 0)
     end
@@ -67,7 +73,24 @@ local function write_state(keep)
   if state.granted then
     text = text .. string.format(' g%.0f', state.granted)
   end
+  if state.handed then
+    text = text .. string.format(' h%.0f', state.handed)
+  end
+  if state.left_until then
+    text = text .. string.format(' f%.0f', state.left_until)
+  end
   call('SET', KEYS[2], text, 'PX', string.format('%.0f', keep))
+end
+
+-- For how many ms the lock, which is free, is left to clients of other kinds; nothing if it is not.
+local function gap_left()
+  local left = not value and state.left_until and state.left_until - now
+  return left and left > 0 and left or nil
+end
+
+-- Whether the clients of this library have handed the lock on often enough.
+local function is_gap_due()
+  return turns and (state.handed or 0) >= turns
 end
 
 -- How long to keep the state beside a lease of so many ms.
@@ -152,6 +175,10 @@ local function reserve(count, lease, owner, inbox, is_held)
       -- The clock has to catch up before the state may be forgotten.
       keep = keep + math.ceil(ahead / 4000)
     end
+  end
+  if not is_held then
+    state.handed = turns and (value or stale) and (state.handed or 0) + 1 or nil
+    state.left_until = nil
   end
   state.granted = is_held and is_ours() and (state.granted or state.latest) or nil
   state.latest, state.owner = last, string.sub(owner, 1, 16)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lock_core::{Error, ErrorKind};
 use redis::{Arg, Cmd, RedisWrite as _};
 
+use crate::keys::Keeping;
 use crate::scripts::Script;
 
 /// A command of a few words, for what happens once per connection.
@@ -43,9 +44,8 @@ pub(crate) struct Call {
     pub(super) command: Cmd,
     /// Its last argument, once it has one.
     number: Option<Number>,
-    /// How long the state of a lock outlives its lease, in milliseconds: its last argument but one, if the
-    /// script is about states.
-    retention: Option<u64>,
+    /// How the state of a lock is kept: its last argument but one, if the script is about states.
+    keeping: Option<Keeping>,
     tracked: bool,
 }
 
@@ -56,7 +56,7 @@ impl Call {
         const NUMBERS: usize = 40;
         let command = Cmd::with_capacity(WORDS, script.digest().len() + NUMBERS + room);
         let mut call =
-            Self { script, by: By::Digest, command, number: None, retention: None, tracked: false };
+            Self { script, by: By::Digest, command, number: None, keeping: None, tracked: false };
         call.begin().number(keys.into());
         call
     }
@@ -78,8 +78,8 @@ impl Call {
     }
 
     /// The same, of a script that may write the state of a lock.
-    pub(crate) fn keeping(mut self, retention: u64) -> Self {
-        self.retention = Some(retention);
+    pub(crate) fn keeping(mut self, keeping: Keeping) -> Self {
+        self.keeping = Some(keeping);
         self
     }
 
@@ -121,8 +121,8 @@ impl Call {
     /// Says in this way which script it is, and adds the number that the answer is going to name. Both are in
     /// place of what it said when it was sent before.
     pub(super) fn name(&mut self, by: By, number: Number) {
-        if let Some(retention) = self.retention.take() {
-            self.number(retention);
+        if let Some(keeping) = self.keeping.take() {
+            self.text(keeping);
         }
         let is_sent = self.number.replace(number).is_some();
         if is_sent || by != self.by {

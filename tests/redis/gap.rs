@@ -1,0 +1,183 @@
+//! Clients of other kinds get their turn although claims of this library wait.
+
+use std::time::Duration;
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Hint, Key, Released};
+use lock_redis::RedisBackend;
+use lock_tests::{SOON, eventually_async};
+
+use crate::support::{Client, Server, Waiter, claim, claim_of, granted, long, refused, soon};
+
+const TURNS: u32 = 2;
+/// Longer than all that a test does within it.
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(200);
+
+fn open(server: &Server, pause: Duration) -> RedisBackend {
+    RedisBackend::builder(server.url()).gap(TURNS, pause).build().unwrap()
+}
+
+fn exact() -> Claim {
+    claim_of(Key::as_is("jobs").unwrap())
+}
+
+fn set(raw: &mut Client) -> bool {
+    raw.command::<Option<String>>(&["SET", "jobs", "theirs", "NX", "PX", "60000"]).is_some()
+}
+
+/// The lock is handed over as often as it is before a gap. Returns the last holder.
+async fn turns(backend: &RedisBackend, holder: Claim) -> Claim {
+    let mut holder = holder;
+    for _ in 0..TURNS {
+        let mut next = Waiter::queue(backend, another(&holder)).await;
+        assert_eq!(backend.release(&holder).await.unwrap(), Released::Freed { contended: false });
+        assert!(next.told().await.is_some());
+        holder = next.claim().clone();
+    }
+    holder
+}
+
+/// Another claim for the same key.
+fn another(holder: &Claim) -> Claim {
+    claim_of(holder.key.clone())
+}
+
+/// How long the first in the queue is to wait before it asks.
+async fn next(waiter: &mut Waiter) -> Duration {
+    match waiter.hint().await {
+        Hint::Next { owner, after } if owner == waiter.claim().owner => after,
+        other => panic!("expected its turn, got {other:?}"),
+    }
+}
+
+/// When a request that is still queued is to be repeated.
+async fn queued(waiter: &Waiter) -> Duration {
+    match waiter.ask().await.unwrap() {
+        Attempt::Queued { retry_after } => retry_after.unwrap(),
+        other => panic!("expected a place, got {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_client_takes_the_lock_in_a_gap_and_no_other_does() {
+    let server = Server::start();
+    let (one, other) = (open(&server, LONG), open(&server, LONG));
+    let mut raw = server.client();
+    let first = exact();
+    granted(&one, &first).await;
+    let last = turns(&one, first).await;
+    let head = Waiter::queue(&other, exact()).await;
+    assert!(!set(&mut raw));
+    one.release(&last).await.unwrap();
+    // Neither the first in the queue, nor a client that stands in none.
+    let rest = queued(&head).await;
+    assert!(!rest.is_zero() && rest <= LONG, "{rest:?}");
+    assert!(refused(&one, &exact()).await.is_some_and(|rest| rest <= LONG));
+    assert!(set(&mut raw));
+    // From now on it looks for the end of the foreign lease.
+    assert!(queued(&head).await < Duration::from_secs(1));
+    raw.command::<()>(&["DEL", "jobs"]);
+    // What is left of the gap is still theirs.
+    assert!(queued(&head).await > Duration::from_secs(1));
+    assert!(set(&mut raw));
+}
+
+#[tokio::test]
+async fn the_first_in_the_queue_has_the_lock_after_a_gap() {
+    let server = Server::start();
+    let (one, other) = (open(&server, SHORT), open(&server, SHORT));
+    let first = exact();
+    granted(&one, &first).await;
+    let mut last = first;
+    for _ in 0..3 {
+        last = turns(&one, last).await;
+        let mut head = Waiter::queue(&other, exact()).await;
+        let second = Waiter::queue(&one, exact()).await;
+        one.release(&last).await.unwrap();
+        let mut rest = next(&mut head).await;
+        soon(async {
+            loop {
+                tokio::time::sleep(rest).await;
+                match head.ask().await.unwrap() {
+                    Attempt::Granted(_) => break,
+                    Attempt::Queued { retry_after } => rest = retry_after.unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .await;
+        assert_eq!(second.release().await, Released::NotHeld);
+        last = head.claim().clone();
+    }
+}
+
+/// A head that gives up in the gap leaves it to the next in the queue to wait for the end.
+#[tokio::test]
+async fn a_gap_outlives_the_first_in_the_queue() {
+    let server = Server::start();
+    let (one, other) = (open(&server, LONG), open(&server, LONG));
+    let first = exact();
+    granted(&one, &first).await;
+    let last = turns(&one, first).await;
+    let head = Waiter::queue(&one, exact()).await;
+    let mut second = Waiter::queue(&other, exact()).await;
+    one.release(&last).await.unwrap();
+    head.release().await;
+    // It is told to ask at once, and learns how long the gap lasts.
+    assert_eq!(second.told().await, None);
+    let rest = queued(&second).await;
+    assert!(rest > Duration::from_secs(1) && rest <= LONG, "{rest:?}");
+    // With the last claim the gap ends.
+    second.release().await;
+    granted(&other, &exact()).await;
+}
+
+/// No client of another kind uses those.
+#[tokio::test]
+async fn a_named_lock_has_no_gap() {
+    let server = Server::start();
+    let backend = open(&server, LONG);
+    let mut holder = claim("a");
+    granted(&backend, &holder).await;
+    for _ in 0..3 {
+        holder = turns(&backend, holder).await;
+    }
+}
+
+/// Two processes that exchange their leases never free the lock but for the gaps.
+#[tokio::test]
+async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
+    let server = Server::start();
+    let backends = [open(&server, SHORT), open(&server, SHORT)];
+    let mut raw = server.client();
+    let holder = exact();
+    granted(&backends[0], &holder).await;
+    let mut waiters = vec![];
+    for backend in &backends {
+        waiters.push(Waiter::queue_for(backend, exact(), long()).await);
+    }
+    let ours = async {
+        backends[0].release(&holder).await.unwrap();
+        loop {
+            for waiter in &mut waiters {
+                // Whatever it is told, and also if it is told nothing.
+                let _ = tokio::time::timeout(SHORT / 4, waiter.hint()).await;
+                if let Attempt::Granted(_) = waiter.ask().await.unwrap() {
+                    let next = Acquire::new(exact(), long()).queued();
+                    waiter.backend.exchange(waiter.claim(), &next).await.unwrap();
+                    waiter.request = next;
+                }
+            }
+        }
+    };
+    let theirs = async {
+        for _ in 0..3 {
+            eventually_async("the poller has its turn", SOON, async || set(&mut raw)).await;
+            raw.command::<()>(&["DEL", "jobs"]);
+        }
+    };
+    tokio::select! {
+        () = ours => {}
+        () = theirs => {}
+    }
+}
