@@ -11,7 +11,7 @@ use lock_core::{
 };
 
 use crate::batch::{Batches, Together};
-use crate::hub::{Hub, Listening};
+use crate::hub::{Hub, Inbox, Listening};
 use crate::keys::{Layout, Names};
 use crate::link::Link;
 use crate::verbs::{Acquired, QuickRenewal};
@@ -119,13 +119,22 @@ impl Backend for RedisBackend {
                 return Ok(attempt);
             }
         }
+        // A place that there is was to be kept with others, and no quick script keeps it alone.
+        let is_new = request.queue && !hub.has_place(&names, &request.claim);
         if let Some(attempt) = self.keep_together(&names, request).await? {
             return Ok(attempt);
         }
         let inbox = hub.inbox_of(&names, request);
         let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
-        let answer = link.run(verbs::acquire(&names, request, waiting)?).await?;
-        let Acquired { attempt, sample } = verbs::acquired(request, waiting, &answer)?;
+        let hears = inbox.as_ref().filter(|_| is_new);
+        let acquired = match self.wait_quickly(&names, request, hears).await? {
+            Some(queued) => queued,
+            None => {
+                let answer = link.run(verbs::acquire(&names, request, waiting)?).await?;
+                verbs::acquired(request, waiting, &answer)?
+            }
+        };
+        let Acquired { attempt, sample } = acquired;
         if let Some(sample) = sample {
             hub.compare(&names, request.claim.owner, sample);
         } else if request.queue {
@@ -148,14 +157,10 @@ impl Backend for RedisBackend {
                 return Ok(released);
             }
         }
-        let call = verbs::release(&names, claim, hub.listening().release_messages)?;
-        match link.ask(call).await {
-            Err(Failure::Moving(error)) => self.release_alone(&names, claim, error).await,
-            outcome => {
-                let answer = outcome.map_err(Failure::into_error);
-                verbs::released(answer, hub.hears_releases(&names))
-            }
+        if let Some((released, _)) = self.hand_over(&names, claim, None).await? {
+            return Ok(released);
         }
+        self.release_in_full(&names, claim).await
     }
 
     async fn exchange(
@@ -163,19 +168,15 @@ impl Backend for RedisBackend {
         claim: &Claim,
         next: &Acquire,
     ) -> Result<(Released, Option<Attempt>), Error> {
-        let Inner { layout, link, hub, queue_limit, .. } = &*self.0;
+        let Inner { layout, hub, .. } = &*self.0;
         let names = layout.names(&claim.key)?;
         hub.forget(&names, claim);
-        let inbox =
-            hub.inbox_of(&names, next).filter(|_| next.queue && next.claim.key == claim.key);
-        let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
-        let tell = hub.listening().release_messages;
-        let answer = link.ask(verbs::exchange(&names, claim, tell, next, waiting)?).await;
-        if let Err(Failure::Moving(error)) = answer {
-            return Ok((self.release_alone(&names, claim, error).await?, None));
-        }
-        let answer = answer.map_err(Failure::into_error);
-        let (released, acquired) = verbs::exchanged(answer, hub.hears_releases(&names), next)?;
+        let is_here = next.queue && next.claim.key == claim.key && next.from.is_none();
+        let inbox = hub.inbox_of(&names, next).filter(|_| is_here && is_quick(&next.claim));
+        let queued = inbox.as_ref().map(|inbox| (next, inbox));
+        let Some((released, acquired)) = self.hand_over(&names, claim, queued).await? else {
+            return Ok((self.release_in_full(&names, claim).await?, None));
+        };
         let attempt = acquired.map(|Acquired { attempt, sample }| {
             if let Some(sample) = sample {
                 hub.compare(&names, next.claim.owner, sample);
@@ -256,6 +257,54 @@ impl RedisBackend {
         let demand = Demand::Unknown;
         let renewal = Renewal::Renewed { valid_until, tokens: None, demand };
         Ok((verbs::quickly_renewed(&answer)?, renewal))
+    }
+
+    /// Waits behind an owner that holds the lock alone; nothing if the full script has to decide.
+    async fn wait_quickly(
+        &self,
+        names: &Names<'_>,
+        request: &Acquire,
+        inbox: Option<&Inbox>,
+    ) -> Result<Option<Acquired>, Error> {
+        let is_plain = request.from.is_none() && is_quick(&request.claim);
+        let Some(inbox) = inbox.filter(|_| is_plain) else { return Ok(None) };
+        let call = verbs::quick_wait(names, request, inbox, self.0.queue_limit);
+        verbs::quickly_queued(request, &self.0.link.run(call).await?)
+    }
+
+    /// Releases, and hands over to the first claim in the queue; nothing if the full script has to decide.
+    async fn hand_over(
+        &self,
+        names: &Names<'_>,
+        claim: &Claim,
+        next: Option<verbs::Next<'_>>,
+    ) -> Result<Option<(Released, Option<Acquired>)>, Error> {
+        if !is_quick(claim) || names.keeping().gap.is_some() {
+            return Ok(None);
+        }
+        let Inner { link, hub, .. } = &*self.0;
+        let tell = hub.listening().release_messages;
+        match link.ask(verbs::hand_over(names, claim, tell, next)).await {
+            // Fewer keys may do.
+            Err(Failure::Moving(_)) => Ok(None),
+            outcome => {
+                let answer = outcome.map_err(Failure::into_error)?;
+                verbs::handed_over(next, &answer, hub.hears_releases(names))
+            }
+        }
+    }
+
+    /// Releases by the full script, or by the one that names the lock alone while its slot is moved.
+    async fn release_in_full(&self, names: &Names<'_>, claim: &Claim) -> Result<Released, Error> {
+        let Inner { link, hub, .. } = &*self.0;
+        let call = verbs::release(names, claim, hub.listening().release_messages)?;
+        match link.ask(call).await {
+            Err(Failure::Moving(error)) => self.release_alone(names, claim, error).await,
+            outcome => {
+                let answer = outcome.map_err(Failure::into_error);
+                verbs::released(answer, hub.hears_releases(names))
+            }
+        }
     }
 
     /// Releases by the script that names the lock alone, where others failed with this error.

@@ -37,6 +37,10 @@ pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
 pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
 /// For a lease that is held alone, on a lock that no claim waits for.
 pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release_quick.lua");
+/// For a claim behind a lease that is held alone.
+pub(crate) static QUICK_WAIT: LazyLock<Script> = quick!("wait_quick.lua");
+/// For a lease that is held alone, if a claim waits.
+pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("hand_over_quick.lua");
 /// For a lease that is held alone, while the slot of its keys is moved.
 pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua");
 
@@ -98,7 +102,6 @@ pub(crate) static RELEASE: LazyLock<Script> = full!(
     "state.lua",
     "read.lua",
     "places.lua",
-    "hand_over.lua",
     "leases.lua",
     "queue.lua",
     "release_on.lua"
@@ -206,8 +209,9 @@ pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "node.lua", "vouc
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before it
 /// gives one, and could not say what is missing. So the script that lets claims wait is not among these.
-pub(crate) fn usual() -> [&'static Script; 6] {
-    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &LISTEN, &RENEW, &RELEASE]
+pub(crate) fn usual() -> [&'static Script; 8] {
+    let [wait, hand_over] = [&QUICK_WAIT, &QUICK_HAND_OVER];
+    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, wait, hand_over, &LISTEN, &RENEW, &RELEASE]
 }
 
 /// Every script.

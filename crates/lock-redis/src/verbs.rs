@@ -19,8 +19,9 @@ mod quick;
 
 pub(crate) use many::{kept, renewed_of_many};
 pub(crate) use quick::{
-    QuickRenewal, named, quick_acquire, quick_release, quick_renew, quickly_acquired,
-    quickly_released, quickly_renewed, single_release, voted_quickly,
+    Next, QuickRenewal, hand_over, handed_over, named, quick_acquire, quick_release, quick_renew,
+    quick_wait, quickly_acquired, quickly_queued, quickly_released, quickly_renewed,
+    single_release, voted_quickly,
 };
 
 /// The digits, separators and short words among the arguments.
@@ -158,44 +159,6 @@ pub(crate) fn released(
         Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(Released::NotHeld),
         Err(error) => Err(error),
     }
-}
-
-/// A release, and a request for a place in the queue in its stead.
-pub(crate) fn exchange(
-    names: &Names<'_>,
-    claim: &Claim,
-    tell: bool,
-    next: &Acquire,
-    waiting: Waiting<'_>,
-) -> Result<Call, Error> {
-    let mut call = release(names, claim, tell)?;
-    if let Some(inbox) = waiting.inbox
-        && [claim.mode, next.claim.mode] == [Mode::Exclusive; 2]
-        && next.from.is_none()
-    {
-        let Acquire { ttl, tokens, .. } = next;
-        let (place, lease) = (ttl.place().as_millis(), ttl.claim().as_millis());
-        call.text(Code::of(claim.mode)?)
-            .bytes(next.claim.owner.expose())
-            .text(format_args!("{} {place} {lease}", waiting.limit))
-            .number(tokens.get().into())
-            .bytes(inbox.id());
-    }
-    Ok(call)
-}
-
-/// What the reply to [`exchange`] means.
-pub(crate) fn exchanged(
-    answer: Result<Answer, Error>,
-    hears_itself: bool,
-    next: &Acquire,
-) -> Result<(Released, Option<Acquired>), Error> {
-    if let Ok(Answer { reply: Reply::Text(text), sent }) = &answer {
-        let queued = text.strip_prefix(b"q ").and_then(|text| queued(text, next.ttl, *sent));
-        let queued = queued.ok_or_else(|| unintelligible("release"))?;
-        return Ok((Released::Freed { contended: false }, Some(queued)));
-    }
-    Ok((released(answer, hears_itself)?, None))
 }
 
 /// The beginning that all have in common: the keys, and the owner's token.
@@ -530,9 +493,8 @@ mod tests {
 
         #[test]
         fn an_answer_to_release_is_read_or_refused(reply in answers(), hears: bool) {
-            let answer = || Ok(Answer { sent: SENT, reply: reply.clone() });
-            let (released, exchanged) =
-                (released(answer(), hears), exchanged(answer(), hears, &request()));
+            let answer = Answer { sent: SENT, reply: reply.clone() };
+            let released = released(Ok(Answer { sent: SENT, reply: reply.clone() }), hears);
             match (&reply, &released) {
                 (Reply::Int(-1), Ok(Released::NotHeld)) => {}
                 (Reply::Int(told @ 0..), Ok(Released::Freed { contended })) => {
@@ -542,12 +504,23 @@ mod tests {
                 (_, Err(error)) => prop_assert_eq!(error.kind(), ErrorKind::Protocol),
                 (reply, _) => prop_assert!(false, "{:?} {:?}", reply, released),
             }
-            match exchanged {
-                Ok((_, Some(_))) => prop_assert!(is_queued(text_of(&reply)), "{:?}", reply),
-                Ok((outcome, None)) => prop_assert_eq!(Some(outcome), released.ok()),
-                Err(error) => {
-                    prop_assert_eq!(error.kind(), ErrorKind::Protocol);
-                    prop_assert!(!is_queued(text_of(&reply)));
+            let (next, inbox) = (request(), Inbox::new(b"lock:inbox:0123456789abcdef"));
+            for next in [None, Some((&next, &inbox))] {
+                let text = matches!(reply, Reply::Text(_)).then(|| text_of(&reply));
+                match handed_over(next, &answer, hears) {
+                    Ok(Some((_, Some(_)))) => prop_assert!(is_queued(text_of(&reply)), "{:?}", reply),
+                    Ok(Some((Released::Freed { contended }, None))) => {
+                        let told = text.and_then(|it| it.strip_prefix(b"f ")).map(number::<u64>);
+                        let more = told.flatten().is_some_and(|told| told > u64::from(hears));
+                        prop_assert!(text == Some(b"") || told.is_some(), "{:?}", reply);
+                        prop_assert_eq!(contended, more);
+                    }
+                    Ok(Some(other)) => prop_assert!(false, "{:?}", other),
+                    Ok(None) => prop_assert_eq!(text, Some(&b"?"[..])),
+                    Err(error) => {
+                        prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                        prop_assert!(next.is_none() || !is_queued(text_of(&reply)));
+                    }
                 }
             }
         }

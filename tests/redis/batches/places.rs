@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
-use lock_core::{Acquire, Attempt, Backend, Claim};
+use lock_core::{Acquire, Attempt, Backend, Claim, Mode};
 
 use super::{MANY, claims, hold, open, pttl, queue_for, scripts};
-use crate::support::{Client, Server, Waiter, attempt, claim, long, millis, refused};
+use crate::support::{Client, Server, Waiter, attempt, claim, granted, long, millis, refused};
 
 #[tokio::test]
 async fn places_that_are_kept_together_are_few_scripts_and_served_in_order() {
@@ -54,6 +54,8 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     hold(&holder, &claims).await;
     let line = queue_for(&other, &claims).await;
     join_all(line.iter().map(Waiter::ask)).await;
+    // Has the full script loaded.
+    granted(&other, &claim("readers").in_mode(Mode::Shared)).await;
     let mut raw = server.client();
     spoil_places(&mut raw, &line[6]);
     let before = scripts(&mut raw);

@@ -3,14 +3,7 @@
 -- ARGV[1]  the owner's token
 -- ARGV[2]  the channel to tell that the lock is free, or empty if no client is to be told
 -- ARGV[3]  the mode; exclusive if it is left out
--- ARGV[4]  the token of an owner that wants the lock next, if there is one, and if another claim waits;
---          of a reader, the channel to tell that only a holder is left that can be upgraded, if ARGV[2]
---          is empty
--- ARGV[5]  "limit place claim" for that owner's place in the queue, as when it acquires
--- ARGV[6]  how many token numbers it wants
--- ARGV[7]  the inbox on which its client hears
+-- ARGV[4]  of a reader, the channel to tell that only a holder is left that can be upgraded, if ARGV[2] is empty
 --
 -- Replies -1 if the owner does not hold the lock in this mode, or else how many clients were told that
--- it is free: none if a claim was served, or the lock still has a holder. Or "q left micros", as when it
--- acquires, if the lock was released and the owner that wants it next has a place in the queue.
-
+-- it is free: none if a claim was served, or the lock still has a holder.

@@ -62,4 +62,4 @@ elseif held and mode == 's' then
   end
 end
 settle()
-return queued or held and told or -1
+return held and told or -1

@@ -18,32 +18,48 @@
 -- How long the state of a lock outlives its lease, in ms; and, if clients of other kinds are to have their turn, after
 -- how many hand-overs, and for how many ms, the lock is left to them: the last argument of every script with this
 -- part.
-local retention, turns, gap = string.match(table.remove(ARGV), '^(%d+) ?(%d*) ?(%d*)$')
-retention, turns, gap = tonumber(retention), tonumber(turns), tonumber(gap)
+local retention, turns, gap = table.remove(ARGV)
+if string.find(retention, ' ', 1, true) then
+  retention, turns, gap = string.match(retention, '^(%d+) (%d+) (%d+)$')
+  turns, gap = tonumber(turns), tonumber(gap)
+end
+retention = tonumber(retention)
 
-local state = { owner = '0000000000000000' }
+-- A clock that says nothing, and an owner that there is none of.
+local NONE = '0000000000000000'
 
-local PATTERN = '^(w?)(' .. string.rep('%d', 16) .. ')([-123])(' .. string.rep('%x', 16) .. ')(.*)$'
+local state = { owner = NONE }
+
+-- What the fields say.
+local function read_fields(fields)
+  state.inbox = string.match(fields, ' i(%x+)')
+  state.listens = string.find(fields, ' l', 1, true) and true
+  state.granted = tonumber(string.match(fields, ' g(%d+)') or nil)
+  state.handed = tonumber(string.match(fields, ' h(%d+)') or nil)
+  state.left_until = tonumber(string.match(fields, ' f(%d+)') or nil)
+end
 
 -- What the key holds instead of a state is left as it is, and prevents grants, but no release.
 local function read_state()
   local text = redis.pcall('GET', KEYS[2])
-  state = { owner = '0000000000000000' }
+  state = { owner = NONE }
   if not text then
     return
   elseif text.err then
     state.problem = text.err
     return
   end
-  local flag, clock, below, owner, fields = string.match(text, PATTERN)
-  if owner then
-    state = { is_flagged = flag == 'w', owner = owner, inbox = string.match(fields, ' i(%x+)') }
-    state.listens = string.find(fields, ' l', 1, true) and true
-    state.granted = tonumber(string.match(fields, ' g(%d+)') or nil)
-    state.handed = tonumber(string.match(fields, ' h(%d+)') or nil)
-    state.left_until = tonumber(string.match(fields, ' f(%d+)') or nil)
-    if clock ~= '0000000000000000' then
-      state.latest = (clock - EPOCH * 1000000) * 4 - (tonumber(below) or 0)
+  local at = string.byte(text) == 119 and 1 or 0
+  local clock, sign = string.sub(text, at + 1, at + 16), string.sub(text, at + 17, at + 17)
+  local owner = string.sub(text, at + 18, at + 33)
+  -- One pattern for the whole would cost more than to read the key.
+  if #owner == 16 and not string.find(clock, '%D') and string.find(sign, '[-123]') and not string.find(owner, '%X') then
+    state.is_flagged, state.owner = at == 1, owner
+    if #text > at + 33 then
+      read_fields(string.sub(text, at + 34))
+    end
+    if clock ~= NONE then
+      state.latest = (clock - EPOCH * 1000000) * 4 - (tonumber(sign) or 0)
     end
   elseif string.byte(text) == 118 then
     error({ err = 'LOCKVERSION the lock is stored in a format of another version' })
@@ -57,7 +73,7 @@ local function write_state(keep)
   if state.problem then
     return
   end
-  local clock, below = '0000000000000000', 0
+  local clock, below = NONE, 0
   if state.latest then
     local quarter = math.ceil(state.latest / 4)
     clock = string.format('%.0f', quarter + EPOCH * 1000000)

@@ -6,10 +6,15 @@ use lock_core::{
     Acquire, Attempt, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
 };
 
-use super::{NUMBERS, number, on_state, remaining, time_left, unintelligible, valid_for};
+use super::{
+    Acquired, NUMBERS, number, on_state, queued, remaining, time_left, unintelligible, valid_for,
+};
+use crate::hub::Inbox;
 use crate::keys::Names;
 use crate::link::Answer;
-use crate::scripts::{QUICK_ACQUIRE, QUICK_RELEASE, QUICK_RENEW, SINGLE_RELEASE, Script};
+use crate::scripts::{
+    QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT, SINGLE_RELEASE, Script,
+};
 use crate::state::{self, reserved};
 use crate::wire::{Call, Reply};
 
@@ -111,6 +116,87 @@ pub(crate) fn quick_release(names: &Names<'_>, claim: &Claim) -> Call {
     on_lock(&QUICK_RELEASE, names, claim, 0)
 }
 
+/// A place in the queue for a claim to hold the lock alone.
+pub(crate) fn quick_wait(names: &Names<'_>, request: &Acquire, inbox: &Inbox, limit: u32) -> Call {
+    let mut call = on_queue(&QUICK_WAIT, names, &request.claim, inbox.id().len());
+    call.number(limit.into()).number(request.ttl.place().as_millis()).text(rest_of(request, inbox));
+    call
+}
+
+/// What the reply to [`quick_wait`] means; nothing if the full script has to decide.
+pub(crate) fn quickly_queued(
+    request: &Acquire,
+    answer: &Answer,
+) -> Result<Option<Acquired>, Error> {
+    match &answer.reply {
+        Reply::Text(text) if text == b"?" => Ok(None),
+        Reply::Text(text) => text
+            .strip_prefix(b"q ")
+            .and_then(|text| queued(text, request.ttl, answer.sent))
+            .map(Some)
+            .ok_or_else(|| unintelligible("acquire")),
+        _ => Err(unintelligible("acquire")),
+    }
+}
+
+/// A claim that wants a place in the queue once a lease is over, and the inbox on which its client hears.
+pub(crate) type Next<'a> = (&'a Acquire, &'a Inbox);
+
+/// A release of a lock for which claims wait, and a place in the queue in its stead.
+pub(crate) fn hand_over(
+    names: &Names<'_>,
+    claim: &Claim,
+    tell: bool,
+    next: Option<Next<'_>>,
+) -> Call {
+    let channel = names.released();
+    let room = channel.map(<[u8]>::len).iter().sum::<usize>() + 2 * NUMBERS;
+    let mut call = on_queue(&QUICK_HAND_OVER, names, claim, room);
+    match next {
+        Some((next, inbox)) => call
+            .bytes(next.claim.owner.expose())
+            .number(next.ttl.place().as_millis())
+            .text(rest_of(next, inbox)),
+        None => call.bytes(b"").number(0).bytes(b""),
+    };
+    if tell {
+        call.pieces(channel)
+    } else {
+        call.bytes(b"")
+    };
+    call
+}
+
+/// What the reply to [`hand_over`] means to a client that hears of its own releases, or does not; nothing if the full
+/// script has to decide.
+pub(crate) fn handed_over(
+    next: Option<Next<'_>>,
+    answer: &Answer,
+    hears_itself: bool,
+) -> Result<Option<(Released, Option<Acquired>)>, Error> {
+    let nonsense = || unintelligible("release");
+    let Reply::Text(text) = &answer.reply else { return Err(nonsense()) };
+    if text == b"?" {
+        return Ok(None);
+    }
+    let (mut contended, mut acquired) = (false, None);
+    if let Some(told) = text.strip_prefix(b"f ") {
+        contended = number::<u64>(told).ok_or_else(nonsense)? > u64::from(hears_itself);
+    } else if !text.is_empty() {
+        let (next, _) = next.ok_or_else(nonsense)?;
+        let left = text.strip_prefix(b"q ").ok_or_else(nonsense)?;
+        acquired = Some(queued(left, next.ttl, answer.sent).ok_or_else(nonsense)?);
+    }
+    Ok(Some((Released::Freed { contended }, acquired)))
+}
+
+/// What a place says after its times: how long a lease lives that is handed over, how many tokens it reserves, and the
+/// inbox.
+fn rest_of(request: &Acquire, inbox: &Inbox) -> String {
+    let (claim, tokens) = (request.ttl.claim().as_millis(), request.tokens);
+    format!("{claim} {tokens} {}", String::from_utf8_lossy(inbox.id()))
+}
+
 /// A release by a script that names the lock alone, and has all that watch it ask for it.
 pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Call {
     let channel = names.released();
@@ -130,6 +216,22 @@ pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Erro
         Reply::Text(text) if text == b"?" => Ok(None),
         _ => Err(unintelligible("release")),
     }
+}
+
+/// A call that names the lock, its state and its queue, with the owner's token and how long the state is kept.
+fn on_queue(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize) -> Call {
+    let owner = claim.owner.expose();
+    let [state, queue, places, ..] = names.satellites();
+    let satellites = [state, queue, places];
+    let keys: usize = satellites.iter().flatten().map(|piece| piece.len()).sum();
+    let mut call =
+        Call::new(script, 4, names.lock().len() + keys + 2 * owner.len() + NUMBERS + room);
+    call.bytes(names.lock());
+    for satellite in satellites {
+        call.pieces(satellite);
+    }
+    call.bytes(owner).number(names.retention());
+    call
 }
 
 /// A call that names the lock alone, with the owner's token.
@@ -210,6 +312,8 @@ mod tests {
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => prop_assert_eq!(error.kind(), lock_core::ErrorKind::Protocol),
             }
+            let queued = quickly_queued(&request(), &answer);
+            prop_assert!(queued.is_err() || matches!(&reply, Reply::Text(text) if text == b"?" || text.starts_with(b"q ")));
             let renewed = quickly_renewed(&answer).is_ok();
             let released = quickly_released(&answer).is_ok();
             let is = |texts: &[&str]| matches!(&reply, Reply::Text(text) if texts.iter().any(|it| it.as_bytes() == text));
