@@ -33,7 +33,10 @@ impl<'a, S> Rounds<'a, S> {
         Self { series: Vec::new(), turns: Vec::new() }
     }
 
-    /// One more, with what it does in its turn. `LOCK_BENCHES_ONLY` leaves out all but some names, with `|` between them.
+    /// One more, with what it does in its turn.
+    ///
+    /// `LOCK_BENCHES_ONLY` leaves out all but some names, with `|` between them, and the round trips that others
+    /// are compared with.
     pub fn add(&mut self, name: impl Into<String>, turn: impl FnMut() -> Result<S, Failure> + 'a) {
         let name = name.into();
         if std::env::var("LOCK_BENCHES_ONLY").is_ok_and(|only| only.split('|').all(|it| it != name))
