@@ -164,7 +164,7 @@ impl Builder {
 
     /// How long the server remembers the fencing tokens of a lock after its lease: an hour unless it is said.
     ///
-    /// It takes some 150 bytes for each name that was used during that time. In exchange tokens go on increasing
+    /// It takes some 210 bytes for each name that was used during that time. In exchange tokens go on increasing
     /// if the server's clock is set back: they start from those that the server remembers. A clock that is never
     /// set back by more than this time, as under NTP by slewing, loses nothing. At least a second, at most 30
     /// days. All clients of a lock should agree.

@@ -31,8 +31,8 @@ end
 
 local name, length = 'x:' .. ARGV[1], redis.pcall('LLEN', KEYS[3])
 local time = redis.pcall('TIME')
-local has_place = length ~= 0 and redis.pcall('HEXISTS', KEYS[4], name) ~= 0
-if type(length) ~= 'number' or has_place or length >= tonumber(ARGV[3]) or time.err then
+local place = length ~= 0 and redis.pcall('HGET', KEYS[4], name)
+if type(length) ~= 'number' or place or length >= tonumber(ARGV[3]) or time.err then
   return ARGV[6] .. ' ?'
 end
 -- The write that is refused where there is no memory.
