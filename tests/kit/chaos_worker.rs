@@ -537,7 +537,7 @@ fn a_worker_that_panics_says_so_and_dies() {
         .arg("--folder", folder.path().display())
         .arg("--client", "w")
         .arg("--deployment", "memory")
-        .spawn_over::<&str>(&[]);
+        .launch_over::<&str>(&[]);
     let said = worker.wait_for("panicked", LIMIT);
     assert!(said.text.contains("there is no resource"), "{said:?}");
     eventually("it is dead", LIMIT, || !worker.is_alive());

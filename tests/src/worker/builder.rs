@@ -99,6 +99,18 @@ impl WorkerBuilder {
     /// If it does not start.
     #[track_caller]
     pub fn spawn_over<U: AsRef<str>>(self, urls: &[U]) -> Worker {
+        let worker = self.launch_over(urls);
+        worker.wait_for("ready", LIMIT);
+        worker
+    }
+
+    /// As [`spawn_over`](Self::spawn_over), but does not wait until the worker is ready: it may end before.
+    ///
+    /// # Panics
+    ///
+    /// If the program does not start.
+    #[track_caller]
+    pub fn launch_over<U: AsRef<str>>(self, urls: &[U]) -> Worker {
         let program = self.program.display();
         let mut child = Command::new(&self.program)
             .args(&self.command)
@@ -125,8 +137,6 @@ impl WorkerBuilder {
             .name(format!("events of {pid}"))
             .spawn(read)
             .unwrap_or_else(|error| panic!("no thread for the worker's events: {error}"));
-        let worker = Worker { child: Mutex::new(child), pid, orders: Mutex::new(stdin), events };
-        worker.wait_for("ready", LIMIT);
-        worker
+        Worker { child: Mutex::new(child), pid, orders: Mutex::new(stdin), events }
     }
 }
