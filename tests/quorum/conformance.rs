@@ -19,7 +19,9 @@ struct Cluster {
 
 impl Cluster {
     async fn of(count: usize) -> Self {
-        Self { nodes: Nodes::shared(count).await, ways: Mutex::default() }
+        let nodes = Nodes::shared(count).await;
+        nodes.warm_up().await;
+        Self { nodes, ways: Mutex::default() }
     }
 
     fn with_ways(&self, client: &Quorum, act: impl Fn(&Proxy)) {

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use lock_core::Ttl;
+use lock_core::{
+    Acquire, Backend, Ballot, Claim, FencingToken, Key, OwnerToken, QuorumNode, Ttl, Vote,
+};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_tests::resp::Value;
@@ -77,6 +79,24 @@ impl Nodes {
         let clients = self.urls().map(|url| RedisBackend::open(url).unwrap());
         let quorum = Redlock::builder().nodes(clients).max_ttl(self.max_ttl);
         quorum.build().await.unwrap().init().await.unwrap();
+    }
+
+    /// Has every server load the scripts of a vote. On one that has to load them first, the vote of a second client may
+    /// overtake that of the first.
+    pub(crate) async fn warm_up(&self) {
+        for url in self.urls() {
+            let node = RedisBackend::open(url).unwrap();
+            let key = Key::new("to warm up").unwrap();
+            let claim = Claim::exclusive(key, OwnerToken::generate().unwrap());
+            let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+            let request = Acquire::new(claim.clone(), ttl);
+            // A repeated vote is that of the full script.
+            for _ in 0..2 {
+                let ballot = Ballot::new(request.clone(), FencingToken::new(1));
+                assert!(matches!(node.vote(&ballot).await.unwrap(), Vote::Granted(_)));
+            }
+            node.release(&claim).await.unwrap();
+        }
     }
 
     pub(crate) fn servers(&self) -> &[RedisServer] {
