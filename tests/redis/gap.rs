@@ -6,7 +6,7 @@ use lock_core::{Acquire, Attempt, Backend, Claim, Hint, Key, Released};
 use lock_redis::RedisBackend;
 use lock_tests::{SOON, eventually_async};
 
-use crate::support::{Client, Server, Waiter, claim, claim_of, granted, long, refused, soon};
+use crate::support::{Client, Server, Waiter, claim, claim_of, granted, long, refused};
 
 const TURNS: u32 = 2;
 /// Longer than all that a test does within it.
@@ -50,14 +50,6 @@ async fn next(waiter: &mut Waiter) -> Duration {
     }
 }
 
-/// When a request that is still queued is to be repeated.
-async fn queued(waiter: &Waiter) -> Duration {
-    match waiter.ask().await.unwrap() {
-        Attempt::Queued { retry_after } => retry_after.unwrap(),
-        other => panic!("expected a place, got {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn a_foreign_client_takes_the_lock_in_a_gap_and_no_other_does() {
     let server = Server::start();
@@ -70,15 +62,15 @@ async fn a_foreign_client_takes_the_lock_in_a_gap_and_no_other_does() {
     assert!(!set(&mut raw));
     one.release(&last).await.unwrap();
     // Neither the first in the queue, nor a client that stands in none.
-    let rest = queued(&head).await;
+    let rest = head.asks_in().await;
     assert!(!rest.is_zero() && rest <= LONG, "{rest:?}");
     assert!(refused(&one, &exact()).await.is_some_and(|rest| rest <= LONG));
     assert!(set(&mut raw));
     // From now on it looks for the end of the foreign lease.
-    assert!(queued(&head).await < Duration::from_secs(1));
+    assert!(head.asks_in().await < Duration::from_secs(1));
     raw.command::<()>(&["DEL", "jobs"]);
     // What is left of the gap is still theirs.
-    assert!(queued(&head).await > Duration::from_secs(1));
+    assert!(head.asks_in().await > Duration::from_secs(1));
     assert!(set(&mut raw));
 }
 
@@ -94,18 +86,8 @@ async fn the_first_in_the_queue_has_the_lock_after_a_gap() {
         let mut head = Waiter::queue(&other, exact()).await;
         let second = Waiter::queue(&one, exact()).await;
         one.release(&last).await.unwrap();
-        let mut rest = next(&mut head).await;
-        soon(async {
-            loop {
-                tokio::time::sleep(rest).await;
-                match head.ask().await.unwrap() {
-                    Attempt::Granted(_) => break,
-                    Attempt::Queued { retry_after } => rest = retry_after.unwrap(),
-                    other => panic!("{other:?}"),
-                }
-            }
-        })
-        .await;
+        let rest = next(&mut head).await;
+        head.asks_until_it_has(rest).await;
         assert_eq!(second.release().await, Released::NotHeld);
         last = head.claim().clone();
     }
@@ -125,7 +107,7 @@ async fn a_gap_outlives_the_first_in_the_queue() {
     head.release().await;
     // It is told to ask at once, and learns how long the gap lasts.
     assert_eq!(second.told().await, None);
-    let rest = queued(&second).await;
+    let rest = second.asks_in().await;
     assert!(rest > Duration::from_secs(1) && rest <= LONG, "{rest:?}");
     // With the last claim the gap ends.
     second.release().await;

@@ -10,7 +10,7 @@ use lock_redis::{Builder, RedisBackend};
 use lock_tests::{Direction, Proxy, RedisServer, SOON, ServerClock, eventually_async};
 
 use crate::support::{
-    Client, Server, Waiter, claim, cut_off, granted, long, proxy_before, refused, soon,
+    Client, Server, Waiter, claim, cut_off, granted, long, proxy_before, refused,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -218,26 +218,7 @@ async fn the_claim_after_a_silent_one_is_told_when_to_ask() {
         assert_eq!(owner, next.claim().owner);
         assert!(after <= first.request.ttl.claim().duration(), "{after:?}");
         // It asks when it was told to, and again for what is left of the lease then.
-        let mut left = after;
-        soon(async {
-            loop {
-                tokio::time::sleep(left).await;
-                match next.ask().await.unwrap() {
-                    Attempt::Granted(_) => break,
-                    Attempt::Queued { retry_after } => left = retry_after.unwrap(),
-                    other => panic!("{other:?}"),
-                }
-            }
-        })
-        .await;
-    }
-}
-
-/// When a waiter asks again.
-async fn asks_in(waiter: &Waiter) -> Duration {
-    match waiter.ask().await.unwrap() {
-        Attempt::Queued { retry_after } => retry_after.unwrap(),
-        other => panic!("{other:?}"),
+        next.asks_until_it_has(after).await;
     }
 }
 
@@ -253,13 +234,13 @@ async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_othe
         let first = Waiter::queue(&one, claim("a")).await;
         let mut second = Waiter::queue(&other, claim("a")).await;
         for _ in 0..3 {
-            assert!(asks_in(&first).await <= OFTEN);
-            assert!(asks_in(&second).await > OFTEN);
+            assert!(first.asks_in().await <= OFTEN);
+            assert!(second.asks_in().await > OFTEN);
         }
         assert_eq!(first.release().await, Released::NotHeld);
         // It hears that it may ask at once.
         assert_eq!(second.told().await, None);
-        assert!(asks_in(&second).await <= OFTEN);
+        assert!(second.asks_in().await <= OFTEN);
         assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
         raw.command::<()>(&["DEL", LOCK]);
         second.asks_and_has().await;

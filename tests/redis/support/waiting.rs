@@ -1,5 +1,7 @@
 //! Claims that wait in the queue of the server.
 
+use std::time::Duration;
+
 use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Hint, Ttl, Watch};
 use lock_redis::RedisBackend;
 
@@ -42,6 +44,29 @@ impl Waiter {
             Attempt::Granted(grant) => grant,
             other => panic!("expected a grant, got {other:?}"),
         }
+    }
+
+    /// Repeats a request that must still be queued; when it is to be repeated.
+    pub(crate) async fn asks_in(&self) -> Duration {
+        match self.ask().await.unwrap() {
+            Attempt::Queued { retry_after } => retry_after.unwrap(),
+            other => panic!("expected a place, got {other:?}"),
+        }
+    }
+
+    /// Asks after so long, and then again whenever it is told to, until it has the lock.
+    pub(crate) async fn asks_until_it_has(&self, mut rest: Duration) {
+        soon(async {
+            loop {
+                tokio::time::sleep(rest).await;
+                match self.ask().await.unwrap() {
+                    Attempt::Granted(_) => break,
+                    Attempt::Queued { retry_after } => rest = retry_after.unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .await;
     }
 
     /// The next hint that this claim was granted. Other claims of the client are told here, too.

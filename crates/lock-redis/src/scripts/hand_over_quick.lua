@@ -49,9 +49,9 @@ local places = redis.pcall('HMGET', KEYS[4], name, second or name)
 local ends, lease, count, inbox = string.match(places[1] or '', '^(%d+) %d+ %- (%d+) (%d+) (%x+)$')
 local time = redis.pcall('TIME')
 local micros = (time[1] or '') .. string.sub('00000' .. (time[2] or ''), -6)
-local clock, sign = string.sub(state, 2, 17), string.sub(state, 18, 18)
+local now, clock, sign = string.sub(micros, 1, 13), string.sub(state, 2, 17), string.sub(state, 18, 18)
 -- The place counts, and the clock goes on.
-local is_plain = inbox and #ends == 13 and ends > string.sub(micros, 1, 13) and #micros == 16 and 'w' .. micros > state
+local is_plain = inbox and #ends == 13 and ends > now and #micros == 16 and 'w' .. micros > state
   and clock > '15778368' and string.find(sign, '[-123]')
 if not is_plain then
   return ARGV[7] .. ' ?'
@@ -61,7 +61,6 @@ end
 call('LPOP', KEYS[3])
 call('HDEL', KEYS[4], name)
 if next_name then
-  local now = tonumber(string.sub(micros, 1, 13))
   local asks = now + math.min(lease, math.floor(ARGV[4] / 3))
   local place = string.format('%.0f %.0f - %s', now + ARGV[4], asks, ARGV[5])
   if call('HSET', KEYS[4], next_name, place) == 1 then
@@ -102,7 +101,7 @@ if heard == 0 or type(heard) ~= 'number' then
 end
 -- The turn of the second could come when that lease ends, should its holder be silent.
 local asks = second and string.match(places[2] or '', '^%d+ (%d+) ')
-if asks and asks - string.sub(micros, 1, 13) > tonumber(lease) then
+if asks and asks - now > tonumber(lease) then
   local their = string.match(places[2], '%x+$')
   redis.pcall('PUBLISH', channel .. their, 'next ' .. string.sub(second, 3) .. ' ' .. lease .. ' ' .. KEYS[1])
 end

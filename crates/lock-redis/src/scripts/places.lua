@@ -17,16 +17,6 @@ local function place_until(stay, left, from, claim, count, inbox)
   return string.format('%.0f %.0f %s %s %s %s', now + stay, now + asks, from, claim, count, inbox)
 end
 
--- Makes the queue last for as long as a new place of so many ms.
-local function keep_queue(stay)
-  local rest = call('PTTL', KEYS[3])
-  if rest < tonumber(stay) then
-    rest = 2 * stay
-    call('PEXPIRE', KEYS[3], rest)
-    call('PEXPIRE', KEYS[4], rest)
-  end
-end
-
 -- Says something on an inbox. Returns how many clients heard it, or nothing if that is not allowed.
 local function publish(inbox, text)
   local channel = string.match(KEYS[2], '^[^{]*') .. 'inbox:' .. (inbox or '')
