@@ -80,7 +80,7 @@ struct State {
 impl Backend for FolderBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
         let claim = &request.claim;
-        if claim.mode != Mode::Exclusive || request.from.is_some() {
+        if claim.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "this store has one holder per key"));
         }
         let lock = self.lock_folder(&claim.key);

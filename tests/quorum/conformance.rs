@@ -66,7 +66,7 @@ mod of_three {
     use super::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(3).await,
-        abilities: [shared, joint, cell, inspect]
+        abilities: [shared, cell, inspect]
     );
 }
 
@@ -74,7 +74,7 @@ mod of_five_on_many_threads {
     use super::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(5).await,
-        abilities: [shared, joint, cell, inspect],
+        abilities: [shared, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 2
     );

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use lock_sync::{LockError, OnceCell, Owner, TryAcquireError, TryLockError, TryReentrantLockError};
-use lock_sync::{LossReason, UpgradeError};
+use lock_sync::{LockError, LossReason, OnceCell, TryAcquireError, TryLockError};
 
 use crate::support::{Client, LONG, Nodes, soon};
 
@@ -100,44 +99,27 @@ async fn readers_share_and_a_writer_does_not() {
 }
 
 #[tokio::test]
-async fn a_reader_becomes_the_writer_once_it_is_alone() {
+async fn a_downgrade_admits_the_readers_of_its_process_alone() {
     let (_nodes, here, there) = pair().await;
     let [ours, theirs] = [&here, &there].map(|client| client.locks.rwlock("it", ()).unwrap());
-    let looking = soon(ours.upgradable_read()).await.unwrap();
-    assert!(matches!(theirs.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
-    let beside = soon(theirs.read()).await.unwrap();
-    let Err(refused) = looking.try_upgrade().await else { panic!("it writes beside a reader") };
-    let (looking, _) = UpgradeError::into_parts(refused);
-    let before = looking.fencing_token();
-    let mut upgrading = Box::pin(looking.upgrade());
-    waits(&mut upgrading).await;
-    beside.release().await.unwrap();
-    let write = soon(upgrading).await.unwrap();
-    assert!(write.fencing_token() > before);
+    let writing = soon(ours.write()).await.unwrap();
+    let mut waiting = Box::pin(ours.read());
+    waits(&mut waiting).await;
+    let mut reader = Box::pin(theirs.read());
+    waits(&mut reader).await;
+    let token = writing.fencing_token();
+    let reading = writing.downgrade();
+    let beside = soon(waiting).await.unwrap();
+    assert!(reading.is_valid() && beside.is_valid());
+    let mut other = Box::pin(theirs.write());
+    waits(&mut other).await;
+    reading.release().await.unwrap();
+    // Until the last reader has gone, it is one exclusive lease.
+    waits(&mut reader).await;
     assert!(matches!(theirs.try_read().await, Err(TryLockError::WouldBlock)));
-    write.release().await.unwrap();
-    soon(theirs.write()).await.unwrap().release().await.unwrap();
-}
-
-#[tokio::test]
-async fn an_owner_enters_elsewhere() {
-    let (_nodes, here, there) = pair().await;
-    let [ours, theirs] =
-        [&here, &there].map(|client| client.locks.reentrant_mutex("it", ()).unwrap());
-    let mut owner = Owner::new().unwrap();
-    // What another process is told.
-    let mut called = Owner::parse(&owner.expose()).unwrap();
-    let mut stranger = Owner::new().unwrap();
-
-    let outer = soon(ours.lock_as(&mut owner)).await.unwrap();
-    let inner = soon(theirs.lock_as(&mut called)).await.unwrap();
-    assert_eq!(inner.fencing_token(), outer.fencing_token(), "it is one turn");
-    outer.release().await.unwrap();
-    let refused = ours.try_lock_as(&mut stranger).await.map(drop);
-    assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)), "{refused:?}");
-    let last = inner.fencing_token();
-    inner.release().await.unwrap();
-    assert!(soon(ours.lock_as(&mut stranger)).await.unwrap().fencing_token() > last);
+    beside.release().await.unwrap();
+    assert!(soon(reader).await.unwrap().fencing_token() > token);
+    soon(other).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

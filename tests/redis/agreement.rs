@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Demand, Error, ErrorKind, FencingToken, Grant,
-    Holder, InspectBackend, Key, Kind, Mode, OwnerTag, OwnerToken, PermitBackend, Permits,
+    Acquire, Attempt, Backend, Ballot, Claim, Convert, Demand, Error, ErrorKind, FencingToken,
+    Grant, Holder, InspectBackend, Key, Kind, Mode, OwnerTag, OwnerToken, PermitBackend, Permits,
     QuorumNode, Released, Renew, Renewal, Resize, TokenRange, Vote,
 };
 use lock_redis::RedisBackend;
@@ -30,6 +30,7 @@ impl<B: PermitBackend + InspectBackend + QuorumNode> Able for B {}
 #[derive(Clone, Debug)]
 enum Step {
     Acquire(Acquire),
+    Convert(Convert),
     Together([Acquire; 2]),
     /// With a floor so far above the highest token that was seen.
     Vote(Acquire, u64),
@@ -122,6 +123,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
     let outcome: Result<Answer, Error> = async {
         Ok(match step {
             Step::Acquire(request) => tokens.attempt(store.try_acquire(request).await?),
+            Step::Convert(request) => tokens.attempt(store.convert(request).await?),
             Step::Together(requests) => {
                 let attempts = store.acquire_together(requests).await?.unwrap();
                 // Tokens of different keys are not comparable.
@@ -191,9 +193,12 @@ fn brief(step: &Step) -> String {
         format!("{} {mode:?} {}", char::from(owner), char::from(group))
     };
     match step {
-        Step::Acquire(it) => format!("acquire {} {} {:?}", name(&it.claim), it.queue, it.from),
+        Step::Acquire(it) => format!("acquire {} {}", name(&it.claim), it.queue),
+        Step::Convert(Convert { request, from, .. }) => {
+            format!("convert {} {} {from:?}", name(&request.claim), request.queue)
+        }
         Step::Together([it, _]) => format!("together {}", name(&it.claim)),
-        Step::Vote(it, above) => format!("vote {} {:?} {above}", name(&it.claim), it.from),
+        Step::Vote(it, above) => format!("vote {} {above}", name(&it.claim)),
         Step::Confirm(claim, steps) => format!("confirm {} {steps}", name(claim)),
         Step::Renew(claim) => format!("renew {}", name(claim)),
         Step::Release(claim) => format!("release {}", name(claim)),
@@ -238,9 +243,11 @@ impl Dice {
         if self.below(3) > 0 { request.queued() } else { request }
     }
 
-    fn conversion(&mut self, key: &Key, modes: &[Mode]) -> Acquire {
-        let request = self.request(key, modes);
-        request.converting(self.one_of(modes))
+    fn conversion(&mut self, key: &Key, from: &[Mode], to: &[Mode]) -> Convert {
+        let request = self.request(key, to);
+        let held = request.claim.clone().in_mode(self.one_of(from));
+        let convert = Convert::new(held, request.claim.mode, long());
+        if request.queue { convert.queued() } else { convert }
     }
 }
 
@@ -251,8 +258,8 @@ fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
         [Mode::Exclusive, Mode::Shared, Mode::Upgradable, group(0xA1), group(0xA1), group(0xB2)];
     match dice.below(22) {
         0..9 => Step::Acquire(dice.request(key, &modes)),
-        9..11 => Step::Acquire(dice.conversion(key, &modes[..3])),
-        11..13 => Step::Acquire(dice.request(key, &[Mode::Exclusive]).converting(Mode::Upgradable)),
+        9..11 => Step::Convert(dice.conversion(key, &modes[..3], &modes[..3])),
+        11..13 => Step::Convert(dice.conversion(key, &[Mode::Upgradable], &[Mode::Exclusive])),
         13 => Step::Renew(dice.claim(key, &modes)),
         14..19 => Step::Release(dice.claim(key, &modes)),
         19 => Step::Inspect,
@@ -270,7 +277,7 @@ fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
     let of = if dice.below(10) == 0 { OF + 1 } else { OF };
     match dice.below(24) {
         0..10 => Step::Acquire(dice.request(key, &modes)),
-        10..12 => Step::Acquire(dice.conversion(key, &modes)),
+        10..12 => Step::Convert(dice.conversion(key, &modes, &modes)),
         12 => Step::Renew(dice.claim(key, &modes)),
         13..18 => Step::Release(dice.claim(key, &modes)),
         18 => Step::Forget(dice.claim(key, &modes)),
@@ -294,12 +301,7 @@ fn step_of_votes(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
         [Mode::Exclusive, Mode::Shared, Mode::Upgradable, group(0xA1), group(0xA1), group(0xB2)];
     let above = dice.one_of(&[0, 10, AHEAD]);
     match dice.below(10) {
-        0..3 => Step::Vote(dice.request(key, &modes), above),
-        3 => Step::Vote(dice.conversion(key, &modes[..3]), above),
-        4 => {
-            let upgrade = dice.request(key, &[Mode::Exclusive]);
-            Step::Vote(upgrade.converting(Mode::Upgradable), above)
-        }
+        0..5 => Step::Vote(dice.request(key, &modes), above),
         5..7 => Step::Confirm(dice.claim(key, &modes), dice.one_of(&[-1, 0, AHEAD as i64])),
         _ => step_of_locks(dice, key, beside),
     }
@@ -330,9 +332,8 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             // Were the first a conversion of what is not held, only one would take it for a use.
             let first = number == 0 && kind == "permits";
             let step = if first { Step::Look(OF) } else { step(&mut dice, &key, &beside) };
-            if let Step::Acquire(request) | Step::Vote(request, _) = &step
-                && request.from.is_some()
-                && waiting.get(&request.claim).is_some_and(|from| *from != request.from)
+            if let Step::Convert(Convert { request, from, .. }) = &step
+                && waiting.get(&request.claim).is_some_and(|waits| *waits != Some(*from))
             {
                 // No claim is asked for twice at once, in two ways.
                 continue;
@@ -343,11 +344,14 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
             assert_eq!(answer, reference, "{history}: after {before:#?}");
             match step {
                 Step::Acquire(request) if answer == Answer::Queued => {
-                    waiting.insert(request.claim, request.from);
+                    waiting.insert(request.claim, None);
+                }
+                Step::Convert(it) if answer == Answer::Queued => {
+                    waiting.insert(it.request.claim, Some(it.from));
                 }
                 // An upgrade without a place gives up the one that it had.
-                Step::Acquire(request) if answer == Answer::Busy && request.from.is_some() => {
-                    waiting.remove(&request.claim);
+                Step::Convert(it) if answer == Answer::Busy => {
+                    waiting.remove(&it.request.claim);
                 }
                 // A vote has no place, and takes none.
                 Step::Vote(Acquire { claim, .. }, _) | Step::Release(claim) => {

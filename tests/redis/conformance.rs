@@ -114,7 +114,7 @@ mod resp3 {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.protocol(Protocol::Resp3)),
-        abilities: [shared, joint, permits, cell, inspect, quorum]
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
     );
 }
 
@@ -122,7 +122,7 @@ mod resp2 {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.protocol(Protocol::Resp2)),
-        abilities: [shared, joint, permits, cell, inspect, quorum]
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
     );
 }
 
@@ -130,7 +130,7 @@ mod notifications_alone {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable)),
-        abilities: [shared, joint, permits, cell, inspect],
+        abilities: [shared, convert, joint, permits, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 2
     );
@@ -140,7 +140,7 @@ mod least_rights {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::with_rights(give_least),
-        abilities: [shared, joint, permits, cell, inspect]
+        abilities: [shared, convert, joint, permits, cell, inspect]
     );
 }
 
@@ -159,7 +159,7 @@ mod tracking_alone {
         OneServer::new(|it| {
             it.tracking(true).release_messages(false).notifications(Notifications::Off)
         }),
-        abilities: [shared, joint, permits, cell, inspect]
+        abilities: [shared, convert, joint, permits, cell, inspect]
     );
 }
 
@@ -167,7 +167,7 @@ mod messages_alone {
     use super::*;
     lock_core::conformance_tests!(
         OneServer::new(|it| it.notifications(Notifications::Off)),
-        abilities: [shared, joint, permits, cell, inspect, quorum],
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
         flavor = "multi_thread",
         worker_threads = 2
     );
@@ -179,6 +179,6 @@ mod timer_alone {
         OneServer::new(|it| {
             it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
         }),
-        abilities: [shared, joint, permits, cell, inspect]
+        abilities: [shared, convert, joint, permits, cell, inspect]
     );
 }

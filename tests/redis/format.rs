@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Error, ErrorKind, FencingToken, InspectBackend,
-    Inspection, Mode, OwnerToken, PermitBackend, QuorumNode, Released, Renew, Renewal, Resize,
+    Acquire, Attempt, Backend, Ballot, Claim, Convert, ConvertBackend, Error, ErrorKind,
+    FencingToken, InspectBackend, Inspection, Mode, OwnerToken, PermitBackend, QuorumNode,
+    Released, Renew, Renewal, Resize,
 };
 use lock_redis::RedisBackend;
 use lock_tests::resp;
@@ -112,8 +113,8 @@ async fn asks(backend: &RedisBackend) -> Vec<(String, Result<String, Error>)> {
         }
     }
     for (from, mode) in [(Mode::Upgradable, Mode::Exclusive), (Mode::Exclusive, Mode::Shared)] {
-        let request = Acquire::new(claim("a").in_mode(mode), long()).converting(from);
-        let outcome = backend.try_acquire(&request).await.map(|it| format!("{it:?}"));
+        let request = Convert::new(claim("a").in_mode(from), mode, long());
+        let outcome = backend.convert(&request).await.map(|it| format!("{it:?}"));
         note(format!("from {from:?} to {mode:?}"), outcome);
     }
     for claims in [[claim("a"), claim("b")], [claim("b"), claim("a")]] {

@@ -1,6 +1,8 @@
 //! Other clients of the same key, and whatever else may be at it.
 
-use lock_core::{Attempt, Backend, ErrorKind, Key, Mode, Released, Renew, Renewal};
+use lock_core::{
+    Attempt, Backend, Convert, ConvertBackend, ErrorKind, Key, Mode, Released, Renew, Renewal,
+};
 use lock_redis::RedisBackend;
 
 use crate::support::{Server, attempt, claim, claim_of, granted, long, refused};
@@ -156,8 +158,9 @@ async fn databases_are_apart() {
 #[tokio::test]
 async fn what_no_store_could_grant_is_refused_before_anything_is_sent() {
     let nowhere = RedisBackend::open("redis://127.0.0.1:1").unwrap();
-    let request = lock_core::Acquire::new(claim("a"), long()).converting(Mode::Shared);
-    let error = nowhere.try_acquire(&request).await.unwrap_err();
+    let reader = claim("a").in_mode(Mode::Shared);
+    let request = Convert::new(reader, Mode::Exclusive, long());
+    let error = nowhere.convert(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
 

@@ -1,6 +1,8 @@
 //! Those who hold a lock as one.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Mode, OwnerToken, Released, Renew, Renewal};
+use lock_core::{
+    Attempt, Backend, Claim, Convert, ConvertBackend, Mode, OwnerToken, Released, Renew, Renewal,
+};
 use lock_redis::RedisBackend;
 
 use crate::support::{Server, Waiter, claim, granted, long, refused};
@@ -107,7 +109,7 @@ async fn a_renewal_of_a_member_brings_no_tokens() {
     assert_eq!(granted(&backend, &first).await.tokens, grant.tokens);
     // A group cannot become anything else, nor anything else a group.
     for (from, to) in [(first.mode, Mode::Shared), (Mode::Exclusive, first.mode)] {
-        let request = Acquire::new(first.clone().in_mode(to), long()).converting(from);
-        assert!(backend.try_acquire(&request).await.is_err());
+        let request = Convert::new(first.clone().in_mode(from), to, long());
+        assert!(backend.convert(&request).await.is_err());
     }
 }

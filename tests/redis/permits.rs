@@ -1,6 +1,9 @@
 //! How many permits there are: what is remembered of it, for how long, and how exactly.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Mode, PermitBackend, Permits};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, ErrorKind, Mode, PermitBackend,
+    Permits,
+};
 use lock_core::{Released, Renew, Renewal, Resize};
 use lock_redis::RedisBackend;
 
@@ -74,8 +77,8 @@ async fn every_number_is_exact() {
     refused(&backend, &permits(1, u32::MAX)).await;
     // One is given back, and is there.
     let rest = all.clone().in_mode(Mode::Permits { take: u32::MAX - 1, of: u32::MAX });
-    let request = Acquire::new(rest.clone(), long()).converting(all.mode);
-    assert!(matches!(backend.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+    let request = Convert::new(all.clone(), rest.mode, long());
+    assert!(matches!(backend.convert(&request).await.unwrap(), Attempt::Granted(_)));
     refused(&backend, &permits(2, u32::MAX)).await;
     let last = permits(1, u32::MAX);
     granted(&backend, &last).await;

@@ -191,18 +191,6 @@ async fn a_refusal_names_whose_lease_ends_last() {
     let (holder, left) = refused(&backend, &claim("a")).await;
     assert_eq!(holder, Some(last.owner.tag()));
     assert!(left.is_some_and(|left| left > Duration::from_secs(50)));
-
-    // To the one that wants it alone, the other is in the way.
-    let request = Acquire::new(Claim::exclusive(last.key.clone(), last.owner), long());
-    let upgrade = Ballot::new(request.converting(Mode::Upgradable), token(now()));
-    let Vote::Busy { holder, retry_after } = backend.vote(&upgrade).await.unwrap() else {
-        panic!()
-    };
-    assert_eq!(holder, Some(short.owner.tag()));
-    assert!(retry_after.is_some_and(|left| left < Duration::from_secs(21)));
-    backend.release(&short).await.unwrap();
-    voted(&backend, &upgrade).await;
-    assert_eq!(refused(&backend, &claim("a")).await.0, Some(last.owner.tag()));
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch};
+use crate::Watch;
+use crate::{Acquire, Attempt, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal};
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
 ///
@@ -16,6 +17,7 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 /// A handle is cheap to clone or is shared behind an `Arc`, for which the trait is implemented too.
 /// No method needs a particular runtime beyond what the backend itself documents; each must make
 /// progress no matter which thread polls it.
+#[doc = include_str!("first_backend.md")]
 ///
 /// # Contract
 ///
@@ -146,27 +148,6 @@ use crate::{Acquire, Attempt, Claim, Clock, Error, Key, Released, Renew, Renewal
 ///   (`differing_limits_are_refused`).
 /// - Small requests MUST NOT overtake a large one that waits (`a_large_request_is_not_starved`).
 ///
-/// **Converting**
-/// - A weaker mode MUST be granted at once, before anybody who waits (`a_downgrade_leaves_no_gap`).
-///   It MUST keep the tokens, and let in those for whom there is room now
-///   (`a_downgrade_lets_readers_in`).
-/// - An upgrade MUST wait until its owner is the only holder, and bring new tokens
-///   (`an_upgrade_waits_for_readers`). It MUST come before everybody in the queue
-///   (`an_upgrade_goes_before_those_in_line`). Until then the upgradable lease MUST stay
-///   (`a_waiting_upgrade_keeps_its_lease`), and when it is over, the upgrade MUST NOT be granted any
-///   more (`an_upgrade_ends_with_its_lease`). What it has left when it is upgraded, the new lease MUST
-///   have as well (`an_upgrade_never_shortens_the_lease`).
-/// - An upgrade that is repeated without asking to be queued MUST give up its place in the queue, or be
-///   granted. Either way the lease stays (`an_upgrade_can_leave_the_line`).
-/// - When a release leaves nobody but an upgradable holder, every watcher MUST hear
-///   [`Hint::Released`](crate::Hint::Released), because an upgrade may be waiting that stands in no queue
-///   (`an_upgradable_holder_hears_that_it_is_alone`). While others stand there, it MAY be left out.
-/// - A conversion that is repeated after it was granted MUST return the grant again
-///   (`a_repeated_conversion_returns_the_same_grant`).
-/// - Converting what is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)
-///   (`converting_what_is_not_held_fails`), and between any other two modes with
-///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`impossible_conversions_are_refused`).
-///
 /// **Together**
 ///
 /// A store that cannot grant several leases in one step answers `None` and is done.
@@ -272,6 +253,14 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The clock on which this backend dates its leases.
     fn clock(&self) -> Clock;
+
+    /// This backend as one that converts leases, if it is one: how code learns that which knows the backend as
+    /// `dyn Backend` alone.
+    ///
+    /// `None` by default. A [`ConvertBackend`] answers `Some(self)`.
+    fn converter(&self) -> Option<&dyn ConvertBackend> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -312,6 +301,10 @@ macro_rules! forward {
 
             fn clock(&self) -> Clock {
                 (**self).clock()
+            }
+
+            fn converter(&self) -> Option<&dyn ConvertBackend> {
+                (**self).converter()
             }
         }
     )*};

@@ -4,14 +4,19 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// A number that grows with every grant of a lock.
+/// A number that grows with every exclusive grant of a lock.
 ///
 /// Hand it to the resource that the lock protects, and let the resource refuse anything lower than
 /// the highest number it has seen. That protects it even from a holder that was paused past the
 /// end of its lease and does not know it yet (Kleppmann, *How to do distributed locking*, 2016).
 ///
-/// Successive grants of one key carry increasing tokens; numbers may be skipped. Tokens of
+/// Successive exclusive grants of one key carry increasing tokens; numbers may be skipped. Tokens of
 /// different keys are not comparable. They are public: never use one as proof of ownership.
+///
+/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
+/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
+/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
+/// in time have no order.
 ///
 /// The backends of this family give out the greater of the last token plus one and the time, as
 /// [`floor`](Self::floor) counts it. So tokens increase although a store forgot its counter, and stay

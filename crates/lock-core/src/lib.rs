@@ -10,7 +10,8 @@
 //!
 //! | ability | adds | for |
 //! | --- | --- | --- |
-//! | [`SharedBackend`] | readers beside one another, and conversions between reading and writing | `RwLock` |
+//! | [`SharedBackend`] | readers beside one another | `RwLock` |
+//! | [`ConvertBackend`] | leases that become weaker, or exclusive, without being let go | upgradable reads |
 //! | [`JointBackend`] | several holders as one | a lock that another process re-enters |
 //! | [`PermitBackend`] | counted permits, whose number is remembered and can change | `Semaphore` |
 //! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `OnceCell`, `Barrier`, `Leader` |
@@ -22,6 +23,7 @@
 //! | feature | brings | pulls in |
 //! | --- | --- | --- |
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
+//! | `runtime` | [`runtime`]: a thread with a runtime | `tokio` (`rt`) |
 //! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |
 //!
 //! # What is promised
@@ -29,17 +31,19 @@
 //! At most one *valid* lease per key at a time (as its mode allows), while (a) the store keeps its
 //! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, (c) the holder stops when its
 //! lease says that it is lost. Independently of all three, the [`FencingToken`]s of successive
-//! grants increase, so that a resource which refuses lower tokens is safe.
+//! exclusive grants increase, so that a resource which refuses lower tokens is safe.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;
 mod backend;
+mod backoff;
 mod clock;
 mod error;
 mod fencing;
 mod key;
+mod mode;
 mod outcome;
 mod owner;
 mod request;
@@ -50,19 +54,23 @@ mod watch;
 pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 
 pub use abilities::{
-    Ballot, Cell, CellBackend, Holder, InspectBackend, Inspection, JointBackend, Kind, OwnerTag,
-    PermitBackend, Permits, Quarantine, QuorumNode, Resize, Resized, Server, SharedBackend,
-    Standing, Stored, Vote, Waiter,
+    Ballot, Cell, CellBackend, Conversion, ConvertBackend, Convertible, Fixed, Holder,
+    InspectBackend, Inspection, JointBackend, Kind, OwnerTag, PermitBackend, Permits, Quarantine,
+    QuorumNode, Resize, Resized, Server, SharedBackend, Standing, Stored, Upgradable, Vote, Waiter,
 };
 pub use backend::Backend;
+pub use backoff::Backoff;
 pub use clock::{Clock, Instant};
 pub use error::{Error, ErrorKind, Result};
 pub use fencing::{FencingToken, TokenRange};
 pub use key::Key;
+pub use mode::Mode;
 pub use outcome::{Attempt, Demand, Grant, Released, Renewal};
 pub use owner::OwnerToken;
-pub use request::{Acquire, Claim, Mode, Renew};
+pub use request::{Acquire, Claim, Convert, Renew};
 pub use ttl::Ttl;
 pub use watch::{Hint, Watch};

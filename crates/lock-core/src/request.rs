@@ -2,46 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{Error, ErrorKind, Key, Kind, OwnerToken, Ttl};
-
-/// How many may hold a key at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// One holder, alone.
-    Exclusive,
-    /// Any number of holders, at most one of them [`Upgradable`](Self::Upgradable), and no exclusive
-    /// one.
-    Shared,
-    /// As [`Shared`](Self::Shared), and the only one that may become exclusive without letting go.
-    Upgradable,
-    /// `take` of the `of` permits that the key has in all.
-    Permits {
-        /// How many permits this lease takes. It may be more than there are: such a request waits.
-        take: u32,
-        /// How many permits the key was declared to have: the same number in every request for it.
-        /// It may be none, if others are to be [added](crate::PermitBackend::resize).
-        of: u32,
-    },
-    /// Together with every other holder that names the same group, as one, and with nobody else.
-    Joint {
-        /// The secret that makes its holders one.
-        group: OwnerToken,
-    },
-}
-
-impl Mode {
-    /// The mode without its secrets.
-    pub fn kind(&self) -> Kind {
-        match *self {
-            Self::Exclusive => Kind::Exclusive,
-            Self::Shared => Kind::Shared,
-            Self::Upgradable => Kind::Upgradable,
-            Self::Permits { take, .. } => Kind::Permits(take),
-            Self::Joint { .. } => Kind::Joint,
-        }
-    }
-}
+use crate::{Error, ErrorKind, Key, Mode, OwnerToken, Ttl};
 
 /// One lease: which key, whose, and how held.
 ///
@@ -84,15 +45,12 @@ pub struct Acquire {
     pub tokens: NonZeroU32,
     /// Whether to join the queue of the store, if it has one, when the request is refused.
     pub queue: bool,
-    /// The mode in which this owner holds the key already, if the lease is to be converted from it
-    /// rather than granted beside it.
-    pub from: Option<Mode>,
 }
 
 impl Acquire {
     /// A request for one fencing token, not to be queued.
     pub fn new(claim: Claim, ttl: Ttl) -> Self {
-        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false, from: None }
+        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false }
     }
 
     /// Asks for a range of `tokens`.
@@ -108,41 +66,88 @@ impl Acquire {
         self.queue = true;
         self
     }
+}
 
-    /// Asks to convert the lease that this owner holds in mode `from`.
-    ///
-    /// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which waits for the other readers and
-    /// goes before everybody in the queue, from each of [`Mode::Exclusive`] and [`Mode::Upgradable`] to a
-    /// weaker one, and from [`Mode::Permits`] to fewer of the same, but at least one, which are granted at
-    /// once. In between nobody else gets the key. Until it is granted, the lease in the former mode stays,
-    /// and is renewed and released as such.
-    ///
-    /// An upgrade that waits in the queue gives up its place when it is released, or when it is repeated
-    /// without [`queued`](Self::queued). The second way cannot end what was granted meanwhile: then the
-    /// answer is the grant.
+/// A request to convert a lease that is held: see [`ConvertBackend`](crate::ConvertBackend).
+///
+/// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which is an *upgrade*, and any mode to a
+/// [weaker](Mode::is_stronger_than) one, but for no permits at all.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::{Claim, Convert, ErrorKind, Key, Mode, OwnerToken, Ttl};
+///
+/// # fn main() -> lock_core::Result<()> {
+/// let written = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
+/// let downgrade = Convert::new(written.clone(), Mode::Shared, Ttl::DEFAULT);
+/// assert_eq!(downgrade.request.claim.mode, Mode::Shared);
+/// assert_eq!(downgrade.former(), written);
+/// downgrade.check()?;
+///
+/// let read = written.in_mode(Mode::Shared);
+/// let error = Convert::new(read, Mode::Exclusive, Ttl::DEFAULT).check().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Convert {
+    /// The lease as it is to be. Only an upgrade makes use of the tokens, and of the queue.
+    pub request: Acquire,
+    /// The mode in which its owner holds the key.
+    pub from: Mode,
+}
+
+impl Convert {
+    /// A request to convert the lease `held` to the mode `to`, not to be queued. It lives for `ttl` then, or
+    /// for what it has left if that is more.
+    pub fn new(held: Claim, to: Mode, ttl: Ttl) -> Self {
+        let from = held.mode;
+        Self { request: Acquire::new(held.in_mode(to), ttl), from }
+    }
+
+    /// Asks for a range of `tokens`.
     #[must_use]
-    pub fn converting(mut self, from: Mode) -> Self {
-        self.from = Some(from);
+    pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
+        self.request.tokens = tokens;
         self
     }
 
-    /// Refuses to convert a lease in a way in which none can be converted.
+    /// Asks to be queued when refused.
+    #[must_use]
+    pub fn queued(mut self) -> Self {
+        self.request.queue = true;
+        self
+    }
+
+    /// The lease as it is held.
+    pub fn former(&self) -> Claim {
+        self.request.claim.clone().in_mode(self.from)
+    }
+
+    /// Whether the lease is to become stronger, which is possible for the only holder of a key.
+    pub fn is_upgrade(&self) -> bool {
+        self.request.claim.mode == Mode::Exclusive
+    }
+
+    /// Refuses to convert a lease in a way in which no lease can be converted.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`].
-    pub fn check_conversion(&self) -> Result<(), Error> {
-        let Some(from) = self.from else { return Ok(()) };
-        let to = self.claim.mode;
+    pub fn check(&self) -> Result<(), Error> {
+        let (from, to) = (self.from, self.request.claim.mode);
         let message = match (from, to) {
-            (Mode::Exclusive, Mode::Shared | Mode::Upgradable)
-            | (Mode::Upgradable, Mode::Shared | Mode::Exclusive) => return Ok(()),
+            (Mode::Upgradable, Mode::Exclusive) => return Ok(()),
+            (Mode::Permits { .. }, Mode::Permits { take: 0, .. }) => {
+                "a lease cannot be converted to no permits: release it".to_owned()
+            }
+            // As many permits as before are no less than was asked for.
+            _ if from.is_stronger_than(to) || from.counts() && from == to => return Ok(()),
             (Mode::Permits { take: held, of }, Mode::Permits { take, of: same }) if of == same => {
-                match take {
-                    0 => "a lease cannot be converted to no permits: release it".to_owned(),
-                    _ if take <= held => return Ok(()),
-                    _ => format!("a lease of {held} permits cannot be converted to {take}"),
-                }
+                format!("a lease of {held} permits cannot be converted to {take}")
             }
             _ => format!("a lease cannot be converted from {from:?} to {to:?}"),
         };
@@ -180,10 +185,10 @@ impl Renew {
 mod tests {
     use super::*;
 
-    fn request(mode: Mode) -> Acquire {
+    fn conversion(from: Mode, to: Mode) -> Convert {
         let owner = OwnerToken::from_bytes([7; 16]);
-        let claim = Claim::exclusive(Key::new("a").unwrap(), owner).in_mode(mode);
-        Acquire::new(claim, Ttl::DEFAULT)
+        let held = Claim::exclusive(Key::new("a").unwrap(), owner).in_mode(from);
+        Convert::new(held, to, Ttl::DEFAULT)
     }
 
     #[test]
@@ -196,7 +201,7 @@ mod tests {
         let mut possible = Vec::new();
         for &from in &modes {
             for &to in modes.iter().filter(|to| **to != from) {
-                if request(to).converting(from).check_conversion().is_ok() {
+                if conversion(from, to).check().is_ok() {
                     possible.push((from, to));
                 }
             }
@@ -211,6 +216,6 @@ mod tests {
                 (permits(3, 4), permits(2, 4)),
             ]
         );
-        assert!(request(permits(2, 4)).converting(permits(2, 4)).check_conversion().is_ok());
+        assert!(conversion(permits(2, 4), permits(2, 4)).check().is_ok());
     }
 }

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::stream::Stream;
+use futures::stream::{self, Stream};
 
-use crate::{Grant, OwnerToken};
+use crate::{Grant, OwnerToken, Result};
 
 /// Something happened to a key.
 ///
@@ -65,6 +65,56 @@ impl Watch {
         Self(Box::pin(hints))
     }
 
+    /// A watch for a store that sends no messages: it looks at the key again and again.
+    ///
+    /// `look` asks the store for something that every release of the key changes: a version, or the number of
+    /// the last release. `first` is what it was when the watch began. Each change is told as
+    /// [`Hint::Released`]; with the first error the watch ends. `rest` waits between two looks. It decides on
+    /// the interval and on the runtime, because this crate has none: `|| tokio::time::sleep(interval)` is one.
+    ///
+    /// A short interval costs the store requests, and a long one costs every hand-over half of it on average.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Duration;
+    /// use lock_core::{Hint, Watch};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let releases = Arc::new(AtomicU64::new(7));
+    /// let store = Arc::clone(&releases);
+    /// let mut watch = Watch::polling(
+    ///     7,
+    ///     move || std::future::ready(Ok(store.load(Ordering::SeqCst))),
+    ///     || tokio::time::sleep(Duration::from_millis(20)),
+    /// );
+    /// releases.fetch_add(1, Ordering::SeqCst);
+    /// assert_eq!(watch.next().await, Some(Hint::Released));
+    /// # }
+    /// ```
+    pub fn polling<T, L, A, R, S>(first: T, look: L, rest: R) -> Self
+    where
+        T: PartialEq + Send + 'static,
+        L: FnMut() -> A + Send + 'static,
+        A: Future<Output = Result<T>> + Send + 'static,
+        R: FnMut() -> S + Send + 'static,
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let looks = async move |(seen, mut look, mut rest): (T, L, R)| {
+            loop {
+                rest().await;
+                let found = look().await.ok()?;
+                if found != seen {
+                    return Some((Hint::Released, (found, look, rest)));
+                }
+            }
+        };
+        Self::new(stream::unfold((first, look, rest), looks))
+    }
+
     /// The next hint; `None` once the watch has ended.
     ///
     /// # Cancel safety
@@ -86,5 +136,32 @@ impl Stream for Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::{Error, ErrorKind};
+
+    #[test]
+    fn a_polling_watch_tells_of_each_change_and_ends_with_an_error() {
+        let mut found = vec![Ok(1), Ok(1), Ok(2), Ok(2), Ok(1)].into_iter();
+        let failed = || Err(Error::new(ErrorKind::Unreachable, "gone"));
+        let look = move || std::future::ready(found.next().unwrap_or_else(failed));
+        let mut watch = Watch::polling(1, look, || std::future::ready(()));
+        let mut next = || watch.next().now_or_never().expect("it rests for no time");
+        assert_eq!(next(), Some(Hint::Released));
+        assert_eq!(next(), Some(Hint::Released));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn a_polling_watch_rests_before_each_look() {
+        let look = || -> std::future::Ready<Result<u32>> { panic!("it looked at once") };
+        let mut watch = Watch::polling(1, look, std::future::pending::<()>);
+        assert_eq!(watch.next().now_or_never(), None);
     }
 }

@@ -14,14 +14,14 @@ use lock_core::{Backend, Result};
 mod real_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect, quorum]
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
     );
 }
 
 mod paused_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect, quorum],
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -29,7 +29,7 @@ mod paused_time {
 mod many_threads {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, joint, permits, cell, inspect, quorum],
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
         flavor = "multi_thread",
         worker_threads = 4
     );
@@ -38,7 +38,7 @@ mod many_threads {
 mod slow_connection {
     lock_core::conformance_tests!(
         super::Slow(super::MemoryBackend::new()),
-        abilities: [shared, joint, permits, cell, inspect, quorum],
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -46,7 +46,7 @@ mod slow_connection {
 mod behind_arc {
     lock_core::conformance_tests!(
         super::Behind::new(super::Arc::new),
-        abilities: [shared, joint, permits, cell, inspect, quorum],
+        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -61,11 +61,23 @@ mod behind_box_dyn {
 }
 
 mod behind_box_dyn_shared {
-    use lock_core::SharedBackend;
+    use lock_core::{Convertible, SharedBackend};
+
+    type Shared = dyn SharedBackend<Conversion = Convertible>;
 
     lock_core::conformance_tests!(
-        super::Behind::new(|memory| Box::new(memory) as Box<dyn SharedBackend>),
+        super::Behind::new(|memory| Box::new(memory) as Box<Shared>),
         abilities: [shared],
+        start_paused = true
+    );
+}
+
+mod behind_arc_dyn_convert {
+    use lock_core::ConvertBackend;
+
+    lock_core::conformance_tests!(
+        super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn ConvertBackend>),
+        abilities: [convert],
         start_paused = true
     );
 }

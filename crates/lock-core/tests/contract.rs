@@ -14,6 +14,7 @@ fn the_docs_name_each_law_once_and_in_order() {
 #[test]
 fn the_docs_of_each_ability_name_its_laws() {
     check(SHARED, Suite::<MemoryBackend>::shared().laws());
+    check(CONVERT, Suite::<MemoryBackend>::convert().laws());
     check(JOINT, Suite::<MemoryBackend>::joint().laws());
     check(PERMITS, Suite::<MemoryBackend>::permits().laws());
     check(CELL, Suite::<MemoryBackend>::cell().laws());
@@ -48,6 +49,7 @@ fn no_two_laws_have_one_name() {
 
 const BACKEND: &str = include_str!("../src/backend.rs");
 const SHARED: &str = include_str!("../src/abilities/shared.rs");
+const CONVERT: &str = include_str!("../src/abilities/convert.rs");
 const JOINT: &str = include_str!("../src/abilities/joint.rs");
 const PERMITS: &str = include_str!("../src/abilities/permits.rs");
 const CELL: &str = include_str!("../src/abilities/cell.rs");
@@ -57,6 +59,7 @@ const QUORUM: &str = include_str!("../src/abilities/quorum.rs");
 fn all() -> impl Iterator<Item = &'static Law> {
     let abilities = [
         Suite::<MemoryBackend>::shared(),
+        Suite::convert(),
         Suite::joint(),
         Suite::permits(),
         Suite::cell(),

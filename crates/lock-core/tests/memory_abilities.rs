@@ -202,14 +202,11 @@ async fn of_several_keys_the_free_ones_are_refused_without_a_time() -> Result<()
     let expected = [None, Some(30 * SECOND)].map(|retry_after| Attempt::Busy { retry_after });
     assert_eq!(answers, Some(expected.to_vec()));
 
-    // In different modes, and a conversion is asked for alone.
+    // In different modes.
     let second = Claim::exclusive(Key::new("second")?, OwnerToken::generate()?);
     let reader = Acquire::new(second.in_mode(Mode::Shared), Ttl::DEFAULT);
     let answers = one.acquire_together(&[free.clone(), reader.clone()]).await?.expect("it can");
     assert!(answers.iter().all(|answer| matches!(answer, Attempt::Granted(_))), "{answers:?}");
-    let downgrade = Acquire::new(free.claim.clone().in_mode(Mode::Shared), Ttl::DEFAULT);
-    let downgrade = downgrade.converting(Mode::Exclusive);
-    assert_eq!(one.acquire_together(&[downgrade, reader]).await?, None);
     assert_eq!(one.acquire_together(&[]).await?, Some(Vec::new()));
     Ok(())
 }

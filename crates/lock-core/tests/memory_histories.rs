@@ -2,13 +2,14 @@
 //! waits arrives.
 #![cfg(feature = "memory")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, InspectBackend, Key, Mode,
+    Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, ErrorKind, Grant, Hint,
+    InspectBackend, Key, Mode,
 };
 use lock_core::{OwnerToken, PermitBackend, Released, Renew, Renewal, Resize, Ttl, Watch};
 use proptest::prelude::*;
@@ -84,7 +85,8 @@ struct Actor {
     /// The claim that it asks for, and the one that it holds or held last.
     wanted: Claim,
     held: Option<(Claim, Grant)>,
-    waits: Option<Acquire>,
+    /// What it waits for, and from which mode that is converted.
+    waits: Option<(Acquire, Option<Mode>)>,
 }
 
 struct History {
@@ -151,8 +153,8 @@ impl History {
         }
         let mut request = Acquire::new(actor.wanted.clone(), ttl(index));
         request.queue = queue;
-        let request = actor.waits.clone().unwrap_or(request);
-        self.request(index, request).await;
+        let (request, from) = actor.waits.clone().unwrap_or((request, None));
+        self.request(index, request, from).await;
     }
 
     async fn convert(&mut self, index: usize, to: Mode) {
@@ -160,8 +162,8 @@ impl History {
         let Some((claim, _)) = actor.held.as_ref().filter(|_| actor.waits.is_none()) else {
             return;
         };
-        let request = Acquire::new(claim.clone().in_mode(to), ttl(index)).converting(claim.mode);
-        self.request(index, request.queued()).await;
+        let Convert { request, from, .. } = Convert::new(claim.clone(), to, ttl(index)).queued();
+        self.request(index, request, Some(from)).await;
     }
 
     async fn shrink(&mut self, index: usize) {
@@ -214,20 +216,30 @@ impl History {
         self.actors.iter_mut().for_each(|actor| actor.held = None);
     }
 
-    async fn request(&mut self, index: usize, request: Acquire) {
-        let attempt = match self.actors[index].client.try_acquire(&request).await {
+    async fn request(&mut self, index: usize, request: Acquire, from: Option<Mode>) {
+        let client = &self.actors[index].client;
+        let answer = match from {
+            None => client.try_acquire(&request).await,
+            Some(from) => {
+                let held = request.claim.clone().in_mode(from);
+                let mut convert = Convert::new(held, request.claim.mode, request.ttl);
+                convert.request.queue = request.queue;
+                client.convert(&convert).await
+            }
+        };
+        let attempt = match answer {
             Ok(attempt) => attempt,
             Err(error) => {
                 // An impossible conversion, or one of a lease that ran out meanwhile.
                 let is_closed = self.closed && error.kind() == ErrorKind::Closed;
-                assert!(request.from.is_some() || is_closed, "{error:?} for {request:?}");
+                assert!(from.is_some() || is_closed, "{error:?} for {request:?}");
                 self.actors[index].waits = None;
                 return;
             }
         };
         match attempt {
             Attempt::Granted(grant) => self.granted(index, request.claim, grant),
-            Attempt::Queued { .. } => self.actors[index].waits = Some(request),
+            Attempt::Queued { .. } => self.actors[index].waits = Some((request, from)),
             _ => self.actors[index].waits = None,
         }
     }
@@ -239,7 +251,7 @@ impl History {
         match actor.client.renew(&request).await {
             Renewal::Renewed { valid_until, tokens, .. } => {
                 grant.valid_until = valid_until;
-                assert_eq!(tokens.is_none(), matches!(claim.mode, Mode::Joint { .. }));
+                assert_eq!(tokens.is_none(), claim.mode.is_joint());
                 if let Some(tokens) = tokens {
                     assert!(tokens.first().get() > self.highest);
                     self.highest = tokens.last().get();
@@ -255,7 +267,7 @@ impl History {
 
     async fn release(&mut self, index: usize) {
         let actor = &mut self.actors[index];
-        if let Some(request) = actor.waits.take() {
+        if let Some((request, _)) = actor.waits.take() {
             actor.client.release(&request.claim).await.expect("not cut");
         }
         if let Some((claim, grant)) = actor.held.take() {
@@ -274,7 +286,7 @@ impl History {
                 assert_eq!(index % CLIENTS, watch, "another client was told");
                 let waits = self.actors[index].waits.clone();
                 // Unless it left at once.
-                if let Some(request) = waits {
+                if let Some((request, _)) = waits {
                     let first = grant.tokens.first().get();
                     let holder = holder(&request.claim);
                     let is_joint = holder != request.claim.owner;
@@ -309,35 +321,25 @@ impl History {
 
     /// Checks that permits may be granted, if it is those.
     fn assert_open(&self, mode: Mode) {
-        assert!(!self.closed || !matches!(mode, Mode::Permits { .. }), "granted although closed");
+        assert!(!self.closed || !mode.counts(), "granted although closed");
     }
 
     /// The promise: leases that their holders may believe in do not conflict.
     fn check(&self) {
         let now = self.store.clock().now();
         let valid = self.actors.iter().filter_map(|actor| actor.held.as_ref());
-        let mut holders = BTreeMap::new();
-        let mut locks = BTreeSet::new();
         let mut joint = None;
+        let mut modes = Vec::new();
         for (claim, grant) in valid.filter(|(_, grant)| grant.valid_until > now) {
-            if let Mode::Joint { .. } = claim.mode {
+            if claim.mode.is_joint() {
                 assert_eq!(*joint.get_or_insert(grant.tokens), grant.tokens, "of one group");
             }
-            let (lock, kind, weight) = match claim.mode {
-                Mode::Exclusive => ("rw".into(), "exclusive", 1),
-                Mode::Shared => ("rw".into(), "shared", 1),
-                Mode::Upgradable => ("rw".into(), "upgradable", 1),
-                Mode::Permits { take, .. } => ("permits".into(), "permits", take),
-                Mode::Joint { group } => (format!("joint {:?}", group.expose()), "joint", 1),
-                other => panic!("{other:?}"),
-            };
-            locks.insert(lock);
-            *holders.entry(kind).or_insert(0) += weight;
+            modes.push(claim.mode);
         }
-        let count = |kind: &str| holders.get(kind).copied().unwrap_or(0);
-        let is_alone = count("exclusive") == 0 || (count("exclusive") == 1 && holders.len() == 1);
-        let fits = count("upgradable") <= 1 && count("permits") <= self.limit;
-        assert!(is_alone && fits && locks.len() <= 1, "{holders:?}, {locks:?}");
+        for (nth, mode) in modes.iter().enumerate() {
+            let others = modes[nth + 1..].iter().copied();
+            assert!(mode.fits_beside(others, self.limit), "{mode:?} in {modes:?}");
+        }
     }
 
     /// Lets go of everything, one after another. Everybody who waits must get its turn.

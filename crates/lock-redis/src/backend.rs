@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Demand, Error, ErrorKind, Instant, Key, Mode,
-    Released, Renew, Renewal, Ttl, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Demand, Error, ErrorKind,
+    Instant, Key, Mode, Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::batch::{Batches, Together};
@@ -16,7 +16,7 @@ use crate::keys::{Layout, Names};
 use crate::link::Link;
 use crate::verbs::{Acquired, QuickRenewal};
 use crate::wire::Failure;
-use crate::{Builder, together, verbs};
+use crate::{together, verbs};
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -44,7 +44,7 @@ use crate::{Builder, together, verbs};
 ///   not count it up, but since it is at least the server's clock it is higher after theirs too.
 /// - Claims of this library wait in a queue, and a hand-over never frees the key. While another client holds the
 ///   lock, the first in the queue tries every 60 ms. While claims of this library take turns, other clients find the
-///   lock taken, unless [`Builder::gap`] leaves it to them now and then.
+///   lock taken, unless [`Builder::gap`](crate::Builder::gap) leaves it to them now and then.
 /// - A key without a time to live is a lock that somebody holds for ever. It is never touched.
 #[derive(Clone)]
 pub struct RedisBackend(Arc<Inner>);
@@ -59,23 +59,6 @@ struct Inner {
 }
 
 impl RedisBackend {
-    /// A backend with the default options for the server at this URL: see the
-    /// [crate docs](crate#urls).
-    ///
-    /// Sends nothing and starts nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the URL makes no sense.
-    pub fn open(url: impl Into<String>) -> Result<Self, Error> {
-        Self::builder(url).build()
-    }
-
-    /// Begins to set up a backend for the server at this URL: see the [crate docs](crate#urls).
-    pub fn builder(url: impl Into<String>) -> Builder {
-        Builder::new(url.into())
-    }
-
     pub(crate) fn new(layout: Layout, link: Link, hub: Hub, queue_limit: u32) -> Self {
         let batches = Batches::new(&link);
         Self(Arc::new(Inner { layout, link, hub, batches, queue_limit }))
@@ -110,10 +93,9 @@ impl RedisBackend {
 #[async_trait]
 impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        request.check_conversion()?;
-        let Inner { layout, link, hub, queue_limit, .. } = &*self.0;
+        let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&request.claim.key)?;
-        if is_quick(&request.claim) && request.from.is_none() && !hub.watches(&names) {
+        if is_quick(&request.claim) && !hub.watches(&names) {
             let answer = link.run(verbs::quick_acquire(&names, request)).await?;
             if let Some(attempt) = verbs::quickly_acquired(request, &answer)? {
                 return Ok(attempt);
@@ -121,26 +103,15 @@ impl Backend for RedisBackend {
         }
         // A place that there is was to be kept with others, and no quick script keeps it alone.
         let is_new = request.queue && !hub.has_place(&names, &request.claim);
-        if let Some(attempt) = self.keep_together(&names, request).await? {
+        if let Some(attempt) = self.batches().keep(hub, &names, request).await? {
             return Ok(attempt);
         }
         let inbox = hub.inbox_of(&names, request);
-        let waiting = verbs::Waiting { inbox: inbox.as_ref(), limit: *queue_limit };
         let hears = inbox.as_ref().filter(|_| is_new);
-        let acquired = match self.wait_quickly(&names, request, hears).await? {
-            Some(queued) => queued,
-            None => {
-                let answer = link.run(verbs::acquire(&names, request, waiting)?).await?;
-                verbs::acquired(request, waiting, &answer)?
-            }
-        };
-        let Acquired { attempt, sample } = acquired;
-        if let Some(sample) = sample {
-            hub.compare(&names, request.claim.owner, sample);
-        } else if request.queue {
-            hub.forget(&names, &request.claim);
+        match self.wait_quickly(&names, request, hears).await? {
+            Some(queued) => Ok(self.placed(&names, request, queued)),
+            None => self.acquire_in_full(&names, request, None, inbox.as_ref()).await,
         }
-        Ok(attempt)
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
@@ -171,7 +142,7 @@ impl Backend for RedisBackend {
         let Inner { layout, hub, .. } = &*self.0;
         let names = layout.names(&claim.key)?;
         hub.forget(&names, claim);
-        let is_here = next.queue && next.claim.key == claim.key && next.from.is_none();
+        let is_here = next.queue && next.claim.key == claim.key;
         let inbox = hub.inbox_of(&names, next).filter(|_| is_here && is_quick(&next.claim));
         let queued = inbox.as_ref().map(|inbox| (next, inbox));
         let Some((released, acquired)) = self.hand_over(&names, claim, queued).await? else {
@@ -213,15 +184,55 @@ impl Backend for RedisBackend {
     fn clock(&self) -> Clock {
         Clock::boot()
     }
+
+    fn converter(&self) -> Option<&dyn ConvertBackend> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl ConvertBackend for RedisBackend {
+    async fn convert(&self, request: &Convert) -> Result<Attempt, Error> {
+        request.check()?;
+        let Convert { request, from, .. } = request;
+        let names = self.0.layout.names(&request.claim.key)?;
+        let inbox = self.0.hub.inbox_of(&names, request);
+        self.acquire_in_full(&names, request, Some(*from), inbox.as_ref()).await
+    }
 }
 
 impl RedisBackend {
+    /// Asks the script that decides everything for a lease, or to convert the one in the mode `from`.
+    async fn acquire_in_full(
+        &self,
+        names: &Names<'_>,
+        request: &Acquire,
+        from: Option<Mode>,
+        inbox: Option<&Inbox>,
+    ) -> Result<Attempt, Error> {
+        let Inner { link, queue_limit, .. } = &*self.0;
+        let waiting = verbs::Waiting { inbox, limit: *queue_limit };
+        let answer = link.run(verbs::acquire(names, request, from, waiting)?).await?;
+        Ok(self.placed(names, request, verbs::acquired(request, waiting, &answer)?))
+    }
+
+    /// Notes whether the claim has a place in the queue now.
+    fn placed(&self, names: &Names<'_>, request: &Acquire, acquired: Acquired) -> Attempt {
+        let Acquired { attempt, sample } = acquired;
+        if let Some(sample) = sample {
+            self.0.hub.compare(names, request.claim.owner, sample);
+        } else if request.queue {
+            self.0.hub.forget(names, &request.claim);
+        }
+        attempt
+    }
+
     /// Renews, and leaves open what became of the lease if there is an error.
     async fn try_renew(&self, request: &Renew) -> Result<Renewal, Error> {
         let Inner { layout, link, hub, .. } = &*self.0;
         let names = layout.names(&request.claim.key)?;
         let is_quick = is_quick(&request.claim);
-        let together = self.renew_together(&names, request).await;
+        let together = self.batches().renew(self.hub(), &names, request).await;
         if let Together::Renewed(renewal) = together {
             return Ok(renewal);
         }
@@ -266,8 +277,7 @@ impl RedisBackend {
         request: &Acquire,
         inbox: Option<&Inbox>,
     ) -> Result<Option<Acquired>, Error> {
-        let is_plain = request.from.is_none() && is_quick(&request.claim);
-        let Some(inbox) = inbox.filter(|_| is_plain) else { return Ok(None) };
+        let Some(inbox) = inbox.filter(|_| is_quick(&request.claim)) else { return Ok(None) };
         let call = verbs::quick_wait(names, request, inbox, self.0.queue_limit);
         verbs::quickly_queued(request, &self.0.link.run(call).await?)
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::RedisBackend;
+use crate::backend::RedisBackend;
 use crate::hub::{Channel, Hub, Listening, Registry};
 use crate::keys::{Gap, Keeping, Layout};
 use crate::link::{Link, Settings};
+use crate::options::{Notifications, Protocol};
 use crate::wire::Endpoint;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -52,37 +53,23 @@ pub struct Builder {
     root_certificates: Option<Vec<u8>>,
 }
 
-/// Which version of the protocol to speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// RESP3 if the server understands it, or else RESP2.
-    #[default]
-    Auto,
-    /// RESP2. Watching takes a second connection. Some proxies speak nothing else.
-    Resp2,
-    /// RESP3: watches share the connection of the requests. Redis 6 or later.
-    Resp3,
-}
+impl RedisBackend {
+    /// A backend with the default options for the server at this URL: see the
+    /// [crate docs](crate#urls).
+    ///
+    /// Sends nothing and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the URL makes no sense.
+    pub fn open(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(url).build()
+    }
 
-/// What to do about keyspace notifications on the keys of locks.
-///
-/// With them a waiter also hears of releases by other libraries, of keys that an operator deletes
-/// and of evictions. Servers do not send them unless `notify-keyspace-events` says so; what is
-/// needed is `Kg$xe`. None of it is needed for waiters to wake up when this library releases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Notifications {
-    /// Watching fails unless the server sends them, and lets us ask whether it does.
-    Require,
-    /// Add the flags that are missing with `CONFIG SET`. The others stay. A server that refuses is
-    /// no error.
-    Enable,
-    /// Use them if the server sends them. If it does not let us ask, listen all the same.
-    #[default]
-    IfPresent,
-    /// Do without.
-    Off,
+    /// Begins to set up a backend for the server at this URL: see the [crate docs](crate#urls).
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
+    }
 }
 
 impl Builder {
@@ -255,7 +242,8 @@ impl Builder {
         }
         let inbox = if self.queue_limit > 0 { Some(draw_inbox(&layout)?) } else { None };
         let registry = Arc::new(Registry::new(inbox));
-        let link = Link::new(settings, Arc::clone(&registry));
+        let hearing = Arc::clone(&registry);
+        let link = Link::new(settings, Arc::new(move |push| hearing.hear(push)));
         let hub = Hub::new(link.clone(), registry, listening);
         Ok(RedisBackend::new(layout, link, hub, self.queue_limit))
     }

@@ -10,8 +10,9 @@ use tokio::time;
 
 use crate::hub::{notifications, tracking};
 use crate::link::Live;
+use crate::options::Notifications;
 use crate::wire::{Command, Failure, Reply};
-use crate::{Notifications, RedisBackend, scripts};
+use crate::{RedisBackend, scripts};
 
 /// What [`RedisBackend::check`] found.
 #[derive(Clone, Debug, Default)]

@@ -156,6 +156,7 @@ mod hub;
 mod keys;
 mod link;
 mod modes;
+mod options;
 mod scripts;
 mod slot;
 mod state;
@@ -164,5 +165,6 @@ mod verbs;
 mod wire;
 
 pub use backend::RedisBackend;
-pub use builder::{Builder, Notifications, Protocol};
+pub use builder::Builder;
 pub use check::Report;
+pub use options::{Notifications, Protocol};

@@ -13,7 +13,7 @@ const EPOCH: u64 = 1_577_836_800_000_000;
 /// How many digits a clock has.
 const DIGITS: usize = 16;
 /// How many tokens one grant reserves, at most.
-const MOST: u64 = 40_000;
+const MOST_TOKENS: u64 = 40_000;
 
 /// The highest token that was given out by a state.
 fn latest(state: &[u8]) -> Option<u64> {
@@ -43,7 +43,7 @@ pub(crate) fn reserved(state: &[u8], before: Option<&[u8]>, count: u32) -> Optio
     let last = latest(state)?;
     // What was given out by a state that is forgotten may be as late.
     let Some(before) = before.and_then(latest) else { return tokens(last, last) };
-    let count = u64::from(count).clamp(1, MOST);
+    let count = u64::from(count).clamp(1, MOST_TOKENS);
     tokens((last + 1).saturating_sub(count).max(before + 1), last)
 }
 

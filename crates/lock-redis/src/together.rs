@@ -12,12 +12,12 @@ use crate::verbs::{granted, remaining, unintelligible};
 use crate::wire::{Call, Reply};
 
 /// How many locks one script takes at the most.
-const MOST: usize = 64;
+const MOST_LOCKS: usize = 64;
 
 /// Whether these requests can be one script.
 pub(crate) fn is_possible(requests: &[Acquire]) -> bool {
-    let is_simple = |it: &Acquire| it.claim.mode == Mode::Exclusive && it.from.is_none();
-    (2..=MOST).contains(&requests.len()) && requests.iter().all(is_simple)
+    let is_simple = |it: &Acquire| it.claim.mode == Mode::Exclusive;
+    (2..=MOST_LOCKS).contains(&requests.len()) && requests.iter().all(is_simple)
 }
 
 /// Refuses requests of which two are for one lock.

@@ -9,7 +9,7 @@ use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode,
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
-use crate::claims::{Held, Mark, Modes, Next};
+use crate::claims::{Held, Mark, Next};
 use crate::inner::Core;
 use crate::owed::Owed;
 use crate::quorum::NodeSet;
@@ -23,11 +23,11 @@ const ROUNDS: u32 = 8;
 const UNMOVED: u32 = 3;
 
 /// When to ask again after a vote that nobody has won.
-pub(crate) const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(50);
 
 /// When those ask again who share the lock with some but not with others. Nodes tell when nobody holds it any
 /// more, but not when a writer goes on as a reader, or one of several readers lets go.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks all nodes for a new lease, or for one that this owner has already.
 ///
@@ -47,7 +47,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
     loop {
         number += 1;
         let known = known(core, claim);
-        let (mut round, mut asked) = Round::begin(core, &request, present_floor, known, number > 1);
+        let (mut round, mut asked) = Round::begin(core, &request, present_floor, known);
         let mut outcome = round.decide(&mut asked).await;
         if let Outcome::Granted { tokens, .. } = outcome
             && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
@@ -61,7 +61,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
             core.claims.raise(&claim.key, token);
         }
         if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
-            let grant = hold(core, claim, tokens, (valid_until, nodes), Modes::default());
+            let grant = hold(core, claim, tokens, (valid_until, nodes));
             core.moves.note(&claim.key, [claim.owner.tag()]);
             follow(core, claim, asked);
             return Ok(Attempt::Granted(grant));
@@ -116,35 +116,21 @@ pub(crate) async fn acquire<N: QuorumNode>(
 
 /// The tokens that a claim has already, and until when they are its own.
 fn known<N>(core: &Core<N>, claim: &Claim) -> Option<(TokenRange, Instant)> {
-    let now = core.clock.now();
-    let own = core.claims.held(claim, now);
-    let held = match claim.mode {
-        Mode::Joint { .. } => own.or_else(|| core.claims.held_jointly(claim, now)),
-        _ => own,
-    };
+    let held = core.claims.held(claim, core.clock.now());
     held.map(|held| (held.tokens, held.valid_until))
 }
 
 /// Notes the lease that was granted, until when, and by which nodes. What it had before, it has on.
-pub(crate) fn hold<N>(
-    core: &Core<N>,
-    claim: &Claim,
-    tokens: TokenRange,
-    until: (Instant, NodeSet),
-    also: Modes,
-) -> Grant {
+fn hold<N>(core: &Core<N>, claim: &Claim, tokens: TokenRange, until: (Instant, NodeSet)) -> Grant {
     let now = core.clock.now();
-    let before = core.claims.held(claim, now);
-    let longer = before.filter(|before| before.valid_until > until.0);
+    let longer = core.claims.held(claim, now).filter(|before| before.valid_until > until.0);
     let (valid_until, nodes) = longer.map_or(until, |before| (before.valid_until, before.nodes));
-    let also = before.map_or(also, |before| also.and(before.also));
-    let weaker = before.map(|before| before.weaker).unwrap_or_default();
-    core.claims.hold(claim, Held { tokens, valid_until, nodes, also, weaker }, now);
+    core.claims.hold(claim, Held { tokens, valid_until, nodes }, now);
     Grant::new(tokens, valid_until)
 }
 
 /// Has the votes that are still to come undone, unless the claim is held when they come.
-pub(crate) fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
+fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
     let (core, claim) = (Arc::clone(core), claim.clone());
     asked.finish(move |node, reply| {
         if may_hold(&reply)
@@ -199,7 +185,7 @@ fn held_by_others<N: QuorumNode>(request: &Acquire, round: &Round<N>) -> Attempt
     Attempt::Busy { retry_after }
 }
 
-pub(crate) fn too_late(request: &Acquire) -> Error {
+fn too_late(request: &Acquire) -> Error {
     let ttl = request.ttl.duration();
     let message = format!("a lease of {ttl:?} was over before a quorum had granted it");
     Error::new(ErrorKind::Timeout, message)

@@ -1,10 +1,10 @@
 //! Where everything runs that no caller waits for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind};
-use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
+use lock_core::{Error, ErrorKind, runtime};
+use tokio::runtime::{EnterGuard, Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, watch};
 
 /// A runtime of this quorum's own, on a thread that ends when nobody needs it any more; or another's.
@@ -30,11 +30,13 @@ impl Background {
         let (runtime, thread) = match runtime {
             Some(runtime) => (runtime, None),
             None => {
-                let (alive, ended) = mpsc::channel(1);
-                let runtime = start_thread(ended).map_err(|error| {
-                    let message = "could not start the thread of the quorum";
-                    Error::with_source(ErrorKind::Other, message, error)
-                })?;
+                let (alive, mut ended) = mpsc::channel(1);
+                let until_ended = async move { _ = ended.recv().await };
+                let runtime =
+                    runtime::spawn_thread("lock-redlock", until_ended).map_err(|error| {
+                        let message = "could not start the thread of the quorum";
+                        Error::with_source(ErrorKind::Other, message, error)
+                    })?;
                 (runtime, Some(alive))
             }
         };
@@ -84,30 +86,6 @@ pub(crate) async fn pause(background: &Background, time: Duration) {
         tokio::time::sleep(time)
     };
     sleep.await;
-}
-
-fn start_thread(mut ended: mpsc::Receiver<()>) -> std::io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    // If there is no thread for it, the runtime must not be dropped here, which may be inside another.
-    let slot = Arc::new(Mutex::new(Some(runtime)));
-    let take =
-        |slot: &Mutex<Option<Runtime>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let spawned = std::thread::Builder::new().name("lock-redlock".into()).spawn({
-        let slot = Arc::clone(&slot);
-        move || {
-            if let Some(runtime) = take(&slot) {
-                runtime.block_on(ended.recv());
-            }
-        }
-    });
-    if let Err(error) = spawned {
-        if let Some(runtime) = take(&slot) {
-            runtime.shutdown_background();
-        }
-        return Err(error);
-    }
-    Ok(handle)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use lock_core::{Claim, FencingToken, Instant, Key, Mode, TokenRange};
+use lock_core::{Claim, FencingToken, Instant, Key, TokenRange};
 use tokio::sync::Notify;
 
 use crate::quorum::NodeSet;
@@ -37,13 +37,6 @@ struct Entry {
     /// The nodes that may have granted it to a request that left its votes to another.
     left: NodeSet,
     held: Option<Held>,
-    /// How many conversions of it are under way.
-    converting: u32,
-    /// How many have begun since somebody looks on. While somebody does, it is not forgotten.
-    conversions: u64,
-    onlookers: u32,
-    /// How often it was given up since somebody converts it.
-    ends: u64,
     releases: Vec<Release>,
 }
 
@@ -53,8 +46,6 @@ struct Release {
     /// No other of this claim has the same.
     id: u64,
     node: usize,
-    /// Whether the lease stays there, in the mode that it had before.
-    stays: bool,
     /// Whether the node should have answered by now.
     is_stuck: bool,
 }
@@ -70,55 +61,6 @@ pub(crate) struct Held {
     pub(crate) valid_until: Instant,
     /// A quorum that has it until then.
     pub(crate) nodes: NodeSet,
-    /// Other modes in which some nodes may have it, because they missed a conversion, or did one that failed.
-    pub(crate) also: Modes,
-    /// Those of them that it was to become, and that are weaker.
-    pub(crate) weaker: Modes,
-}
-
-/// Some of the modes that a lease can be converted between.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Modes([bool; Self::ALL.len()]);
-
-impl Modes {
-    /// The stronger come first.
-    const ALL: [Mode; 3] = [Mode::Exclusive, Mode::Upgradable, Mode::Shared];
-
-    pub(crate) fn with(mut self, mode: Mode) -> Self {
-        Self::ALL.iter().zip(&mut self.0).for_each(|(other, is_in)| *is_in |= *other == mode);
-        self
-    }
-
-    pub(crate) fn without(mut self, mode: Mode) -> Self {
-        Self::ALL.iter().zip(&mut self.0).for_each(|(other, is_in)| *is_in &= *other != mode);
-        self
-    }
-
-    pub(crate) fn and(self, others: Self) -> Self {
-        others.iter().fold(self, Self::with)
-    }
-
-    pub(crate) fn iter(self) -> impl Iterator<Item = Mode> {
-        Self::ALL.into_iter().zip(self.0).filter_map(|(mode, is_in)| is_in.then_some(mode))
-    }
-
-    /// Those that a lease can be converted from, to this mode.
-    pub(crate) fn that_become(self, mode: Mode) -> Self {
-        let able = |from: &Mode| match mode {
-            Mode::Exclusive => *from == Mode::Upgradable,
-            _ => Self::stronger_than(mode).has(*from),
-        };
-        self.iter().filter(able).fold(Self::default(), Self::with)
-    }
-
-    /// Those that keep out whoever this mode keeps out, and others besides.
-    fn stronger_than(mode: Mode) -> Self {
-        Self::ALL.into_iter().take_while(|other| *other != mode).fold(Self::default(), Self::with)
-    }
-
-    fn has(self, mode: Mode) -> bool {
-        self.iter().any(|other| other == mode)
-    }
 }
 
 impl Claims {
@@ -161,16 +103,6 @@ impl Claims {
         Some(self.lock().entries.get(claim)?.held?.tokens.last())
     }
 
-    /// The lease of any member of the group that this claim belongs to.
-    pub(crate) fn held_jointly(&self, claim: &Claim, now: Instant) -> Option<Held> {
-        let state = self.lock();
-        let mut members = state.entries.iter();
-        members.find_map(|(other, entry)| {
-            let held = entry.held.filter(|held| held.valid_until > now)?;
-            (other.key == claim.key && other.mode == claim.mode).then_some(held)
-        })
-    }
-
     pub(crate) fn renew(&self, claim: &Claim, valid_until: Instant, nodes: NodeSet) {
         if let Some(held) = self.lock().entries.get_mut(claim).and_then(|entry| entry.held.as_mut())
         {
@@ -178,119 +110,30 @@ impl Claims {
         }
     }
 
-    /// Notes that nodes are asked to convert a claim, until the guard is dropped.
-    pub(crate) fn convert(self: &Arc<Self>, claim: &Claim) -> Converting {
-        let mut state = self.lock();
-        let entry = state.entry(claim);
-        entry.converting += 1;
-        entry.conversions += 1;
-        let ends = entry.ends;
-        drop(state);
-        Converting { claims: Arc::clone(self), claim: claim.clone(), ends }
-    }
-
-    /// Notes that some nodes may soon have a lease in another mode.
-    pub(crate) fn may_become(&self, claim: &Claim, mode: Mode) {
-        let mut state = self.lock();
-        if let Some(held) = state.entries.get_mut(claim).and_then(|entry| entry.held.as_mut()) {
-            held.also = held.also.with(mode);
-            if Modes::stronger_than(mode).has(claim.mode) {
-                held.weaker = held.weaker.with(mode);
-            }
-        }
-    }
-
-    /// Looks on, to tell later whether the claim was converted meanwhile. A node that had it in another mode then
-    /// said that it is lost.
-    pub(crate) fn look_on(self: &Arc<Self>, claim: &Claim) -> Onlooker {
-        let mut state = self.lock();
-        let is_converted = state.is_converted(claim);
-        let entry = state.entry(claim);
-        entry.onlookers += 1;
-        let before = (!is_converted).then_some(entry.conversions);
-        drop(state);
-        Onlooker { claims: Arc::clone(self), claim: claim.clone(), before }
-    }
-
     /// Notes that a lease is over, and returns what it was.
     pub(crate) fn end(&self, claim: &Claim) -> Option<Held> {
         self.lock().end(claim)
     }
 
-    /// The same of the whole lease, in whatever mode nodes may have it. Returns also what they have to be rid of
-    /// besides.
-    pub(crate) fn end_all(&self, claim: &Claim) -> (Option<Held>, Vec<Claim>) {
-        let mut state = self.lock();
-        let stronger = state.weakened_to(claim);
-        let held = state.end(claim);
-        let also = held.map(|held| held.also).unwrap_or_default();
-        let others = also.and(stronger).without(claim.mode);
-        let others = others.iter().map(|mode| claim.clone().in_mode(mode));
-        let others: Vec<_> = others.collect();
-        for other in &others {
-            let _over = state.end(other);
-        }
-        (held, others)
-    }
-
-    /// The stronger modes in which some nodes may have a lease.
-    pub(crate) fn stronger(&self, claim: &Claim, now: Instant) -> Modes {
-        let also = self.held(claim, now).map(|held| held.also).unwrap_or_default();
-        let stronger = Modes::stronger_than(claim.mode);
-        also.iter().filter(|mode| stronger.has(*mode)).fold(Modes::default(), Modes::with)
-    }
-
-    /// Whether nodes are asked to convert a claim, or to take that back.
-    pub(crate) fn is_converted(&self, claim: &Claim) -> bool {
-        self.lock().is_converted(claim)
-    }
-
     /// Notes that a node is about to be asked to release a claim, until the mark is dropped.
     pub(crate) fn mark(self: &Arc<Self>, claim: &Claim, node: usize) -> Mark {
-        let id = self.lock().entry(claim).begin_release(node, false);
+        let id = self.lock().entry(claim).begin_release(node);
         Mark { claims: Arc::clone(self), claim: claim.clone(), node, id }
     }
 
     /// The same, unless somebody holds or wants the claim.
     pub(crate) fn undo(self: &Arc<Self>, claim: &Claim, node: usize, now: Instant) -> Option<Mark> {
-        self.mark_unwanted(claim, node, now, false)
-    }
-
-    /// The same, if the lease is to stay at the node, in the mode that it had before.
-    pub(crate) fn take_back(
-        self: &Arc<Self>,
-        claim: &Claim,
-        node: usize,
-        now: Instant,
-    ) -> Option<Mark> {
-        self.mark_unwanted(claim, node, now, true)
-    }
-
-    fn mark_unwanted(
-        self: &Arc<Self>,
-        claim: &Claim,
-        node: usize,
-        now: Instant,
-        stays: bool,
-    ) -> Option<Mark> {
         let mut state = self.lock();
         let entry = state.entry(claim);
         if entry.is_wanted(now) {
-            if entry.wanted > 0 && !stays {
+            if entry.wanted > 0 {
                 entry.left.insert(node);
             }
             return None;
         }
-        let id = entry.begin_release(node, stays);
+        let id = entry.begin_release(node);
         drop(state);
         Some(Mark { claims: Arc::clone(self), claim: claim.clone(), node, id })
-    }
-
-    /// Whether the lease that a node has by this claim is about to end there.
-    pub(crate) fn is_ending(&self, claim: &Claim, node: usize) -> bool {
-        let state = self.lock();
-        let releases = state.entries.get(claim).map(|entry| &*entry.releases).unwrap_or_default();
-        releases.iter().any(|release| release.node == node && !release.stays)
     }
 
     /// Whether the node has still to answer a release of the claim, and whether it should have.
@@ -338,27 +181,10 @@ impl State {
         self.entries.entry(claim.clone()).or_default()
     }
 
-    fn is_converted(&self, claim: &Claim) -> bool {
-        self.entries.get(claim).is_some_and(|entry| entry.converting > 0)
-    }
-
     fn end(&mut self, claim: &Claim) -> Option<Held> {
-        let entry = self.entries.get_mut(claim)?;
-        entry.ends += 1;
-        let held = entry.held.take();
+        let held = self.entries.get_mut(claim)?.held.take();
         self.tidy(claim);
         held
-    }
-
-    /// The modes that a lease may have which was to become this one, and this one less than it was: whoever wanted
-    /// less has given up the more.
-    fn weakened_to(&self, claim: &Claim) -> Modes {
-        let stronger = Modes::stronger_than(claim.mode);
-        let mut held = stronger.iter().filter_map(|mode| {
-            let held = self.entries.get(&claim.clone().in_mode(mode))?.held?;
-            held.weaker.has(claim.mode).then_some(held.also.with(mode))
-        });
-        held.next().unwrap_or_default()
     }
 
     /// Forgets a claim of which nothing is to be remembered.
@@ -399,13 +225,12 @@ impl Entry {
 
     /// Whether something is under way.
     fn is_busy(&self) -> bool {
-        let guards = [self.wanted, self.converting, self.onlookers];
-        guards.iter().any(|&count| count > 0) || !self.releases.is_empty()
+        self.wanted > 0 || !self.releases.is_empty()
     }
 
-    fn begin_release(&mut self, node: usize, stays: bool) -> u64 {
+    fn begin_release(&mut self, node: usize) -> u64 {
         let id = self.releases.last().map_or(0, |last| last.id + 1);
-        self.releases.push(Release { id, node, stays, is_stuck: false });
+        self.releases.push(Release { id, node, is_stuck: false });
         id
     }
 }
@@ -457,10 +282,8 @@ impl Wanted {
         let is_asked = |node: &usize| entry.releases.iter().any(|release| release.node == *node);
         let others = unclear.iter().filter(|node| !is_asked(node));
         let nodes: NodeSet = granted.iter().chain(others).chain(left.iter()).collect();
-        let marks: Vec<_> =
-            nodes.iter().map(|node| (node, entry.begin_release(node, false))).collect();
+        let marks: Vec<_> = nodes.iter().map(|node| (node, entry.begin_release(node))).collect();
         if next == Next::End {
-            entry.ends += 1;
             entry.held = None;
             self.leave(&mut state);
         }
@@ -491,61 +314,6 @@ impl Drop for Wanted {
     }
 }
 
-/// Nodes are asked to convert a claim, or to take that back.
-#[derive(Debug)]
-pub(crate) struct Converting {
-    claims: Arc<Claims>,
-    claim: Claim,
-    /// How often it had been given up.
-    ends: u64,
-}
-
-impl Converting {
-    /// Whether the claim was given up since, or converted for good.
-    pub(crate) fn is_over(&self) -> bool {
-        let state = self.claims.lock();
-        state.entries.get(&self.claim).is_some_and(|entry| entry.ends != self.ends)
-    }
-}
-
-impl Drop for Converting {
-    fn drop(&mut self) {
-        let mut state = self.claims.lock();
-        if let Some(entry) = state.entries.get_mut(&self.claim) {
-            entry.converting = entry.converting.saturating_sub(1);
-        }
-        state.tidy(&self.claim);
-    }
-}
-
-/// Somebody looks whether a claim is converted.
-#[derive(Debug)]
-pub(crate) struct Onlooker {
-    claims: Arc<Claims>,
-    claim: Claim,
-    /// How many conversions had begun, if none was under way.
-    before: Option<u64>,
-}
-
-impl Onlooker {
-    /// Whether the claim was being converted at any time since.
-    pub(crate) fn saw_conversion(&self) -> bool {
-        let state = self.claims.lock();
-        let now = state.entries.get(&self.claim).map(|entry| entry.conversions);
-        self.before.is_none() || self.before != now
-    }
-}
-
-impl Drop for Onlooker {
-    fn drop(&mut self) {
-        let mut state = self.claims.lock();
-        if let Some(entry) = state.entries.get_mut(&self.claim) {
-            entry.onlookers = entry.onlookers.saturating_sub(1);
-        }
-        state.tidy(&self.claim);
-    }
-}
-
 /// A node has still to answer the release of a claim.
 #[derive(Debug)]
 pub(crate) struct Mark {
@@ -567,11 +335,6 @@ impl Mark {
     /// Notes that the node should have answered.
     pub(crate) fn stick(&self) {
         self.note(|release| release.is_stuck = true);
-    }
-
-    /// Notes that the lease does not stay at the node.
-    pub(crate) fn end(&self) {
-        self.note(|release| release.stays = false);
     }
 
     fn note(&self, note: impl FnOnce(&mut Release)) {
@@ -615,8 +378,7 @@ mod tests {
 
     fn held(valid_until: Instant) -> Held {
         let tokens = TokenRange::single(FencingToken::new(7));
-        let nodes = NodeSet::default();
-        Held { tokens, valid_until, nodes, also: Modes::default(), weaker: Modes::default() }
+        Held { tokens, valid_until, nodes: NodeSet::default() }
     }
 
     #[test]
@@ -682,59 +444,6 @@ mod tests {
         assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
         drop(second);
         assert_eq!(claims.releasing(&claim, 1), None);
-    }
-
-    #[test]
-    fn what_is_taken_back_ends_only_if_it_is_released_after_all() {
-        let (claims, claim) = (Arc::new(Claims::default()), claim());
-        let mark = claims.take_back(&claim, 1, NOW).unwrap();
-        assert_eq!(claims.releasing(&claim, 1), Some(Ok(())));
-        assert!(!claims.is_ending(&claim, 1));
-        mark.end();
-        assert!(claims.is_ending(&claim, 1) && !claims.is_ending(&claim, 0));
-        drop(mark);
-        assert!(!claims.is_ending(&claim, 1));
-        assert!(claims.lock().entries.is_empty());
-    }
-
-    #[test]
-    fn a_conversion_is_seen_however_short_it_was() {
-        let (claims, claim) = (Arc::new(Claims::default()), claim());
-        let (before, other) = (claims.look_on(&claim), claims.look_on(&claim));
-        assert!(!before.saw_conversion());
-        // Nothing but the onlookers keeps the claim in mind once it is over.
-        let converting = claims.convert(&claim);
-        let meanwhile = claims.look_on(&claim);
-        drop((converting, other));
-        assert!(before.saw_conversion() && meanwhile.saw_conversion());
-        assert!(!claims.look_on(&claim).saw_conversion());
-        drop((before, meanwhile));
-        assert!(claims.lock().entries.is_empty());
-    }
-
-    #[test]
-    fn a_lease_ends_in_every_mode_that_it_may_have() {
-        let (claims, written) = (Arc::new(Claims::default()), claim());
-        let [upgradable, read] =
-            [Mode::Upgradable, Mode::Shared].map(|mode| written.clone().in_mode(mode));
-        let begin = |also| {
-            claims.hold(&upgradable, held(NOW + Duration::from_nanos(1)), NOW);
-            claims.may_become(&upgradable, also);
-        };
-        begin(Mode::Exclusive);
-        let converting = claims.convert(&upgradable);
-        assert!(!converting.is_over());
-        let (lease, others) = claims.end_all(&upgradable);
-        assert!(lease.is_some() && others == [written.clone()] && converting.is_over());
-        drop(converting);
-        // Whoever did not get more still has what was held before.
-        begin(Mode::Exclusive);
-        assert_eq!(claims.end_all(&written).1, []);
-        assert!(claims.held(&upgradable, NOW).is_some());
-        // Whoever wanted less has nothing more.
-        claims.may_become(&upgradable, Mode::Shared);
-        assert_eq!(claims.end_all(&read).1, [written, upgradable]);
-        assert!(claims.lock().entries.is_empty());
     }
 
     #[test]

@@ -64,14 +64,6 @@ impl Settings {
     }
 }
 
-/// What a node says of a lease that is to be renewed.
-pub(crate) struct Kept {
-    pub(crate) renewal: Renewal,
-    /// Whether it does not have it, or has it in another mode and no conversion is under way that looks after
-    /// that.
-    pub(crate) is_amiss: bool,
-}
-
 impl<N: QuorumNode> Core<N> {
     /// Asks several nodes the same.
     pub(crate) fn ask<T, F>(
@@ -102,26 +94,13 @@ impl<N: QuorumNode> Core<N> {
         request: Arc<Acquire>,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
-        let (core, claim) = (Arc::clone(&self), request.claim.clone());
-        let is_wanted = move || core.claims.is_wanted(&claim, core.clock.now());
-        self.vote_if(node, request, floor, is_wanted).await
-    }
-
-    /// The same, if that is so when the node could be asked.
-    pub(crate) async fn vote_if(
-        self: Arc<Self>,
-        node: usize,
-        request: Arc<Acquire>,
-        floor: FencingToken,
-        is_wanted: impl Fn() -> bool,
-    ) -> Result<Vote, Error> {
         self.nodes[node].check_answers()?;
         self.settled(&request.claim, node).await?;
         let mut ballot = Ballot::new(Acquire::clone(&request), floor);
         if self.identify(node).await? {
             ballot = ballot.guarded();
         }
-        if !is_wanted() {
+        if !self.claims.is_wanted(&request.claim, self.clock.now()) {
             return Err(Error::new(ErrorKind::NotReady, "not asked: nobody wants it any more"));
         }
         let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
@@ -164,54 +143,18 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Asks a node to renew, once it has answered every release of the same claim.
-    ///
-    /// A node that does not have it while a conversion is under way, or was meanwhile, does not say that it is
-    /// lost: it may have been asked for one mode when it had another.
-    pub(crate) async fn renew(self: Arc<Self>, node: usize, request: Renew) -> Result<Kept, Error> {
+    pub(crate) async fn renew(
+        self: Arc<Self>,
+        node: usize,
+        request: Renew,
+    ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
         self.settled(&request.claim, node).await?;
-        let onlooker = self.claims.look_on(&request.claim);
-        let (mut renewal, mut is_astray) = self.renew_as_it_is(node, &request).await;
-        if matches!(renewal, Renewal::Lost) && onlooker.saw_conversion() {
-            // It may have been converted between the one question and the other.
-            (renewal, is_astray) = self.renew_as_it_is(node, &request).await;
-        }
-        let is_converted = onlooker.saw_conversion();
-        let is_lost = matches!(renewal, Renewal::Lost);
-        let answer = match renewal {
+        let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
-            Renewal::Lost if is_converted => {
-                let error = Error::new(ErrorKind::NotReady, "the lease is being converted");
-                Ok(Renewal::Unknown(error))
-            }
-            _ => Ok(renewal),
+            known => Ok(known),
         };
-        let is_amiss = is_lost || is_astray && !is_converted;
-        let answer = answer.map(|renewal| Kept { renewal, is_amiss });
         self.noted(node, "renew", answer)
-    }
-
-    /// Has a node renew a lease in the mode in which it has it, if that is the one that is held or a stronger: it
-    /// keeps out whoever must be kept out. Says also whether it was a stronger.
-    async fn renew_as_it_is(&self, node: usize, request: &Renew) -> (Renewal, bool) {
-        let Renew { claim, ttl, .. } = request;
-        let ask = async |request: &Renew| {
-            self.nodes[node].timed(self.clock, |backend| backend.renew(request)).await
-        };
-        let mut renewal = ask(request).await;
-        let mut is_astray = false;
-        for mode in self.claims.stronger(claim, self.clock.now()).iter() {
-            let other = claim.clone().in_mode(mode);
-            if !matches!(renewal, Renewal::Lost) {
-                break;
-            }
-            if !self.claims.is_ending(&other, node) {
-                // Its tokens are not those of the mode that is held.
-                renewal = ask(&Renew::new(other, *ttl)).await;
-                is_astray = true;
-            }
-        }
-        (renewal, is_astray)
     }
 
     /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.

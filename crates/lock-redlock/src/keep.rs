@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Instant, Quarantine, QuorumNode, Standing};
+use lock_core::{Backoff, Error, ErrorKind, Instant, Quarantine, QuorumNode, Standing};
 use tokio::time::{sleep, timeout};
 
 use crate::inner::Core;
 use crate::register::{Identity, twins};
 
 /// How long to wait before a node is asked again that could not be reached.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 impl<N: QuorumNode> Core<N> {
     /// Makes sure that a node is known to be another server than the rest; whether it can be asked to abstain.
@@ -82,7 +82,7 @@ impl<N: QuorumNode> Core<N> {
     }
 
     async fn keep_watch(self: Arc<Self>, node: usize) {
-        let mut wait = PAUSES.0;
+        let mut backoff = BACKOFF;
         while let Some((quarantine, due)) = self.due(node) {
             // A timer may be early on the clock of the leases, and stands still while the machine sleeps.
             let left = due.saturating_duration_since(self.clock.now());
@@ -91,11 +91,8 @@ impl<N: QuorumNode> Core<N> {
                 continue;
             }
             match timeout(self.settings.patience(), self.vouch(node, &quarantine)).await {
-                Ok(Ok(())) => wait = PAUSES.0,
-                _failed => {
-                    sleep(wait).await;
-                    wait = PAUSES.1.min(wait * 2);
-                }
+                Ok(Ok(())) => backoff.reset(),
+                _failed => sleep(backoff.fail()).await,
             }
         }
     }

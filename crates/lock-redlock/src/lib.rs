@@ -1,23 +1,25 @@
 //! A lock held by a majority of independent stores.
 //!
-//! [`Redlock`] takes several [nodes](lock_core::QuorumNode), each a store that fails on its own, and is a
-//! [`Backend`](lock_core::Backend) itself: whoever has the votes of a majority holds the lock. It knows nothing of
-//! what the nodes are. Over the nodes of `lock-redis` it is the algorithm of that name in the Redis
-//! documentation, without some of its holes: see [`divergence`].
+//! [`Redlock`] takes several [nodes](lock_core::QuorumNode), each of which is a store that fails on its own.
+//! [`Redlock`] is a [`Backend`](lock_core::Backend) itself: the client with the votes of a majority holds the lock.
+//! The crate does not know which stores the nodes are. Over nodes of `lock-redis` it is the algorithm of that name in
+//! the Redis documentation, without some of the holes of that algorithm: see [`divergence`].
 //!
 //! # What is promised
 //!
-//! At most one *valid* lease per key at a time (as its mode allows), while
+//! At most one *valid* lease per key exists at a time (or as many as its mode allows), while
 //!
-//! - (a) every node that votes keeps its data, or sits out a quarantine after it may have lost some;
+//! - (a) every node that votes keeps its data, or sits out a quarantine after it may have lost data;
 //! - (b) clock *rates* differ by less than [`Ttl::drift`](lock_core::Ttl::drift) allows, and the nodes' clocks are
 //!   not set by more than that;
 //! - (c) the holder stops when its lease says that it is lost;
 //! - (d) all clients name the same nodes, and the same [longest lease](Builder::max_ttl).
 //!
-//! Independently of (a) to (c) the fencing tokens of successive grants increase, so that a resource which refuses
-//! lower tokens is safe. After a node has forgotten its counters, that is so if the clocks of clients differ by
-//! less than its quarantine lasts. And while a majority of nodes can be reached, locks can be had and are kept:
+//! Independently of (a) to (c), the fencing tokens of successive exclusive grants increase, so a resource that refuses
+//! lower tokens is safe. After a node has forgotten its counters, tokens increase if the clocks of clients differ by
+//! less than the quarantine of the node lasts.
+//!
+//! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!
 //! | nodes | a majority | may fail at once |
 //! | --- | --- | --- |
@@ -25,8 +27,8 @@
 //! | 5 | 3 | 2 |
 //! | 7 | 4 | 3 |
 //!
-//! An even number costs a node and gains nothing, and one node is no quorum: both are refused unless
-//! [asked for](Builder::allow_any_number). Nodes that share a machine, a disk or a replication group fail at once.
+//! An even number costs a node and gains nothing, and one node is no quorum. The builder refuses both unless
+//! [told otherwise](Builder::allow_any_number). Nodes that share a machine, a disk or a replication group fail at once.
 //!
 //! # Example
 //!
@@ -49,7 +51,7 @@
 //! assert!(matches!(attempt, Attempt::Granted(_)));
 //! quorum.release(&claim).await?;
 //!
-//! // Without a third nobody gets a lock, and the error says why.
+//! // Without a third node no client gets a lock, and the error says why.
 //! stores[0].faults().cut();
 //! let error = quorum.try_acquire(&Acquire::new(claim, Ttl::DEFAULT)).await.unwrap_err();
 //! assert!(error.is_retryable());
@@ -60,35 +62,36 @@
 //!
 //! # What it costs
 //!
-//! All nodes are asked at once, and the answer is there with the majority's: a lock takes as long as the slowest
-//! node of the fastest majority, whether the others are slow, stopped or dead. A second round is needed only after
-//! votes were split, which is when several clients ask for a free lock at the same moment.
+//! The quorum asks all nodes at once and decides with the answers of a majority. So a lock takes as long as the slowest
+//! node of the fastest majority, whether the other nodes are slow, stopped or dead. The quorum needs a second round only
+//! if votes were split, because several clients asked for a free lock at the same moment.
 //!
-//! What is left to do is done in the background, on a thread of the quorum's own or on
-//! [a runtime](Builder::on_runtime): votes that come too late are given back unless the lock is held, releases
-//! that a node has missed are repeated, and nodes that were kept out are vouched for. The requests themselves are
-//! polled by whoever makes them; on a tokio runtime, that must have time enabled. If it has several threads, it is
-//! also where answers are awaited that come after the majority's, so that no other thread is woken for them.
+//! The rest happens in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of yours: the
+//! quorum gives back votes that come too late, unless the lock is held; it repeats releases that a node has missed; and
+//! it vouches for nodes that were kept out. The caller of a request polls it. If the caller runs on a tokio runtime,
+//! that runtime must have time enabled. If that runtime has several threads, the answers that come after those of the
+//! majority are awaited there, too, so that no other thread wakes for them.
 //!
 //! # Nodes that may have forgotten
 //!
-//! A node that restarts empty, from an old file, or is flushed has forgotten locks that are held, and would vote
-//! for somebody else. It is kept out: nodes can tell whether anybody has vouched for what they have, and abstain
-//! until a client has watched them for the [longest lease](Builder::max_ttl) and a little more on its own clock.
-//! So for a new deployment, too, unless somebody calls [`init`](Redlock::init). What is kept out, and for how
-//! long, is in [`status`](Redlock::status).
+//! A node that restarts empty or from an old file, or that is flushed, has forgotten locks that are held. It would vote
+//! for a second holder. So it is kept out. A node can tell whether a client has vouched for its data. Until then it
+//! abstains. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
+//! little more, on the clock of the client. The nodes of a new deployment are kept out as well, unless an operator
+//! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are kept out, and for how long.
 //!
 //! # What works over it
 //!
 //! | | |
 //! | --- | --- |
-//! | exclusive, shared and upgradable locks, conversions | yes, where the nodes know them |
-//! | [joint holders](lock_core::JointBackend) | yes; their tokens may differ after a node was missed |
-//! | [values beside a lock](lock_core::CellBackend) | yes: what was written is what every later load returns, and what has reached too few nodes is loaded as not settled |
-//! | [inspection](lock_core::InspectBackend) | yes: those are shown who hold a majority |
+//! | exclusive and shared locks | yes, where the nodes know them |
+//! | [converting](lock_core::ConvertBackend) a lease | no: `RwLock::upgradable_read` does not compile, and a downgraded writer keeps its exclusive lease |
+//! | [joint holders](lock_core::JointBackend) | no: `ReentrantMutex` does not compile |
+//! | [values beside a lock](lock_core::CellBackend) | yes: every later load returns the value that was written; a value that has reached too few nodes is loaded as not settled |
+//! | [inspection](lock_core::InspectBackend) | yes: it shows the holders that have a majority |
 //! | counting [permits](lock_core::PermitBackend) | no, and it does not compile |
-//! | a queue among processes | no: who waits is told when a majority is free, and asks |
-//! | several locks in one step | no: they are taken one after another |
+//! | a queue among processes | no: a waiting process hears that a majority is free, and asks |
+//! | several locks in one step | no: a caller takes them one after another |
 //!
 //! Majorities cannot count: with two permits on each of the nodes *a*, *b* and *c*, one holder may have one each
 //! on *a* and *b*, a second on *b* and *c*, and a third on *a* and *c*. That makes three holders of two permits.
@@ -99,11 +102,35 @@
 //! counts::<lock_redlock::Redlock<lock_core::memory::MemoryBackend>>();
 //! ```
 //!
+//! # What to do instead
+//!
+//! - **Instead of an upgradable read**: read, let go, and look again after `write`. Or take `write` at once, and
+//!   [`downgrade`](https://docs.rs/lock-sync/latest/lock_sync/struct.RwLockWriteGuard.html#method.downgrade) as soon
+//!   as there is nothing more to write. Readers of the process then enter beside the guard. Readers of other
+//!   processes wait until the last of these has let go, because the quorum has one exclusive lease all the time.
+//! - **Instead of a lock that another process re-enters**: within a process, `MutexGuard::reenter` needs no request.
+//!   Between processes, let the process that holds the lock do the work, and pass its fencing token along.
+//! - **Instead of a semaphore**: take one of several exclusive locks, with `Locks::slot_semaphore`.
+//!
+//! If some nodes had done a conversion and others had not, the quorum would have to undo it while the lease is held and
+//! renewed. If nodes differed about the members of a group, the quorum would have to undo that as well. Every second
+//! bug of this crate came from there, for little use.
+//!
+//! ```compile_fail,E0277
+//! fn converts<B: lock_core::ConvertBackend>() {}
+//! converts::<lock_redlock::Redlock<lock_core::memory::MemoryBackend>>();
+//! ```
+//!
+//! ```compile_fail,E0277
+//! fn joins<B: lock_core::JointBackend>() {}
+//! joins::<lock_redlock::Redlock<lock_core::memory::MemoryBackend>>();
+//! ```
+//!
 //! # Observing
 //!
-//! With [`tracing`]: what each node says, in the target `lock_redlock::node` with the field `node` (answers at
-//! the level trace, errors at debug, and at info and warn what concerns a node for longer), and what that comes
-//! to in the target `lock_redlock` (debug). Owner tokens are never logged.
+//! The crate emits events of [`tracing`]. The target `lock_redlock::node`, with the field `node`, has the answers of
+//! each node (level trace), its errors (debug), and what concerns it for longer (info and warn). The target
+//! `lock_redlock` has what the answers come to (debug). No event has an owner token.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -115,7 +142,6 @@ mod background;
 mod backoff;
 mod builder;
 mod claims;
-mod convert;
 mod failure;
 mod hints;
 mod inner;

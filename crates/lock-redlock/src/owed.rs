@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Claim, Instant, QuorumNode};
+use lock_core::{Backoff, Claim, Instant, QuorumNode};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -12,7 +12,7 @@ use crate::claims::Mark;
 use crate::inner::Core;
 
 /// How long to wait before a node is asked again that could not be reached.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// A release of one claim at one node. Unless it was settled, dropping this puts it on the node's list, to be
 /// repeated until the lease is over in any case.
@@ -32,7 +32,6 @@ impl<N: QuorumNode> Owed<N> {
     }
 
     pub(crate) fn marked(core: &Arc<Core<N>>, mark: Mark) -> Self {
-        mark.end();
         let (node, claim) = (mark.node(), mark.claim().clone());
         Self { core: Arc::clone(core), mark: Some(mark), node, claim }
     }
@@ -158,8 +157,7 @@ impl Debts {
 /// handle any more it stops as soon as one fails.
 async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
     let Core { nodes, clock, settings, background, .. } = &*core;
-    let (shortest, longest) = PAUSES;
-    let mut wait = shortest;
+    let mut backoff = BACKOFF;
     while let Some(debt) = nodes[node].debts.first() {
         if clock.now() >= debt.until {
             nodes[node].debts.remove(&debt);
@@ -171,12 +169,11 @@ async fn pay<N: QuorumNode>(core: Arc<Core<N>>, node: usize) {
             Ok(Ok(_)) => {
                 nodes[node].debts.remove(&debt);
                 nodes[node].debts.lock().is_stuck = false;
-                wait = shortest;
+                backoff.reset();
             }
             _ if background.is_open() => {
                 nodes[node].debts.stick();
-                let _early = timeout(wait, nodes[node].debts.hurry.notified()).await;
-                wait = longest.min(wait * 2);
+                let _early = timeout(backoff.fail(), nodes[node].debts.hurry.notified()).await;
             }
             _ => nodes[node].debts.clear(),
         }

@@ -10,18 +10,17 @@ use lock_core::{Released, Renew, Renewal, Watch};
 use crate::background::Open;
 use crate::inner::Core;
 use crate::{Builder, NodeStatus};
-use crate::{acquire, convert, release, renew, status, watching};
+use crate::{acquire, release, renew, status, watching};
 
 /// Several independent stores as one: whoever has the votes of a majority holds a lock.
 ///
 /// It is a [`Backend`] like any other, so all primitives of `lock-sync` that a majority can carry work over it:
-/// the mutex, the `RwLock`, the reentrant lock and what is made of them. Clones share everything.
+/// the mutex, the `RwLock` without upgradable reads, and what is made of them. Clones share everything.
 ///
 /// # Cancel safety
 ///
 /// As [`Backend`] says, and besides: a vote that comes after its request was decided is given up in the
-/// background, an upgrade that was dropped is taken back unless it is asked for again, and a release that a node
-/// has missed is repeated there until the lease is over.
+/// background, and a release that a node has missed is repeated there until the lease is over.
 ///
 /// # Examples
 ///
@@ -120,15 +119,12 @@ impl<N: QuorumNode> fmt::Debug for Redlock<N> {
 #[async_trait]
 impl<N: QuorumNode> Backend for Redlock<N> {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        if let Mode::Permits { .. } = request.claim.mode {
-            return Err(cannot_count());
+        match request.claim.mode {
+            Mode::Permits { .. } => return Err(cannot_count()),
+            Mode::Joint { .. } => return Err(cannot_join()),
+            _ => self.core.settings.check(request.ttl)?,
         }
-        request.check_conversion()?;
-        self.core.settings.check(request.ttl)?;
-        match request.from {
-            Some(from) => convert::convert(&self.core, request, from).await,
-            None => acquire::acquire(&self.core, request).await,
-        }
+        acquire::acquire(&self.core, request).await
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
@@ -151,5 +147,11 @@ impl<N: QuorumNode> Backend for Redlock<N> {
 fn cannot_count() -> Error {
     let message = "a quorum cannot count permits: two on each of three nodes can be granted to three \
                    holders, each of whom has two nodes";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+fn cannot_join() -> Error {
+    let message = "a quorum does not let several owners hold a lock as one: see the docs of lock-redlock for \
+                   what to do instead";
     Error::new(ErrorKind::Unsupported, message)
 }

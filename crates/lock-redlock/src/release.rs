@@ -1,9 +1,7 @@
 //! Ending a lease on all nodes.
 
-use std::iter;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
 use lock_core::{Claim, Error, QuorumNode, Released};
 
 use crate::inner::Core;
@@ -17,16 +15,10 @@ pub(crate) async fn release<N: QuorumNode>(
 ) -> Result<Released, Error> {
     let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
     let now = core.clock.now();
-    let (held, others) = core.claims.end_all(claim);
-    let held = held.filter(|held| held.valid_until > now);
+    let held = core.claims.end(claim).filter(|held| held.valid_until > now);
     let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let claims = iter::once(claim).chain(&others);
-        let releases = claims.map(|claim| {
-            let owed = Owed::new(&core, claim, node);
-            Arc::clone(&core).release(owed)
-        });
-        let releases = try_join_all(releases.collect::<Vec<_>>());
-        async move { Ok(releases.await?.into_iter().fold(Released::NotHeld, either)) }
+        let owed = Owed::new(&core, claim, node);
+        core.release(owed)
     });
     let (mut rid, mut freed, mut contended) = (0, 0, false);
     let mut said = vec![None; nodes];
@@ -62,15 +54,8 @@ pub(crate) async fn release<N: QuorumNode>(
     Ok(if was_held { Released::Freed { contended } } else { Released::NotHeld })
 }
 
-/// What one claim and another had, of which a node had at most one.
-fn either(one: Released, other: Released) -> Released {
-    if let Released::Freed { .. } = one { one } else { other }
-}
-
-/// Has nodes release a lease that nobody waits for to be released, in whatever mode they may have it.
+/// Has nodes release a lease that nobody waits for to be released.
 pub(crate) fn let_go<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim) {
-    let (_, others) = core.claims.end_all(claim);
-    for claim in iter::once(claim).chain(&others) {
-        (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
-    }
+    let _over = core.claims.end(claim);
+    (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
 }

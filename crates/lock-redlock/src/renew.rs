@@ -8,14 +8,14 @@ use lock_core::{
 };
 
 use crate::asked::{Asked, late};
-use crate::inner::{Core, Kept};
+use crate::inner::Core;
 use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
 use crate::validity;
 
 /// What a node answers.
 enum Reply {
-    Renewed(Kept),
+    Renewed(Renewal),
     /// Whether it confirms this token. Whoever does not answer, does not.
     Confirmed(FencingToken, bool),
 }
@@ -43,21 +43,19 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     }
     tracing::debug!(
         target: "lock_redlock", key = %claim.key,
-        renewed = poll.deadlines.len(), lost = poll.lost, "renew"
+        renewed = poll.deadlines.len(), lost = poll.lost.len(), "renew"
     );
     let plain = Renew::new(claim.clone(), request.ttl);
     if let Some((valid_until, nodes)) = validity::until(&poll.deadlines, core.quorum.needed()) {
         core.claims.renew(claim, valid_until, nodes);
-        poll.amiss.iter().for_each(|&node| core.replant(node, &plain));
+        poll.lost.iter().for_each(|&node| core.replant(node, &plain));
         let tokens = poll.agree(&mut asked, claim).await;
         if let Some(tokens) = tokens {
             core.claims.raise(&claim.key, tokens.last());
         }
         let core = Arc::clone(core);
         asked.finish(move |node, reply| {
-            if let Ok(Reply::Renewed(kept)) = reply
-                && kept.is_amiss
-            {
+            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
                 core.replant(node, &plain);
             }
         });
@@ -75,10 +73,8 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     for node in asked.open().iter() {
         poll.said[node] = Some(late(asked.limit()));
     }
-    if poll.amiss.len() <= core.quorum.nodes() - core.quorum.needed() {
-        // Their votes may be what the next renewal needs. What more of them miss may have been taken away.
-        poll.amiss.iter().for_each(|&node| core.replant(node, &plain));
-    }
+    // Their votes may be what the next renewal needs.
+    poll.lost.iter().for_each(|&node| core.replant(node, &plain));
     Renewal::Unknown(core.failure("renewed it", poll.deadlines.len(), &poll.said))
 }
 
@@ -86,9 +82,8 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
 struct Poll<N> {
     core: Arc<Core<N>>,
     deadlines: Vec<(usize, Instant)>,
-    lost: usize,
-    /// Those that are to vote for it, among them all that have lost it.
-    amiss: Vec<usize>,
+    /// Those that have lost it, and are to vote for it again.
+    lost: Vec<usize>,
     said: Vec<Option<Error>>,
     /// How many have answered the renewal, in whatever way.
     answered: usize,
@@ -102,19 +97,18 @@ impl<N: QuorumNode> Poll<N> {
         Self {
             core: Arc::clone(core),
             deadlines: Vec::new(),
-            lost: 0,
-            amiss: Vec::new(),
+            lost: Vec::new(),
             said: vec![None; core.quorum.nodes()],
             answered: 0,
-            agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted, false)),
+            agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
     }
 
     fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
         match reply {
-            Ok(Reply::Renewed(kept)) => {
+            Ok(Reply::Renewed(renewal)) => {
                 self.answered += 1;
-                self.note_renewal(node, kept);
+                self.note_renewal(node, renewal);
             }
             Ok(Reply::Confirmed(token, is_so)) => {
                 if let Some(agreement) = &mut self.agreement {
@@ -128,16 +122,15 @@ impl<N: QuorumNode> Poll<N> {
         }
     }
 
-    fn note_renewal(&mut self, node: usize, kept: Kept) {
-        self.amiss.extend(kept.is_amiss.then_some(node));
-        match kept.renewal {
+    fn note_renewal(&mut self, node: usize, renewal: Renewal) {
+        match renewal {
             Renewal::Renewed { valid_until, tokens, .. } => {
                 self.deadlines.push((node, valid_until));
                 if let (Some(agreement), Some(tokens)) = (&mut self.agreement, tokens) {
                     agreement.grant(node, tokens);
                 }
             }
-            Renewal::Lost => self.lost += 1,
+            Renewal::Lost => self.lost.push(node),
             Renewal::Unknown(error) => self.said[node] = Some(error),
             _ => self.said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
         }
@@ -150,7 +143,7 @@ impl<N: QuorumNode> Poll<N> {
     }
 
     fn is_lost(&self) -> bool {
-        self.lost > self.core.quorum.nodes() - self.core.quorum.needed()
+        self.lost.len() > self.core.quorum.nodes() - self.core.quorum.needed()
     }
 
     /// Has a majority agree on the tokens that its nodes have reserved.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, Mode, OwnerTag};
+use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
 use crate::asked::{Asked, late};
-use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
@@ -59,37 +58,26 @@ pub(crate) struct Round<N> {
     agreement: Agreement,
     /// The tokens of this very lease, if they are known, and until when they certainly are its own.
     known: Option<(TokenRange, Instant)>,
-    /// Whether nodes that are out of step are to confirm a token, and not to be asked once more with another
-    /// floor.
-    confirms: bool,
     grants: Vec<Option<Grant>>,
     said: Vec<Option<Error>>,
     /// Whether a node would not confirm a token.
     disagreed: bool,
-    floor: FencingToken,
-    /// Those that do not have the lease that is to be converted.
-    lacking: NodeSet,
 }
 
 impl<N: QuorumNode> Round<N> {
     /// Asks all nodes. The requests are sent when the answers are [waited for](Self::decide).
-    ///
-    /// A group has on every node the tokens that its first member was granted there, whatever was confirmed
-    /// since. So unless `insists`, the members disagree where others confirm: the next floor brings the nodes
-    /// into step if there is no group yet, and who comes later finds them so.
     pub(crate) fn begin(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
         floor: FencingToken,
         known: Option<(TokenRange, Instant)>,
-        insists: bool,
     ) -> (Self, Asked<N, Reply>) {
         let limit = core.settings.limit(request.ttl);
         let asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
             let vote = core.vote(node, Arc::clone(request), floor);
             async move { Ok(Reply::Voted(vote.await?)) }
         });
-        (Self::new(core, request, floor, known, insists), asked)
+        (Self::new(core, request, known), asked)
     }
 
     /// Waits for answers until it is clear what they come to. Others may then be still under way.
@@ -97,14 +85,7 @@ impl<N: QuorumNode> Round<N> {
         loop {
             match asked.answers().await {
                 Some(batch) => {
-                    for (node, reply) in batch {
-                        match reply {
-                            Err(error) if self.lacks(node, &error) => {
-                                self.plant(node, error, asked)
-                            }
-                            reply => self.note(node, reply),
-                        }
-                    }
+                    batch.into_iter().for_each(|(node, reply)| self.note(node, reply));
                 }
                 None => self.close(asked),
             }
@@ -117,86 +98,19 @@ impl<N: QuorumNode> Round<N> {
     fn new(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
-        floor: FencingToken,
         known: Option<(TokenRange, Instant)>,
-        insists: bool,
     ) -> Self {
-        let (claim, nodes) = (&request.claim, core.quorum.nodes());
-        let joint = matches!(claim.mode, Mode::Joint { .. });
+        let nodes = core.quorum.nodes();
         Self {
             core: Arc::clone(core),
             request: Arc::clone(request),
-            tally: Tally::new(core.quorum, claim.owner.tag()),
-            agreement: Agreement::new(core.quorum, request.tokens, joint),
+            tally: Tally::new(core.quorum, request.claim.owner.tag()),
+            agreement: Agreement::new(core.quorum, request.tokens),
             known,
-            confirms: insists || !joint,
             grants: vec![None; nodes],
             said: vec![None; nodes],
             disagreed: false,
-            floor,
-            lacking: NodeSet::default(),
         }
-    }
-
-    /// Whether a node says for the first time that it does not have the lease that is to be converted, and that is
-    /// not over.
-    fn lacks(&self, node: usize, error: &Error) -> bool {
-        let is_news = error.kind() == ErrorKind::NotHeld && !self.lacking.contains(node);
-        is_news && self.former().is_some()
-    }
-
-    /// Those that did not have the lease that is to be converted, and may have been granted it in the new mode.
-    pub(crate) fn planted(&self) -> NodeSet {
-        self.lacking
-    }
-
-    /// Asks a node that never had the lease, or has lost it, for a vote in the new mode: as long as the lease is
-    /// not over, it may take the place of one that is away. If more of them lack it than can, the lease is lost.
-    fn plant(&mut self, node: usize, error: Error, asked: &mut Asked<N, Reply>) {
-        self.lacking.insert(node);
-        self.said[node] = Some(error);
-        if self.is_lost() {
-            for node in self.lacking.iter() {
-                self.agreement.refuse(node);
-                self.tally.note(node, Answer::Out);
-            }
-            return;
-        }
-        let Acquire { claim, ttl, tokens, .. } = &*self.request;
-        let request = Acquire::new(claim.clone(), *ttl).reserving(*tokens);
-        let former = self.request.from.map(|from| claim.clone().in_mode(from));
-        let also = self.former().map(|held| held.also).unwrap_or_default();
-        let also = self.request.from.map_or(also, |from| also.with(from));
-        let (core, floor) = (Arc::clone(&self.core), self.floor);
-        asked.ask(node, async move {
-            let now = || core.clock.now();
-            let stands =
-                |_| former.as_ref().is_some_and(|it| core.claims.held(it, now()).is_some());
-            match core.vote_in(node, &request, also, floor, stands).await? {
-                Vote::Busy { holder: Some(tag), .. } if tag == request.claim.owner.tag() => {
-                    Err(Error::new(ErrorKind::NotHeld, "it is held in another mode"))
-                }
-                vote => Ok(Reply::Voted(vote)),
-            }
-        });
-    }
-
-    /// Whether so many nodes lack the lease that is to be converted that no quorum has it.
-    fn is_lost(&self) -> bool {
-        self.lacking.len() > self.core.quorum.nodes() - self.core.quorum.needed()
-    }
-
-    /// Whether the lease that is converted was there all the time: a quorum has it still, or it is not over, so
-    /// that nodes which do not answer have it.
-    fn stands(&self) -> bool {
-        let kept = self.tally.granted().without(self.lacking).len();
-        self.lacking.is_empty() || kept >= self.core.quorum.needed() || self.former().is_some()
-    }
-
-    /// The lease that is to be converted, while it is not over.
-    fn former(&self) -> Option<Held> {
-        let former = self.request.claim.clone().in_mode(self.request.from?);
-        self.core.claims.held(&former, self.core.clock.now())
     }
 
     /// The nodes that may hold the claim, but for those that have not answered.
@@ -270,10 +184,6 @@ impl<N: QuorumNode> Round<N> {
                 Answer::Out
             }
         };
-        if self.is_lost() && self.lacking.contains(node) {
-            self.agreement.refuse(node);
-            return self.tally.note(node, Answer::Out);
-        }
         self.tally.note(node, answer);
     }
 
@@ -290,7 +200,6 @@ impl<N: QuorumNode> Round<N> {
     fn outcome(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
         match self.tally.verdict() {
             Verdict::Open => None,
-            Verdict::Won if !self.stands() => Some(Outcome::TooLate),
             Verdict::Won => self.agree(asked),
             _ if self.disagreed => Some(Outcome::Disagreed),
             Verdict::Held => Some(Outcome::Held),
@@ -317,7 +226,6 @@ impl<N: QuorumNode> Round<N> {
             Step::Wait => None,
             Step::Agreed(tokens, nodes) => Some(self.granted_until(tokens, nodes, now)),
             Step::Impossible => Some(Outcome::Disagreed),
-            Step::Confirm(..) if !self.confirms => Some(Outcome::Disagreed),
             Step::Confirm(token, nodes) => {
                 asked.extend();
                 for node in nodes.iter() {

@@ -16,8 +16,6 @@ use crate::quorum::{NodeSet, Quorum};
 pub(crate) struct Agreement {
     quorum: Quorum,
     wanted: NonZeroU32,
-    /// Whether several claims hold together, with the tokens of whoever came first.
-    joint: bool,
     shares: Vec<Option<Share>>,
     target: Option<FencingToken>,
 }
@@ -42,8 +40,8 @@ pub(crate) enum Step {
 }
 
 impl Agreement {
-    pub(crate) fn new(quorum: Quorum, wanted: NonZeroU32, joint: bool) -> Self {
-        Self { quorum, wanted, joint, shares: vec![None; quorum.nodes()], target: None }
+    pub(crate) fn new(quorum: Quorum, wanted: NonZeroU32) -> Self {
+        Self { quorum, wanted, shares: vec![None; quorum.nodes()], target: None }
     }
 
     /// A node has granted the claim, with these tokens.
@@ -77,11 +75,6 @@ impl Agreement {
         if granted < needed {
             return if granted + open < needed { Step::Impossible } else { Step::Wait };
         }
-        if self.joint
-            && let Some(step) = self.in_common(open)
-        {
-            return step;
-        }
         let reachable = |target| self.count(|share| share.tokens.last() <= target) + open >= needed;
         let target = match self.target.filter(|&target| reachable(target)).or(self.highest()) {
             Some(target) => *self.target.insert(target),
@@ -101,18 +94,6 @@ impl Agreement {
             }
         }
         if behind.is_empty() { Step::Wait } else { Step::Confirm(target, behind) }
-    }
-
-    /// Those who come to a group that a quorum of nodes knows by the same tokens have these.
-    fn in_common(&self, open: usize) -> Option<Step> {
-        let same = |tokens| self.nodes(|share| share.tokens == tokens);
-        let shares = self.shares.iter().flatten().map(|share| share.tokens);
-        let most = shares.max_by_key(|&tokens| same(tokens).len())?;
-        let agreed = same(most);
-        if agreed.len() >= self.quorum.needed() {
-            return Some(Step::Agreed(most, agreed));
-        }
-        (agreed.len() + open >= self.quorum.needed()).then_some(Step::Wait)
     }
 
     /// Up to the token that they all know, from where all of them have given out no earlier one.
@@ -157,13 +138,13 @@ mod tests {
         nodes.iter().copied().collect()
     }
 
-    fn wanting(nodes: usize, wanted: u32, joint: bool) -> Agreement {
-        Agreement::new(Quorum::of(nodes), NonZeroU32::new(wanted).unwrap(), joint)
+    fn wanting(nodes: usize, wanted: u32) -> Agreement {
+        Agreement::new(Quorum::of(nodes), NonZeroU32::new(wanted).unwrap())
     }
 
     #[test]
     fn nodes_in_step_need_no_second_round() {
-        let mut agreement = wanting(3, 10, false);
+        let mut agreement = wanting(3, 10);
         agreement.grant(2, range(95, 100));
         assert_eq!(agreement.step(2), Step::Wait);
         agreement.grant(0, range(91, 100));
@@ -172,7 +153,7 @@ mod tests {
 
     #[test]
     fn who_is_behind_confirms_the_highest() {
-        let mut agreement = wanting(5, 1, false);
+        let mut agreement = wanting(5, 1);
         for (node, last) in [(0, 7), (1, 9), (4, 7)] {
             agreement.grant(node, range(last, last));
         }
@@ -190,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_token_that_cannot_be_agreed_on_is_given_up_for_a_higher() {
-        let mut agreement = wanting(3, 1, false);
+        let mut agreement = wanting(3, 1);
         agreement.grant(0, range(7, 7));
         agreement.grant(1, range(8, 8));
         assert_eq!(agreement.step(1), Step::Confirm(FencingToken::new(8), set(&[0])));
@@ -204,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_was_confirmed_of_a_lower_token_says_nothing_of_a_higher() {
-        let mut agreement = wanting(5, 1, false);
+        let mut agreement = wanting(5, 1);
         for (node, last) in [(0, 8), (1, 7), (2, 9)] {
             agreement.grant(node, range(last, last));
         }
@@ -220,17 +201,6 @@ mod tests {
         assert_eq!(agreement.step(0), Step::Wait);
         agreement.confirm(0, higher);
         assert_eq!(agreement.step(0), Step::Agreed(range(11, 11), set(&[0, 2, 4])));
-    }
-
-    #[test]
-    fn a_member_has_the_tokens_of_its_group() {
-        let mut agreement = wanting(3, 5, true);
-        agreement.grant(2, range(21, 21));
-        agreement.grant(0, range(7, 7));
-        // Waits for what may still be in common.
-        assert_eq!(agreement.step(1), Step::Wait);
-        agreement.grant(1, range(7, 7));
-        assert_eq!(agreement.step(0), Step::Agreed(range(7, 7), set(&[0, 1])));
     }
 
     /// One node's counter, and what it last gave to the claim.
@@ -255,7 +225,7 @@ mod tests {
             wanted in 1..20u32,
         ) {
             let quorum = Quorum::of(votes.len());
-            let mut agreement = wanting(votes.len(), wanted, false);
+            let mut agreement = wanting(votes.len(), wanted);
             let mut counters = vec![0; votes.len()];
             let (mut asked, mut agreed) = (Vec::new(), None);
             for (node, vote) in votes.iter().enumerate() {

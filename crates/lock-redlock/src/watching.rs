@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::Stream;
-use lock_core::{Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
+use lock_core::{Backoff, Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
 use tokio::time::Sleep;
 
 use crate::asked::late;
@@ -18,7 +18,7 @@ use crate::inner::Core;
 use crate::moves::Move;
 
 /// How long to wait before a node is listened to again that could not be reached.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// How much is heard from one node at a time. Then others are listened to, and other tasks run, before it goes on.
 const AT_ONCE: usize = 32;
@@ -50,7 +50,7 @@ struct Ear {
     state: State,
     /// When it was last joined.
     since: Instant,
-    pause: Duration,
+    backoff: Backoff,
     trouble: Option<Error>,
 }
 
@@ -66,7 +66,7 @@ impl<N: QuorumNode> Watching<N> {
     fn new(core: &Arc<Core<N>>, key: &Key) -> Self {
         let since = core.clock.now();
         let ear =
-            |node| Ear { state: join(core, node, key), since, pause: PAUSES.0, trouble: None };
+            |node| Ear { state: join(core, node, key), since, backoff: BACKOFF, trouble: None };
         Self {
             core: Arc::clone(core),
             key: key.clone(),
@@ -152,8 +152,8 @@ impl<N: QuorumNode> Watching<N> {
                 }
                 Poll::Ready(None) => {
                     // One that ends as soon as it has begun is not worth much.
-                    let state = if now >= ear.since + ear.pause {
-                        ear.pause = PAUSES.0;
+                    let state = if now >= ear.since + ear.backoff.pause() {
+                        ear.backoff.reset();
                         join(&self.core, node, &self.key)
                     } else {
                         ear.rest(now)
@@ -205,9 +205,7 @@ impl Ear {
 
     /// Leaves the node alone for a while, and for twice as long the next time.
     fn rest(&mut self, now: Instant) -> State {
-        let until = now + self.pause;
-        self.pause = PAUSES.1.min(self.pause * 2);
-        State::Waiting(until)
+        State::Waiting(now + self.backoff.fail())
     }
 }
 

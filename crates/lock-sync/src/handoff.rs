@@ -30,17 +30,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handoff {
-    /// Back to the store every time, whether anybody waits or not: every guard is a grant of the store's
+    /// Back to the store every time, whether or not another process waits: every guard has a grant of its
     /// own.
     ///
-    /// A round trip for each. What it buys: a store that forgets everything (`FLUSHALL`) gives out tokens
-    /// above all before, but a process that does not know it yet may still pass on tokens that were
-    /// reserved earlier, below those. Whoever compares tokens refuses them; with this they do not occur.
+    /// Each guard costs a round trip. In return, tokens increase even when the store forgets everything
+    /// (`FLUSHALL`): the store then grants higher tokens, but a process that does not know of it yet may pass
+    /// on lower tokens, which it reserved before. A resource that compares tokens refuses those. With `Never`
+    /// no holder gets a token that was reserved for an earlier grant.
     Never,
-    /// Back to the store as soon as somebody waits elsewhere: processes take turns, one holder each.
+    /// Back to the store as soon as another process waits: processes take turns, one holder each.
     Fair,
-    /// Passed on until one of the two is reached, counted from when others were heard of; then back to
-    /// the store, and to the end of its queue.
+    /// Passed on until one of the two limits is reached, counted from when another process was heard of; then
+    /// back to the store. The process goes to the end of the queue.
     Budget {
         /// How often.
         handoffs: u32,

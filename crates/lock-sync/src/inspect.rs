@@ -2,7 +2,7 @@
 
 use lock_core::{Error, InspectBackend, Inspection, Key};
 
-use crate::asking::ask;
+use crate::asking::ask_about;
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
@@ -11,6 +11,10 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// It shows leases and places in the queue, not guards and tasks: those of one process that hold a lock
     /// together have one lease, and however many wait there have one place.
+    ///
+    /// It does not show what this process has given up before: the store hears of that first, as for
+    /// [`available_permits`](crate::Semaphore::available_permits). A lease that is
+    /// [cached](crate::Mutex::with_cache) is shown.
     ///
     /// # Cancel safety
     ///
@@ -45,7 +49,7 @@ impl<B: ?Sized> Locks<B> {
         Error: From<K::Error>,
     {
         let entry = self.entry(name)?;
-        ask(&self.shared, self.backend.inspect(entry.key())).await
+        ask_about(&entry, self.backend.inspect(entry.key())).await
     }
 
     /// Ends every lease on the lock of this name, whoever has it and whatever kind of lock it is. Returns how
@@ -85,6 +89,6 @@ impl<B: ?Sized> Locks<B> {
         Error: From<K::Error>,
     {
         let entry = self.entry(name)?;
-        ask(&self.shared, self.backend.force_release(entry.key())).await
+        ask_about(&entry, self.backend.force_release(entry.key())).await
     }
 }

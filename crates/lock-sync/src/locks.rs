@@ -1,18 +1,15 @@
 //! The handle that an app keeps, and how it is built.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Backend, Clock, Error, ErrorKind, Key, PermitBackend, Ttl};
+use lock_core::{Backend, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
-use crate::asking::alarm;
-use crate::driver::{Command, Driver, Flights, Timers};
-use crate::engine::{Entry, Home, Manner, Policy, Wait, renewal_window};
+use crate::engine::{Choices, Entry, Home, Shared};
 use crate::handoff::Handoff;
-use crate::mutex::Mutex as DistributedMutex;
+use crate::limit::alarm;
 
 /// The locks of one backend: what an app builds once and keeps.
 ///
@@ -91,57 +88,6 @@ impl<B: Backend> Locks<B> {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The mutex with this name, around a value of this process.
-    ///
-    /// The value is local: the lock is what processes share. Two mutexes of one name exclude each
-    /// other but have a value each; wrap one in an `Arc` to share its value between tasks.
-    ///
-    /// Nothing is sent until somebody locks it.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidKey`] if the name, with the [prefix](Builder::prefix), is too long.
-    pub fn mutex<T, K>(&self, name: K, value: T) -> Result<DistributedMutex<T>, Error>
-    where
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        Ok(DistributedMutex::new(self.entry(name)?, Arc::new(tokio::sync::Mutex::new(value))))
-    }
-
-    /// The mutex with this name, around a value that may be unsized.
-    ///
-    /// A [`Mutex`](DistributedMutex) does not coerce to one of a trait object by itself; a boxed
-    /// `tokio` mutex does:
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, Mutex};
-    /// # fn main() -> Result<(), lock_core::Error> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let hello: Box<tokio::sync::Mutex<dyn Fn() -> u32 + Send>> =
-    ///     Box::new(tokio::sync::Mutex::new(|| 42));
-    /// let mutex: Mutex<dyn Fn() -> u32 + Send> = locks.mutex_from_boxed("hello", hello)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`mutex`](Self::mutex).
-    pub fn mutex_from_boxed<T, K>(
-        &self,
-        name: K,
-        value: Box<tokio::sync::Mutex<T>>,
-    ) -> Result<DistributedMutex<T>, Error>
-    where
-        T: ?Sized,
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        Ok(DistributedMutex::new(self.entry(name)?, Arc::from(value)))
-    }
-
     /// Refuses every further acquisition, and waits until the store has heard of every release.
     ///
     /// Waiting tasks get [`LockError::Closed`](crate::LockError::Closed). Guards that are still alive
@@ -159,14 +105,14 @@ impl<B: ?Sized> Locks<B> {
         for entry in self.shared.close() {
             entry.close();
         }
-        if !self.shared.driver.get().is_some_and(Driver::is_running) {
+        if !self.shared.is_driven() {
             return;
         }
         // The driver's clock serves callers without a runtime, too; a driver that goes away rings.
         let bell = alarm(&self.shared, self.shared.policy.ttl.duration());
         tokio::select! {
             () = self.shared.flights.all_landed() => {}
-            _ = bell => {}
+            () = bell => {}
         }
     }
 
@@ -209,20 +155,12 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 pub struct Builder<B: ?Sized = dyn Backend> {
     backend: Arc<B>,
     ttl: Option<Duration>,
-    renew: bool,
-    wait_limit: Option<Duration>,
-    max_hold: Option<Duration>,
-    handoff: Handoff,
-    prefix: Vec<u8>,
-    runtime: Option<Handle>,
-    home: Home,
+    choices: Choices,
 }
 
 impl<B: Backend> Builder<B> {
     fn new(backend: Arc<B>) -> Self {
-        Self {
-            backend,
-            ttl: None,
+        let choices = Choices {
             renew: true,
             wait_limit: None,
             max_hold: None,
@@ -230,7 +168,8 @@ impl<B: Backend> Builder<B> {
             prefix: Vec::new(),
             runtime: None,
             home: Home::Asker,
-        }
+        };
+        Self { backend, ttl: None, choices }
     }
 
     /// How long a lease lives unless it is renewed: how long others wait for a crashed holder.
@@ -245,7 +184,7 @@ impl<B: Backend> Builder<B> {
     /// Whether leases are renewed while a guard lives. Without it a guard is lost after one
     /// [`ttl`](Self::ttl).
     pub fn renewal(mut self, renew: bool) -> Self {
-        self.renew = renew;
+        self.choices.renew = renew;
         self
     }
 
@@ -254,7 +193,7 @@ impl<B: Backend> Builder<B> {
     /// Without a limit `lock` waits for other holders as long as it takes, and for a store out of
     /// reach as long as one lease lives. With a limit it waits for both until the limit is reached.
     pub fn wait_limit(mut self, limit: Duration) -> Self {
-        self.wait_limit = Some(limit);
+        self.choices.wait_limit = Some(limit);
         self
     }
 
@@ -262,21 +201,21 @@ impl<B: Backend> Builder<B> {
     ///
     /// At its end the guard is lost and the lock is released.
     pub fn max_hold(mut self, limit: Duration) -> Self {
-        self.max_hold = Some(limit);
+        self.choices.max_hold = Some(limit);
         self
     }
 
     /// How far the locks are passed on inside this process while others wait elsewhere. For one of
     /// them, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
     pub fn handoff(mut self, handoff: Handoff) -> Self {
-        self.handoff = handoff;
+        self.choices.handoff = handoff;
         self
     }
 
     /// What is put before every name, other than those made with [`Key::as_is`]: a namespace of the
     /// app, the same over every backend.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.prefix = prefix.as_ref().to_vec();
+        self.choices.prefix = prefix.as_ref().to_vec();
         self
     }
 
@@ -287,7 +226,7 @@ impl<B: Backend> Builder<B> {
     /// renewed only while that runtime is not blocked. When it shuts down, every guard is lost, whoever
     /// waits gets an error, and what was not released by then ends with its lease. It needs a timer.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
-        self.runtime = Some(runtime);
+        self.choices.runtime = Some(runtime);
         self
     }
 
@@ -299,7 +238,7 @@ impl<B: Backend> Builder<B> {
     /// connection in all, at the price of two wake-ups for each request, or if your runtime has no
     /// I/O or time.
     pub fn requests_on_driver(mut self, on_driver: bool) -> Self {
-        self.home = if on_driver { Home::Driver } else { Home::Asker };
+        self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
         self
     }
 
@@ -311,7 +250,9 @@ impl<B: Backend> Builder<B> {
     /// zero; [`ErrorKind::InvalidKey`] for a prefix that leaves no room for a name.
     pub fn build(self) -> Result<Locks<B>, Error> {
         let ttl = self.ttl.map_or(Ok(Ttl::DEFAULT), Ttl::new)?;
-        for (name, limit) in [("wait limit", self.wait_limit), ("maximum hold", self.max_hold)] {
+        for (name, limit) in
+            [("wait limit", self.choices.wait_limit), ("maximum hold", self.choices.max_hold)]
+        {
             if limit == Some(Duration::ZERO) {
                 return Err(Error::new(
                     ErrorKind::InvalidConfig,
@@ -319,15 +260,15 @@ impl<B: Backend> Builder<B> {
                 ));
             }
         }
-        if self.prefix.len() >= Key::MAX_LEN {
+        if self.choices.prefix.len() >= Key::MAX_LEN {
             return Err(Error::new(ErrorKind::InvalidKey, "the prefix leaves no room for a name"));
         }
         Ok(self.build_with(ttl))
     }
 
     fn build_with(self, ttl: Ttl) -> Locks<B> {
-        let backend = Arc::clone(&self.backend);
-        Locks { shared: Arc::new(Shared::new(self, ttl)), backend }
+        let Self { backend, choices, .. } = self;
+        Locks { shared: Arc::new(Shared::new(Arc::clone(&backend) as _, ttl, choices)), backend }
     }
 }
 
@@ -335,156 +276,10 @@ impl<B: ?Sized> fmt::Debug for Builder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("ttl", &self.ttl)
-            .field("renewal", &self.renew)
-            .field("wait_limit", &self.wait_limit)
-            .field("max_hold", &self.max_hold)
-            .field("handoff", &self.handoff)
+            .field("renewal", &self.choices.renew)
+            .field("wait_limit", &self.choices.wait_limit)
+            .field("max_hold", &self.choices.max_hold)
+            .field("handoff", &self.choices.handoff)
             .finish_non_exhaustive()
     }
-}
-
-/// What all locks of one [`Locks`] have in common.
-pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn Backend>,
-    /// The same, for the semaphores, once there is one.
-    pub(crate) counting: OnceLock<Arc<dyn PermitBackend>>,
-    pub(crate) clock: Clock,
-    pub(crate) policy: Policy,
-    /// What becomes of a lock, unless it is said for the lock itself.
-    pub(crate) manner: Manner,
-    pub(crate) timers: Arc<Timers>,
-    pub(crate) flights: Arc<Flights>,
-    /// Where the requests belong for which a task waits.
-    pub(crate) home: Home,
-    wait_limit: Option<Duration>,
-    prefix: Vec<u8>,
-    on_runtime: Option<Handle>,
-    driver: OnceLock<Driver>,
-    /// Held while the driver is started.
-    starting: Mutex<()>,
-    registry: Mutex<Registry>,
-    /// Closed at the shutdown, which those hear who wait for other things than a lock.
-    closing: tokio::sync::Semaphore,
-}
-
-#[derive(Default)]
-struct Registry {
-    entries: HashMap<Key, Weak<Entry>>,
-    closed: bool,
-}
-
-impl Shared {
-    fn new<B: Backend>(builder: Builder<B>, ttl: Ttl) -> Self {
-        let clock = builder.backend.clock();
-        Self {
-            clock,
-            policy: Policy { ttl, renew: builder.renew, max_hold: builder.max_hold },
-            manner: Manner { handoff: builder.handoff, cache: None },
-            timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
-            flights: Arc::default(),
-            backend: builder.backend,
-            counting: OnceLock::new(),
-            home: builder.home,
-            wait_limit: builder.wait_limit,
-            prefix: builder.prefix,
-            on_runtime: builder.runtime,
-            driver: OnceLock::new(),
-            starting: Mutex::new(()),
-            registry: Mutex::default(),
-            closing: tokio::sync::Semaphore::const_new(0),
-        }
-    }
-
-    /// How long `lock` waits by default.
-    pub(crate) fn default_wait(&self) -> Wait {
-        self.wait_limit.map_or(Wait::Forever, Wait::AtMost)
-    }
-
-    /// Starts the driver if there is none yet.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
-        if self.driver.get().is_none() {
-            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.driver.get().is_none() {
-                let driver = Driver::start(self.on_runtime.clone(), self)?;
-                let _ = self.driver.set(driver);
-            }
-        }
-        match self.driver.get() {
-            Some(driver) if driver.is_running() => Ok(()),
-            _ => Err(stopped()),
-        }
-    }
-
-    /// The driver has gone.
-    pub(crate) fn stop(&self) {
-        for entry in self.entries() {
-            entry.stop(&stopped());
-        }
-    }
-
-    /// Waits until further acquisitions are refused.
-    pub(crate) async fn closed(&self) {
-        // It has no permits: it only ends.
-        while self.closing.acquire().await.is_ok() {}
-    }
-
-    pub(crate) fn runtime(&self) -> Option<&Handle> {
-        self.driver.get().map(Driver::runtime)
-    }
-
-    pub(crate) fn send(&self, command: Command) {
-        if let Some(driver) = self.driver.get() {
-            driver.send(command);
-        }
-    }
-
-    fn entry(self: &Arc<Self>, key: Key) -> Result<Arc<Entry>, Error> {
-        let key = if self.prefix.is_empty() || key.is_as_is() {
-            key
-        } else {
-            Key::new([&self.prefix, key.as_bytes()].concat())?
-        };
-        let mut registry = self.registry();
-        let closed = registry.closed;
-        let known = registry.entries.get(&key).and_then(Weak::upgrade);
-        let entry = known.unwrap_or_else(|| {
-            let entry = Arc::new(Entry::new(Arc::clone(self), key.clone()));
-            registry.entries.insert(key, Arc::downgrade(&entry));
-            entry
-        });
-        drop(registry);
-        if closed {
-            entry.close();
-        }
-        Ok(entry)
-    }
-
-    /// Drops the name of an entry that is gone, unless it has a successor.
-    pub(crate) fn forget(&self, key: &Key) {
-        let mut registry = self.registry();
-        if registry.entries.get(key).is_some_and(|entry| entry.strong_count() == 0) {
-            registry.entries.remove(key);
-        }
-    }
-
-    fn close(&self) -> Vec<Arc<Entry>> {
-        self.registry().closed = true;
-        self.closing.close();
-        self.entries()
-    }
-
-    fn entries(&self) -> Vec<Arc<Entry>> {
-        self.registry().entries.values().filter_map(Weak::upgrade).collect()
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn stopped() -> Error {
-    Error::new(
-        ErrorKind::ShuttingDown,
-        "the driver of the locks has stopped: its runtime was shut down, or has no timer",
-    )
 }

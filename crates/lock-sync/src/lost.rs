@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use pin_project::pin_project;
 
-use crate::engine::Lease;
+use crate::engine::{Lease, Losing};
 use crate::error::LeaseLost;
 
 /// Resolves when the lease of the guard that it came from is lost; never, if the guard is dropped
@@ -27,7 +27,9 @@ type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
 
 impl Lost {
     pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
-        Self(Box::pin(async move { lease.wait_lost(hold).await }))
+        // From now on, and not from the first poll: the guard may be gone by then.
+        let losing = Losing::new(lease, hold);
+        Self(Box::pin(async move { losing.wait().await }))
     }
 
     /// Resolves with the first of several; never, if there are none.

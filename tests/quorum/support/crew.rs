@@ -10,7 +10,7 @@ use super::history::History;
 use super::{LEASE, Nodes, SOON};
 
 /// What they do by turns, as it is told to a [`Worker`].
-const HOW: &str = "write read descend climb look write";
+const HOW: &str = "write read descend read descend write";
 
 /// For how long they go on asking while nobody gets the lock.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -145,22 +145,25 @@ fn rwlock() -> Feature {
     let mut rights = mutex().rights;
     rights.extend(shared());
     rights.extend([
-        ("+zcard", Law::Backend("an_upgrade_waits_for_readers")),
+        ("+zcard", Law::Convert("an_upgrade_waits_for_readers")),
         ("+zcount", Law::Scene(Scene::IsReleasedByForce(Mode::Shared))),
         ("+zrange", Law::Backend("readers_in_line_are_granted_together")),
     ]);
     let mut laws = laws_of_a_mutex();
     laws.extend(laws_of_a_line());
     laws.extend(backend("readers_share_a_key", "only_one_reader_is_upgradable"));
-    // The last three are about permits as well.
-    laws.extend(backend(
-        "a_downgrade_leaves_no_gap",
-        "a_repeated_conversion_returns_the_same_grant",
-    ));
+    laws.extend(ability(&Suite::convert(), Law::Convert, &OF_PERMITS_AS_WELL));
     laws.extend(ability(&Suite::shared(), Law::Shared, &[]));
     laws.push(Law::Scene(Scene::IsReleasedByForce(Mode::Shared)));
     Feature { name: "reader-writer lock", rights, laws, setups: &IN_LINE, events: "" }
 }
+
+/// Laws of conversions that are about permits as well.
+const OF_PERMITS_AS_WELL: [&str; 3] = [
+    "every_conversion_is_served",
+    "converting_what_is_not_held_fails",
+    "impossible_conversions_are_refused",
+];
 
 /// What several holders of one lock take.
 fn shared() -> Vec<(&'static str, Law)> {
@@ -263,28 +266,24 @@ fn node() -> Feature {
     .into();
     let shared = [
         "+setrange",
-        "&lock:*",
-        "+publish",
-        "+subscribe",
         "+hget",
         "+hset",
         "+hdel",
-        "+lindex",
-        "+lrem",
         "+zadd",
         "+zrem",
         "+zscore",
-        "+zcard",
         "+zrevrange",
         "+zrangebyscore",
     ];
+    let hears = Law::Backend("a_release_wakes_a_watcher");
+    rights.extend(["&lock:*", "+publish", "+subscribe"].map(|right| (right, hears)));
     rights.extend(shared.map(|right| (right, mode)));
     rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
     rights.push(("+info", Law::Node("an_unknown_node_abstains")));
     // The others have somebody wait in the server's queue, which those of a quorum do not.
     let mut laws =
         ability(&Suite::quorum(), Law::Node, &["a_vote_overtakes_nobody", "a_vote_queues_nobody"]);
-    laws.push(Law::Scene(Scene::EndedWatchDisturbsNobody));
+    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
     Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }
 }
 

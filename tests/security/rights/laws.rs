@@ -12,6 +12,7 @@ pub(super) enum Law {
     Backend(&'static str),
     /// A law of an ability.
     Shared(&'static str),
+    Convert(&'static str),
     Joint(&'static str),
     Permits(&'static str),
     Cell(&'static str),
@@ -25,6 +26,7 @@ impl Law {
         match self {
             Self::Backend(law) => conformance::run(law, world).await,
             Self::Shared(law) => Suite::shared().run(law, world).await,
+            Self::Convert(law) => Suite::convert().run(law, world).await,
             Self::Joint(law) => Suite::joint().run(law, world).await,
             Self::Permits(law) => Suite::permits().run(law, world).await,
             Self::Cell(law) => Suite::cell().run(law, world).await,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lock_core::conformance::{Harness as _, Verdict};
 use lock_core::{
-    Acquire, Attempt, Backend as _, Claim, Error, Hint, InspectBackend as _, Key, Mode, OwnerToken,
-    Ttl,
+    Acquire, Attempt, Backend as _, Claim, Convert, ConvertBackend as _, Error, Hint,
+    InspectBackend as _, Key, Mode, OwnerToken, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_tests::eventually_async;
@@ -150,8 +150,10 @@ async fn looks_at_others(world: &World) -> Outcome {
     granted(&able, &reader).await?;
     granted(&able, &claim("u", Mode::Shared)).await?;
     let _watch = able.watch(&key("u")).await.map_err(said)?;
-    let upgrade = asked(&reader.clone().in_mode(Mode::Exclusive)).converting(Mode::Upgradable);
-    queued(&able, &upgrade).await?;
+    let upgrade =
+        Convert::new(reader, Mode::Exclusive, asked(&claim("u", Mode::Shared)).ttl).queued();
+    let attempt = able.convert(&upgrade).await.map_err(said)?;
+    is(matches!(attempt, Attempt::Queued { .. }), || format!("{attempt:?}"))?;
     let seen = looker.inspect(&key("u")).await.map_err(said)?;
     is((seen.holding, seen.waiting) == (2, 1), || format!("{seen:?}"))
 }

@@ -1,7 +1,7 @@
 //! The reader-writer lock of this workspace.
 
-use lock_core::SharedBackend;
 use lock_core::memory::MemoryBackend;
+use lock_core::{Fixed, SharedBackend};
 use lock_redis::RedisBackend;
 use lock_sync::{Handoff, Locks, RwLock};
 
@@ -34,12 +34,12 @@ impl Ours<MemoryBackend> {
 }
 
 impl<B: SharedBackend> Contestant for Ours<B> {
-    type Key = RwLock<()>;
+    type Key = RwLock<(), Fixed>;
 
     const INNER: &'static [&'static str] = contestants::Ours::INNER;
 
     fn key(&self, name: &str) -> Result<Self::Key, Failure> {
-        Ok(self.locks.rwlock(name, ())?)
+        Ok(self.locks.rwlock(name, ())?.without_upgrades())
     }
 
     async fn locked<S>(&self, key: &Self::Key, section: S) -> Result<(), Failure>

@@ -22,7 +22,9 @@ use crate::Backend;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot let several processes hold a lock as one",
     label = "a reentrant lock needs a backend that knows joint holders",
-    note = "implement `lock_core::JointBackend` for it, or use a `Mutex` and `MutexGuard::reenter`"
+    note = "implement `lock_core::JointBackend` for it, or use a `Mutex` and `MutexGuard::reenter`",
+    note = "a quorum cannot: there, the process that holds a `Mutex` re-enters it with `MutexGuard::reenter`, and \
+            another process asks that process to do its work instead of entering itself"
 )]
 pub trait JointBackend: Backend {}
 

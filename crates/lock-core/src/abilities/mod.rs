@@ -2,6 +2,7 @@
 //! does not compile.
 
 mod cell;
+mod convert;
 mod inspect;
 mod joint;
 mod permits;
@@ -9,6 +10,7 @@ mod quorum;
 mod shared;
 
 pub use cell::{Cell, CellBackend, Stored};
+pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
 pub use permits::{PermitBackend, Permits, Resize, Resized};

@@ -4,12 +4,25 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Backend, Claim, Error, Key, Released};
+use crate::{Claim, ConvertBackend, Error, Key, Released};
 
 /// A store that counts permits, and remembers how many there are: what a `Semaphore` needs.
 ///
+/// It is a [`ConvertBackend`], because to give back some permits of a lease is to convert it.
+///
+/// # Fencing tokens
+///
+/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
+/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
+/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
+/// in time have no order.
+///
+/// The laws under *Fencing* in the contract of [`Backend`](crate::Backend) are all that a backend does for this.
+///
+/// # Contract
+///
 /// A backend that implements it promises to serve [`Mode::Permits`](crate::Mode::Permits) by the laws
-/// under *Counting* in the contract of [`Backend`], and besides:
+/// under *Counting* in the contract of [`Backend`](crate::Backend), and besides:
 ///
 /// - The first request for a key, or the first of these methods, MUST store the limit that it declares,
 ///   and every later one that declares another MUST be refused as
@@ -40,7 +53,7 @@ use crate::{Backend, Claim, Error, Key, Released};
     note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn PermitBackend`"
 )]
 #[async_trait]
-pub trait PermitBackend: Backend {
+pub trait PermitBackend: ConvertBackend {
     /// How many permits there are, held and waited for. `of` is the limit that the caller declares.
     ///
     /// # Errors
@@ -77,7 +90,7 @@ pub trait PermitBackend: Backend {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if the claim is not one of permits; else as
-    /// [`release`](Backend::release). Repeating is harmless.
+    /// [`release`](crate::Backend::release). Repeating is harmless.
     ///
     /// # Cancel safety
     ///

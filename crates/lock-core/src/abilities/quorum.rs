@@ -16,7 +16,7 @@ use crate::{Acquire, Backend, Claim, Error, FencingToken, Grant, OwnerToken, Ttl
 ///
 /// **Voting**
 /// - A vote MUST be given, renewed, released and end by the laws of a lease in the contract of [`Backend`]
-///   (`a_vote_is_a_lease`), those under *Sharing* and *Converting* included
+///   (`a_vote_is_a_lease`), those under *Sharing* included
 ///   (`a_vote_keeps_to_its_mode`).
 /// - It MUST NOT be given for a place in the node's own queue (`a_vote_queues_nobody`), and nobody who waits
 ///   there MAY be overtaken (`a_vote_overtakes_nobody`).
@@ -26,8 +26,8 @@ use crate::{Acquire, Backend, Claim, Error, FencingToken, Grant, OwnerToken, Ttl
 ///   out before (`tokens_increase_from_vote_to_vote`). A floor more than an hour ahead of the node's clock
 ///   MUST be taken as one an hour ahead (`a_wild_floor_is_bounded`).
 /// - A vote that is repeated MUST bring the same tokens (`a_repeated_vote_is_the_same`).
-/// - A refusal MUST name the holder in the same way on every node: the one whose lease ends last, but never
-///   the lease that is to be converted, and if nobody holds the key, the first in line
+/// - A refusal MUST name the holder in the same way on every node: the one whose lease ends last,
+///   and if nobody holds the key, the first in line
 ///   (`a_refusal_names_the_holder`).
 /// - Permits MUST be refused as [`ErrorKind::Unsupported`](crate::ErrorKind) (`permits_are_not_voted_on`).
 ///
@@ -65,8 +65,7 @@ use crate::{Acquire, Backend, Claim, Error, FencingToken, Grant, OwnerToken, Ttl
 pub trait QuorumNode: Backend {
     /// Asks this node for its vote, which is a lease on it.
     ///
-    /// Whatever it was asked about [queueing](Acquire::queue), it queues nobody. An upgrade that is refused
-    /// is over: it waits nowhere.
+    /// Whatever it was asked about [queueing](Acquire::queue), it queues nobody.
     ///
     /// # Errors
     ///

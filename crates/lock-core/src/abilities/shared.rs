@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::Backend;
+use crate::{Backend, Conversion};
 
 /// A store that knows readers from writers: what an `RwLock` needs.
 ///
 /// It has no methods. A backend that implements it promises to serve [`Mode::Shared`](crate::Mode::Shared)
-/// and [`Mode::Upgradable`](crate::Mode::Upgradable), and the conversions between them and
-/// [`Mode::Exclusive`](crate::Mode::Exclusive), by the laws under *Sharing* and *Converting* in the
-/// contract of [`Backend`]; it MUST NOT answer [`ErrorKind::Unsupported`](crate::ErrorKind) to any of them
+/// and [`Mode::Upgradable`](crate::Mode::Upgradable) by the laws under *Sharing* in the contract of [`Backend`];
+/// it MUST NOT answer [`ErrorKind::Unsupported`](crate::ErrorKind) to either
 /// (`every_way_to_share_is_served`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not know readers from writers",
@@ -17,7 +16,16 @@ use crate::Backend;
     note = "implement `lock_core::SharedBackend` for it, or use a `Mutex`, which every backend can carry",
     note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn SharedBackend`"
 )]
-pub trait SharedBackend: Backend {}
+pub trait SharedBackend: Backend {
+    /// [`Convertible`](crate::Convertible) for a backend that is a [`ConvertBackend`](crate::ConvertBackend) as
+    /// well, and [`Fixed`](crate::Fixed) for one that is not.
+    type Conversion: Conversion;
+}
 
-impl<B: SharedBackend + ?Sized> SharedBackend for Arc<B> {}
-impl<B: SharedBackend + ?Sized> SharedBackend for Box<B> {}
+impl<B: SharedBackend + ?Sized> SharedBackend for Arc<B> {
+    type Conversion = B::Conversion;
+}
+
+impl<B: SharedBackend + ?Sized> SharedBackend for Box<B> {
+    type Conversion = B::Conversion;
+}

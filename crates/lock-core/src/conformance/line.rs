@@ -5,14 +5,15 @@ use std::time::Duration;
 use super::scene::{Client, granted, in_mode};
 use super::verdict::{Check, Failure};
 use crate::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Grant, Hint, Key, Mode, Released, Ttl,
+    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Grant, Hint, Key, Mode, Released,
+    Ttl,
 };
-use crate::{Renew, Renewal, Watch};
+use crate::{OwnerToken, Renew, Renewal, Watch};
 
 /// A request that stands in the queue of its key, and the watch that tells of its grant.
-pub(super) struct Waiter<'c, B> {
+pub(super) struct Waiter<'c, B, R = Acquire> {
     pub(super) client: &'c Client<B>,
-    pub(super) request: Acquire,
+    pub(super) request: R,
     pub(super) watch: Watch,
     /// When to ask again if nothing is heard, as the store last said.
     pub(super) retry_after: Option<Duration>,
@@ -23,39 +24,75 @@ pub(super) fn queued(key: &Key, mode: Mode, ttl: Ttl) -> Check<Acquire> {
     Ok(Acquire::new(in_mode(key, mode)?, ttl).queued())
 }
 
-/// A request to convert the lease of `held` to another mode, which does not ask to be queued.
-pub(super) fn conversion(held: &Claim, to: Mode, ttl: Ttl) -> Acquire {
-    Acquire::new(held.clone().in_mode(to), ttl).converting(held.mode)
+/// What a client asks a backend for: a lease, or the conversion of one.
+pub(super) trait Request: Clone + Send + Sync {
+    /// What is held if it is granted.
+    fn claim(&self) -> &Claim;
+
+    /// What a backend lacks that does not support it.
+    fn lacking(&self) -> String;
+
+    fn send(&self, backend: &impl Backend) -> impl Future<Output = Result<Attempt, Error>> + Send;
+}
+
+impl Request for Acquire {
+    fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    fn lacking(&self) -> String {
+        format!("this backend has no {:?}", self.claim.mode)
+    }
+
+    async fn send(&self, backend: &impl Backend) -> Result<Attempt, Error> {
+        backend.try_acquire(self).await
+    }
+}
+
+impl Request for Convert {
+    fn claim(&self) -> &Claim {
+        &self.request.claim
+    }
+
+    fn lacking(&self) -> String {
+        let Self { from, request } = self;
+        format!("this backend does not convert {from:?} to {:?}", request.claim.mode)
+    }
+
+    async fn send(&self, backend: &impl Backend) -> Result<Attempt, Error> {
+        let none = || Error::new(ErrorKind::Unsupported, "the backend does not name its converter");
+        backend.converter().ok_or_else(none)?.convert(self).await
+    }
 }
 
 impl<B: Backend> Client<B> {
     /// Watches the key and asks to be queued; `None` if it is refused for good.
-    pub(super) async fn joins(&self, request: Acquire) -> Check<Option<Waiter<'_, B>>> {
+    pub(super) async fn joins<R: Request>(&self, request: R) -> Check<Option<Waiter<'_, B, R>>> {
         let mut waiter = self.in_line(request).await?;
         match waiter.asks().await? {
             Attempt::Queued { .. } => Ok(Some(waiter)),
             Attempt::Busy { .. } => Ok(None),
             Attempt::Granted(_) => {
-                let mode = waiter.request.claim.mode;
+                let mode = waiter.claim().mode;
                 Err(Failure::Broken(format!("{mode:?} was granted beside others")))
             }
         }
     }
 
     /// Gets a place in the queue; the law is not applicable to a backend that has none.
-    pub(super) async fn waits(&self, request: Acquire) -> Check<Waiter<'_, B>> {
+    pub(super) async fn waits<R: Request>(&self, request: R) -> Check<Waiter<'_, B, R>> {
         self.joins(request).await?.ok_or_else(no_queue)
     }
 
     /// Watches the key, and will ask when it is told to.
-    pub(super) async fn in_line(&self, request: Acquire) -> Check<Waiter<'_, B>> {
-        let watch = self.watch(&request.claim.key).await?;
+    pub(super) async fn in_line<R: Request>(&self, request: R) -> Check<Waiter<'_, B, R>> {
+        let watch = self.watch(&request.claim().key).await?;
         Ok(Waiter { client: self, request, watch, retry_after: None })
     }
 
     /// Makes a request; the law is not applicable to a backend without such a mode.
-    pub(super) async fn ask(&self, request: &Acquire) -> Check<Attempt> {
-        match self.try_acquire(request).await? {
+    pub(super) async fn ask(&self, request: &impl Request) -> Check<Attempt> {
+        match self.sends(request).await? {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 Err(self.lacks(request, &error))
             }
@@ -74,8 +111,8 @@ impl<B: Backend> Client<B> {
     }
 
     /// Asks for a lease that must be refused for this reason.
-    pub(super) async fn fails(&self, request: &Acquire, kind: ErrorKind) -> Check<String> {
-        match self.try_acquire(request).await? {
+    pub(super) async fn fails(&self, request: &impl Request, kind: ErrorKind) -> Check<String> {
+        match self.sends(request).await? {
             Err(error) if error.kind() == kind => Ok(error.to_string()),
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 Err(self.lacks(request, &error))
@@ -84,13 +121,26 @@ impl<B: Backend> Client<B> {
         }
     }
 
+    async fn sends(&self, request: &impl Request) -> Check<Result<Attempt, Error>> {
+        self.bounded("a request", request.send(&self.backend)).await
+    }
+
+    /// Whether the backend grants leases in a mode at all.
+    pub(super) async fn serves(&self, mode: Mode, ttl: Ttl) -> Check<bool> {
+        let claim = in_mode(&Key::new(OwnerToken::generate()?.expose())?, mode)?;
+        match self.try_acquire(&Acquire::new(claim.clone(), ttl)).await? {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+            answer => {
+                granted(answer?)?;
+                self.freed(&claim).await?;
+                Ok(true)
+            }
+        }
+    }
+
     /// A mode or a conversion that the backend does not offer.
-    pub(super) fn lacks(&self, request: &Acquire, error: &Error) -> Failure {
-        let to = request.claim.mode;
-        let lack = match request.from {
-            None => format!("this backend has no {to:?}: {error}"),
-            Some(from) => format!("this backend does not convert {from:?} to {to:?}: {error}"),
-        };
+    pub(super) fn lacks(&self, request: &impl Request, error: &Error) -> Failure {
+        let lack = format!("{}: {error}", request.lacking());
         if self.terms.promised { Failure::Broken(lack) } else { Failure::NotApplicable(lack) }
     }
 
@@ -104,9 +154,9 @@ impl<B: Backend> Client<B> {
     }
 }
 
-impl<B: Backend> Waiter<'_, B> {
+impl<B: Backend, R: Request> Waiter<'_, B, R> {
     pub(super) fn claim(&self) -> &Claim {
-        &self.request.claim
+        self.request.claim()
     }
 
     /// Repeats the request.
@@ -133,7 +183,7 @@ impl<B: Backend> Waiter<'_, B> {
 
     /// Waits for the hint of the grant.
     pub(super) async fn hears_grant(&mut self) -> Check<Option<Grant>> {
-        let mine = self.request.claim.owner;
+        let mine = self.claim().owner;
         let is_it = |hint| match hint {
             Hint::Granted { owner, grant } if owner == mine => Some(grant),
             _ => None,
@@ -143,7 +193,7 @@ impl<B: Backend> Waiter<'_, B> {
 
     /// Waits for the hint that it is the first in line; after how long it is to ask.
     pub(super) async fn hears_next(&mut self) -> Check<Duration> {
-        let mine = self.request.claim.owner;
+        let mine = self.claim().owner;
         let is_it = |hint| match hint {
             Hint::Next { owner, after } if owner == mine => Some(after),
             _ => None,
@@ -189,7 +239,7 @@ impl<B: Backend> Waiter<'_, B> {
 
     /// Gives up the place, or the grant that nobody has heard of yet; whether it was a grant.
     pub(super) async fn leaves(self) -> Check<bool> {
-        match self.client.release(&self.request.claim).await?? {
+        match self.client.release(self.claim()).await?? {
             Released::Freed { .. } => Ok(true),
             Released::NotHeld => Ok(false),
         }

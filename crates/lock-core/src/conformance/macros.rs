@@ -4,8 +4,8 @@
 /// named, for the harness that an expression makes.
 ///
 /// The expression is evaluated in each test anew and may await. `abilities: [...]` may follow it, with
-/// any of `shared`, `joint`, `permits`, `cell`, `inspect` and `quorum`: the clients of the harness implement
-/// [`SharedBackend`](crate::SharedBackend), [`JointBackend`](crate::JointBackend),
+/// any of `shared`, `convert`, `joint`, `permits`, `cell`, `inspect` and `quorum`: the clients of the harness implement
+/// [`SharedBackend`](crate::SharedBackend), [`ConvertBackend`](crate::ConvertBackend), [`JointBackend`](crate::JointBackend),
 /// [`PermitBackend`](crate::PermitBackend), [`CellBackend`](crate::CellBackend),
 /// [`InspectBackend`](crate::InspectBackend) and [`QuorumNode`](crate::QuorumNode). With `permits` there is a module `one_permit` as well, in
 /// which the laws of a mutex are tested with a semaphore of one permit. What follows goes to
@@ -28,7 +28,7 @@
 ///     use lock_core::memory::MemoryBackend;
 ///     lock_core::conformance_tests!(
 ///         MemoryBackend::new(),
-///         abilities: [shared, permits, inspect],
+///         abilities: [shared, convert, permits, inspect],
 ///         flavor = "multi_thread",
 ///         worker_threads = 4
 ///     );
@@ -63,6 +63,12 @@ macro_rules! __lock_core_abilities {
     ([shared $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_shared_laws! {
             [$crate::__lock_core_tests] shared $harness $options
+        }
+        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+    };
+    ([convert $($more:ident)*] $harness:tt $options:tt) => {
+        $crate::__lock_core_convert_laws! {
+            [$crate::__lock_core_tests] convert $harness $options
         }
         $crate::__lock_core_abilities! { [$($more)*] $harness $options }
     };

@@ -3,12 +3,23 @@
 use async_trait::async_trait;
 
 use super::{MemoryBackend, Verb};
-use crate::{
-    Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection, JointBackend, Key,
-};
+use crate::{Attempt, Backend, Cell, CellBackend, Claim, Convert, ConvertBackend, Convertible};
+use crate::{FencingToken, InspectBackend, Inspection, JointBackend, Key};
 use crate::{PermitBackend, Permits, Released, Resize, Resized, Result, SharedBackend, Stored};
 
-impl SharedBackend for MemoryBackend {}
+impl SharedBackend for MemoryBackend {
+    type Conversion = Convertible;
+}
+
+#[async_trait]
+impl ConvertBackend for MemoryBackend {
+    async fn convert(&self, request: &Convert) -> Result<Attempt> {
+        let sent = self.clock().now();
+        let Self { store, connection } = self;
+        let convert = || store.convert(request, connection, sent);
+        connection.carry(Verb::Acquire, convert).await?
+    }
+}
 
 impl JointBackend for MemoryBackend {}
 

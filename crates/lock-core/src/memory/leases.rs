@@ -38,7 +38,7 @@ impl Leases {
 
     /// The mode of the group that holds the key together, and the tokens of all its members.
     pub(super) fn group(&self) -> Option<(Mode, TokenRange)> {
-        let first = self.0.first().filter(|lease| matches!(lease.mode, Mode::Joint { .. }))?;
+        let first = self.0.first().filter(|lease| lease.mode.is_joint())?;
         Some((first.mode, first.tokens))
     }
 
@@ -76,19 +76,6 @@ impl Leases {
 }
 
 impl Lease {
-    /// Whether it is one of permits.
-    pub(super) fn counts(&self) -> bool {
-        matches!(self.mode, Mode::Permits { .. })
-    }
-
-    /// How many permits it has taken.
-    pub(super) fn permits(&self) -> u32 {
-        match self.mode {
-            Mode::Permits { take, .. } => take,
-            _ => 0,
-        }
-    }
-
     /// Lets the lease live for `ttl` from now on, if it would end earlier.
     pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) {
         let ends = now + ttl.duration();

@@ -65,7 +65,10 @@ pub use self::stats::{Stats, Verb};
 
 use self::connection::Connection;
 use self::store::Store;
-use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch};
+use crate::{
+    Acquire, Attempt, Backend, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal,
+    Watch,
+};
 
 /// A store inside this process, and one client's connection to it.
 ///
@@ -262,7 +265,7 @@ impl Backend for MemoryBackend {
         let sent = self.clock().now();
         let Self { store, connection } = self;
         let acquire = || store.acquire_together(requests, connection, sent);
-        connection.carry(Verb::Acquire, acquire).await?
+        connection.carry(Verb::Acquire, acquire).await?.map(Some)
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
@@ -271,5 +274,9 @@ impl Backend for MemoryBackend {
 
     fn clock(&self) -> Clock {
         Clock::tokio()
+    }
+
+    fn converter(&self) -> Option<&dyn ConvertBackend> {
+        Some(self)
     }
 }

@@ -56,15 +56,16 @@ impl Queue {
     /// Keeps or makes a place for a refused request; whether it is a new one.
     ///
     /// It is at the end of the queue; that of a conversion at its head, because the others wait for
-    /// the lease that it converts.
+    /// the lease that it converts. Such a one names the mode `from` that it has.
     pub(super) fn join(
         &mut self,
         request: &Acquire,
+        from: Option<Mode>,
         visit: &Visit<'_>,
         limit: NonZeroU32,
     ) -> Result<bool, Error> {
         let place = self.0.iter().position(|slot| slot.is_of(&request.claim));
-        let slot = Slot::new(request, visit);
+        let slot = Slot::new(request, from, visit);
         if let Some(kept) = place.and_then(|index| self.0.get_mut(index))
             && kept.from == slot.from
         {
@@ -123,7 +124,7 @@ impl Queue {
 
     /// Drops all places of those who wait for permits.
     pub(super) fn drop_counting(&mut self) {
-        self.0.retain(|slot| !matches!(slot.mode, Mode::Permits { .. }));
+        self.0.retain(|slot| !slot.mode.counts());
     }
 
     pub(super) fn clear(&mut self) {
@@ -132,11 +133,11 @@ impl Queue {
 }
 
 impl Slot {
-    fn new(request: &Acquire, visit: &Visit<'_>) -> Self {
+    fn new(request: &Acquire, from: Option<Mode>, visit: &Visit<'_>) -> Self {
         Self {
             owner: request.claim.owner,
             mode: request.claim.mode,
-            from: request.from,
+            from,
             ttl: request.ttl,
             tokens: request.tokens,
             ends: visit.now + request.ttl.place().duration(),

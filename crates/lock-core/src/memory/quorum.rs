@@ -9,7 +9,7 @@ use super::post::Post;
 use super::store::Store;
 use super::visit::Visit;
 use super::{MemoryBackend, Verb};
-use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant, Mode};
+use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant};
 use crate::{Quarantine, QuorumNode, Result, Standing, Ttl, Vote};
 
 #[async_trait]
@@ -56,8 +56,7 @@ impl Store {
 
 /// Refuses what cannot be voted on.
 fn check(ballot: &Ballot) -> Result<()> {
-    let modes = [Some(ballot.request.claim.mode), ballot.request.from];
-    if modes.iter().any(|mode| matches!(mode, Some(Mode::Permits { .. }))) {
+    if ballot.request.claim.mode.counts() {
         let message = "permits are not voted on: majorities that overlap can give out too many";
         return Err(Error::new(ErrorKind::Unsupported, message));
     }

@@ -14,7 +14,9 @@ use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
 use crate::Watch;
-use crate::{Acquire, Attempt, Claim, Clock, Error, Hint, Instant, Key, Released, Renew, Renewal};
+use crate::{
+    Acquire, Attempt, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew, Renewal,
+};
 
 /// Below this many keys nobody looks for idle ones.
 const MIN_SWEEP: usize = 64;
@@ -52,6 +54,18 @@ impl Store {
     ) -> Result<Attempt, Error> {
         self.at(&request.claim.key, |entry, now, post| {
             entry.acquire(request, &Visit::new(client, sent, now), self.queue_limit, post)
+        })
+    }
+
+    /// Carries out a conversion that this client sent at `sent` and that has arrived now.
+    pub(super) fn convert(
+        &self,
+        request: &Convert,
+        client: &Arc<Connection>,
+        sent: Instant,
+    ) -> Result<Attempt, Error> {
+        self.at(&request.request.claim.key, |entry, now, post| {
+            entry.convert(request, &Visit::new(client, sent, now), self.queue_limit, post)
         })
     }
 

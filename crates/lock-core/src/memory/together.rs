@@ -11,7 +11,7 @@ use super::visit::Visit;
 use crate::{Acquire, Attempt, Clock, Error, ErrorKind, Instant, Result};
 
 impl Store {
-    /// Grants all requests or none. `None` if one of them is a conversion.
+    /// Grants all requests or none.
     ///
     /// What could have been granted but for another key is refused without a time.
     pub(super) fn acquire_together(
@@ -19,14 +19,11 @@ impl Store {
         requests: &[Acquire],
         client: &Arc<Connection>,
         sent: Instant,
-    ) -> Result<Option<Vec<Attempt>>> {
+    ) -> Result<Vec<Attempt>> {
         let mut keys = HashSet::new();
         if !requests.iter().all(|request| keys.insert(&request.claim.key)) {
             let message = "two of the leases that were asked for together are of one key";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
-        }
-        if requests.iter().any(|request| request.from.is_some()) {
-            return Ok(None);
         }
         let visit = Visit::new(client, sent, Clock::tokio().now());
         let mut post = Post::default();
@@ -34,7 +31,7 @@ impl Store {
         let answers = all_or_none(&mut state, requests, &visit, &mut post);
         drop(state);
         post.send();
-        answers.map(Some)
+        answers
     }
 }
 

@@ -1,14 +1,28 @@
 //! Bugs of the other abilities.
 
 use async_trait::async_trait;
+use lock_core::{Attempt, Convert, ConvertBackend, Convertible, JointBackend, Key, Released};
 use lock_core::{Backend, Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection};
-use lock_core::{JointBackend, Key, Released, Result, SharedBackend, Stored};
+use lock_core::{Result, SharedBackend, Stored};
 
 use crate::bug::Bug;
 use crate::line::put_back;
 use crate::mutant::Mutant;
 
-impl SharedBackend for Mutant {}
+impl SharedBackend for Mutant {
+    type Conversion = Convertible;
+}
+
+#[async_trait]
+impl ConvertBackend for Mutant {
+    async fn convert(&self, request: &Convert) -> Result<Attempt> {
+        let from = self.confused_mode(request.from);
+        let mut request = request.request.clone();
+        request.claim = self.confused(&request.claim);
+        let answer = self.acquire_wrongly(request, Some(from)).await;
+        self.failing(answer).await
+    }
+}
 
 impl JointBackend for Mutant {}
 

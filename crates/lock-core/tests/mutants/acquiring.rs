@@ -7,10 +7,14 @@ use lock_core::{Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
-use crate::mutant::Mutant;
+use crate::mutant::{Ask, Mutant};
 
 impl Mutant {
-    pub(crate) async fn acquire_wrongly(&self, mut request: Acquire) -> Result<Attempt> {
+    pub(crate) async fn acquire_wrongly(
+        &self,
+        mut request: Acquire,
+        from: Option<Mode>,
+    ) -> Result<Attempt> {
         let claim = request.claim.clone();
         let asked = request.ttl;
         let repeated = self.shared().seen.contains(&claim.owner);
@@ -42,7 +46,7 @@ impl Mutant {
                     for _ in 0..5 {
                         yield_now().await;
                     }
-                    store.try_acquire(&request).await
+                    Ask { request, from }.send(&store).await
                 });
                 return task.await.expect("it does not panic");
             }
@@ -53,12 +57,16 @@ impl Mutant {
         }
         let sent = self.clock().now();
         let waited = self.is_in_line(&claim);
-        let mut grant = match self.ask_store(&request).await? {
+        let mut grant = match self.ask_store(&request, from).await? {
             Attempt::Granted(grant) => grant,
             Attempt::Busy { .. } if self.grants_anyway() => self.made_up(asked),
             refused => return Ok(self.refused_wrongly(refused)),
         };
         grant.tokens = self.numbered(&request, grant.tokens, repeated, waited);
+        if self.bug == Bug::DowngradesChangeTokens && from.is_some() {
+            let next = FencingToken::new(grant.tokens.last().get() + 1);
+            grant.tokens = TokenRange::single(next);
+        }
         grant.demand = match self.bug {
             Bug::NeverKnowsTheDemand => Demand::Unknown,
             Bug::AlwaysSaysQuiet => Demand::Quiet,
@@ -132,7 +140,6 @@ impl Mutant {
             Bug::NewTokenForARepeatedAcquire if repeated => next,
             Bug::RenewalChangesTokens if renewed => next,
             Bug::HandsOverOldTokens if waited => range(1, NonZeroU32::MIN),
-            Bug::DowngradesChangeTokens if request.from.is_some() => next,
             Bug::EachMemberHasItsTokens if group.is_some() => {
                 *counter += 1;
                 range(granted.last().get() + *counter, NonZeroU32::MIN)

@@ -121,6 +121,8 @@ pub(crate) enum Bug {
     TogetherOvertakes,
 
     LacksUpgradableReaders,
+    /// The backend converts leases, but who knows it as a plain backend does not learn of it.
+    HidesItsConverter,
 
     GroupsAreExclusive,
     GroupsWaitBehindOthers,
@@ -304,6 +306,7 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::TogetherWithOtherTokens, &["leases_granted_together_are_leases_like_any_other"]),
     (Bug::TogetherOvertakes, &["nobody_is_overtaken_together"]),
     (Bug::LacksUpgradableReaders, &["every_way_to_share_is_served"]),
+    (Bug::HidesItsConverter, &["every_conversion_is_served"]),
     (Bug::GroupsAreExclusive, &["a_group_holds_a_key_together"]),
     (Bug::GroupsWaitBehindOthers, &["a_group_holds_a_key_together"]),
     (Bug::EachMemberHasItsTokens, &["a_group_has_one_set_of_tokens"]),

@@ -10,12 +10,12 @@ use lock_core::{
 use lock_core::{Renew, Renewal, Result, Ttl};
 
 use crate::bug::Bug;
-use crate::mutant::{Lease, Mutant};
+use crate::mutant::{Ask, Lease, Mutant};
 
 impl Mutant {
     /// Asks the store, and remembers who waits for what and who holds it.
-    pub(crate) async fn ask_store(&self, request: &Acquire) -> Result<Attempt> {
-        let attempt = match request.from {
+    pub(crate) async fn ask_store(&self, request: &Acquire, from: Option<Mode>) -> Result<Attempt> {
+        let attempt = match from {
             Some(from) => self.convert_wrongly(request, from).await?,
             None => self.queue_wrongly(request).await?,
         };
@@ -27,9 +27,10 @@ impl Mutant {
                 self.shared().leases.insert(claim.owner, lease);
             }
             // An upgrade that is asked for without a place gives up the one that it had.
-            Attempt::Busy { .. } if request.from.is_some() => self.forget_waiter(claim),
+            Attempt::Busy { .. } if from.is_some() => self.forget_waiter(claim),
             Attempt::Queued { .. } if !self.is_in_line(claim) => {
-                self.shared().line.push((self.store.clone(), request.clone()));
+                let ask = Ask { request: request.clone(), from };
+                self.shared().line.push((self.store.clone(), ask));
             }
             _ => {}
         }
@@ -136,19 +137,20 @@ impl Mutant {
         };
         let mut served = 0;
         for (client, waiting) in self.line_of(key) {
-            if !holds(&client, &waiting.claim).await {
+            if !holds(&client, &waiting.request.claim).await {
                 continue;
             }
             served += 1;
             match self.bug {
                 Bug::HandsOverForTheWholeTtl => {
-                    let _renewed = client.renew(&Renew::new(waiting.claim, waiting.ttl)).await;
+                    let _renewed =
+                        client.renew(&Renew::new(waiting.request.claim, waiting.request.ttl)).await;
                 }
                 Bug::UpgradesInLineShortenTheLease => {
-                    let short = Renew::new(waiting.claim, waiting.ttl.claim());
+                    let short = Renew::new(waiting.request.claim, waiting.request.ttl.claim());
                     let _renewed = client.renew(&short).await;
                 }
-                _ if served > spared => drop(client.release(&waiting.claim).await?),
+                _ if served > spared => drop(client.release(&waiting.request.claim).await?),
                 _ => {}
             }
         }
@@ -159,11 +161,11 @@ impl Mutant {
     pub(crate) async fn take_out_all_but(
         &self,
         claim: &Claim,
-    ) -> Result<Vec<(MemoryBackend, Acquire)>> {
+    ) -> Result<Vec<(MemoryBackend, Ask)>> {
         self.take_out(&claim.key, |waiting| waiting != claim).await
     }
 
-    pub(crate) async fn take_out_all_of(&self, key: &Key) -> Result<Vec<(MemoryBackend, Acquire)>> {
+    pub(crate) async fn take_out_all_of(&self, key: &Key) -> Result<Vec<(MemoryBackend, Ask)>> {
         self.take_out(key, |_| true).await
     }
 
@@ -171,11 +173,11 @@ impl Mutant {
         &self,
         key: &Key,
         is_taken: impl Fn(&Claim) -> bool,
-    ) -> Result<Vec<(MemoryBackend, Acquire)>> {
+    ) -> Result<Vec<(MemoryBackend, Ask)>> {
         let mut taken = Vec::new();
         for (client, waiting) in self.line_of(key) {
-            if is_taken(&waiting.claim) && !holds(&client, &waiting.claim).await {
-                client.release(&waiting.claim).await?;
+            if is_taken(&waiting.request.claim) && !holds(&client, &waiting.request.claim).await {
+                client.release(&waiting.request.claim).await?;
                 taken.push((client, waiting));
             }
         }
@@ -183,29 +185,32 @@ impl Mutant {
     }
 
     pub(crate) fn is_in_line(&self, claim: &Claim) -> bool {
-        self.shared().line.iter().any(|(_, waiting)| waiting.claim == *claim)
+        self.shared().line.iter().any(|(_, waiting)| waiting.request.claim == *claim)
     }
 
     pub(crate) fn others(&self, claim: &Claim) -> usize {
         let line = self.line_of(&claim.key);
-        line.iter().filter(|(_, waiting)| waiting.claim != *claim).count()
+        line.iter().filter(|(_, waiting)| waiting.request.claim != *claim).count()
     }
 
     fn forget_waiter(&self, claim: &Claim) {
-        self.shared().line.retain(|(_, waiting)| waiting.claim != *claim);
+        self.shared().line.retain(|(_, waiting)| waiting.request.claim != *claim);
     }
 
-    fn line_of(&self, key: &Key) -> Vec<(MemoryBackend, Acquire)> {
+    fn line_of(&self, key: &Key) -> Vec<(MemoryBackend, Ask)> {
         let shared = self.shared();
-        shared.line.iter().filter(|(_, waiting)| waiting.claim.key == *key).cloned().collect()
+        shared
+            .line
+            .iter()
+            .filter(|(_, waiting)| waiting.request.claim.key == *key)
+            .cloned()
+            .collect()
     }
 }
 
-pub(crate) async fn put_back(
-    line: impl IntoIterator<Item = (MemoryBackend, Acquire)>,
-) -> Result<()> {
+pub(crate) async fn put_back(line: impl IntoIterator<Item = (MemoryBackend, Ask)>) -> Result<()> {
     for (client, waiting) in line {
-        let _either = client.try_acquire(&waiting).await?;
+        let _either = waiting.send(&client).await?;
     }
     Ok(())
 }

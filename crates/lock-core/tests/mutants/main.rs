@@ -24,10 +24,11 @@ use bug::{BUGS, Bug};
 use mutant::Colony;
 
 /// Every suite there is. The last one tests laws of the first in another mode.
-fn suites() -> [Suite<Colony>; 8] {
+fn suites() -> [Suite<Colony>; 9] {
     [
         Suite::backend(),
         Suite::shared(),
+        Suite::convert(),
         Suite::joint(),
         Suite::permits(),
         Suite::cell(),

@@ -5,28 +5,28 @@ use lock_core::{Error, Released, TokenRange, Ttl};
 
 use crate::bug::Bug;
 use crate::line::put_back;
-use crate::mutant::Mutant;
+use crate::mutant::{Ask, Mutant};
 
 impl Mutant {
     pub(crate) async fn convert_wrongly(&self, request: &Acquire, from: Mode) -> Result<Attempt> {
         let claim = &request.claim;
         let former = claim.clone().in_mode(from);
-        let mut plain = request.clone();
-        plain.from = None;
+        let plain = request;
+        let convert = |request: &Acquire| Ask { request: request.clone(), from: Some(from) };
         let is_upgrade = claim.mode == Mode::Exclusive;
         match self.bug {
             Bug::DowngradesWithAGap if !is_upgrade => {
                 self.store.release(&former).await?;
-                return self.store.try_acquire(&plain).await;
+                return self.store.try_acquire(plain).await;
             }
             Bug::DowngradesWakeNobody if !is_upgrade => {
                 let line = self.take_out_all_but(claim).await?;
-                let attempt = self.store.try_acquire(request).await?;
+                let attempt = convert(request).send(&self.store).await?;
                 put_back(line).await?;
                 return Ok(attempt);
             }
             Bug::UpgradesStayInLine if !request.queue && self.is_in_line(claim) => {
-                let attempt = self.store.try_acquire(&request.clone().queued()).await?;
+                let attempt = convert(&request.clone().queued()).send(&self.store).await?;
                 return Ok(match attempt {
                     Attempt::Queued { retry_after } => Attempt::Busy { retry_after },
                     attempt => attempt,
@@ -38,32 +38,32 @@ impl Mutant {
             _ => {}
         }
         let before = self.tokens_of(claim.owner);
-        match (self.bug, self.store.try_acquire(request).await) {
+        match (self.bug, convert(request).send(&self.store).await) {
             (Bug::UpgradesKeepTheirTokens, Ok(Attempt::Granted(mut grant))) => {
                 grant.tokens = before.unwrap_or(grant.tokens);
                 Ok(Attempt::Granted(grant))
             }
             (Bug::UpgradesShortenTheLease, Ok(Attempt::Granted(_))) if is_upgrade => {
                 self.store.release(claim).await?;
-                self.store.try_acquire(&plain).await
+                self.store.try_acquire(plain).await
             }
             (Bug::UpgradesBesideReaders, Ok(Attempt::Busy { .. })) => {
                 Ok(Attempt::Granted(self.made_up(request.ttl)))
             }
             (Bug::UpgradesQueueLikeAnyWriter, Ok(Attempt::Queued { .. })) => {
                 self.store.release(claim).await?;
-                self.store.try_acquire(&plain).await
+                self.store.try_acquire(plain).await
             }
             (Bug::WaitingUpgradesLetGo, Ok(queued @ Attempt::Queued { .. })) => {
                 self.store.release(&former).await?;
                 Ok(queued)
             }
             (Bug::ConvertsWhatIsNotHeld, Err(error)) if error.kind() == ErrorKind::NotHeld => {
-                self.store.try_acquire(&plain).await
+                self.store.try_acquire(plain).await
             }
             (Bug::ConvertsAnything, Err(error)) if error.kind() == ErrorKind::InvalidConfig => {
                 self.store.release(&former).await?;
-                self.store.try_acquire(&plain).await
+                self.store.try_acquire(plain).await
             }
             (_, attempt) => attempt,
         }

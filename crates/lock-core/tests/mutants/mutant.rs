@@ -10,7 +10,8 @@ use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Cell, Claim, Clock, Error, ErrorKind, Hint, Inspection,
+    Acquire, Attempt, Backend, Cell, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Hint,
+    Inspection,
 };
 use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
 
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) watched: HashSet<Key>,
     pub(crate) everybody: Vec<UnboundedSender<Hint>>,
     /// Who waits, in order, and through which client.
-    pub(crate) line: Vec<(MemoryBackend, Acquire)>,
+    pub(crate) line: Vec<(MemoryBackend, Ask)>,
     /// The latest lease of each owner.
     pub(crate) leases: HashMap<OwnerToken, Lease>,
     /// The tokens that a group was granted first.
@@ -59,6 +60,24 @@ pub(crate) struct Shared {
     pub(crate) looks: u64,
     /// Watches that outlive their users.
     pub(crate) leaked: Vec<Watch>,
+}
+
+/// What the store is asked for: a lease, or to convert one from that mode.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub(crate) request: Acquire,
+    pub(crate) from: Option<Mode>,
+}
+
+impl Ask {
+    pub(crate) async fn send(&self, store: &MemoryBackend) -> Result<Attempt> {
+        let Self { request, from } = self;
+        let Some(from) = *from else { return store.try_acquire(request).await };
+        let held = request.claim.clone().in_mode(from);
+        let mut convert = Convert::new(held, request.claim.mode, request.ttl);
+        convert.request = request.clone();
+        store.convert(&convert).await
+    }
 }
 
 /// What is remembered of a lease.
@@ -125,7 +144,7 @@ impl Mutant {
         Claim::exclusive(key, claim.owner).in_mode(mode)
     }
 
-    fn confused_mode(&self, mode: Mode) -> Mode {
+    pub(crate) fn confused_mode(&self, mode: Mode) -> Mode {
         match (self.bug, mode) {
             (Bug::ReadersAreWriters, Mode::Shared) => Mode::Exclusive,
             (Bug::GroupsAreExclusive, Mode::Joint { .. }) => Mode::Exclusive,
@@ -144,7 +163,7 @@ impl Mutant {
     }
 
     /// What becomes of a failure, and whether it becomes anything at all.
-    async fn failing<T>(&self, answer: Result<T>) -> Result<T> {
+    pub(crate) async fn failing<T>(&self, answer: Result<T>) -> Result<T> {
         match answer {
             Ok(_) if self.bug == Bug::NeverRecovers && self.failed.load(Ordering::SeqCst) => {
                 Err(Error::new(ErrorKind::Unreachable, "still broken"))
@@ -167,8 +186,7 @@ impl Backend for Mutant {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
         let mut request = request.clone();
         request.claim = self.confused(&request.claim);
-        request.from = request.from.map(|from| self.confused_mode(from));
-        let answer = self.acquire_wrongly(request).await;
+        let answer = self.acquire_wrongly(request, None).await;
         self.failing(answer).await
     }
 
@@ -207,6 +225,10 @@ impl Backend for Mutant {
 
     fn clock(&self) -> Clock {
         self.store.clock()
+    }
+
+    fn converter(&self) -> Option<&dyn ConvertBackend> {
+        Some(self as &dyn ConvertBackend).filter(|_| self.bug != Bug::HidesItsConverter)
     }
 }
 

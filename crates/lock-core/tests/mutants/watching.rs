@@ -81,8 +81,9 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
     match bug {
         Bug::TellsNobodyOfTheirGrant => return None,
         Bug::TellsOneMemberAlone => {
-            let waiting = shared.line.iter().find(|(_, waiting)| waiting.claim.owner == owner);
-            let mode = waiting.map(|(_, waiting)| waiting.claim.mode);
+            let waiting =
+                shared.line.iter().find(|(_, waiting)| waiting.request.claim.owner == owner);
+            let mode = waiting.map(|(_, waiting)| waiting.request.claim.mode);
             if let Some(Mode::Joint { group }) = mode
                 && shared.groups.insert(group, grant.tokens).is_some()
             {
@@ -94,9 +95,10 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
             grant.tokens = TokenRange::single(next);
         }
         Bug::DatesPushesFromTheReading => {
-            let waiting = shared.line.iter().find(|(_, waiting)| waiting.claim.owner == owner);
+            let waiting =
+                shared.line.iter().find(|(_, waiting)| waiting.request.claim.owner == owner);
             if let Some((_, waiting)) = waiting {
-                grant.valid_until = waiting.ttl.claim().valid_until(clock.now());
+                grant.valid_until = waiting.request.ttl.claim().valid_until(clock.now());
             }
         }
         Bug::TellsOfGrantsOnAllWatches => shared.tell_everybody(hint),

@@ -5,8 +5,8 @@ use lock_core::{Cell, CellBackend, Claim, Error, FencingToken, Key, Stored};
 
 use crate::hub::number;
 use crate::keys::Names;
-use crate::scripts::{LOAD, STORE, Script};
-use crate::wire::{Call, Reply};
+use crate::scripts::{LOAD, STORE};
+use crate::wire::{Call, Reply, Script};
 use crate::{RedisBackend, verbs};
 
 /// The value is kept in a key of its own, `lock:{name}:cell`, which has no end: erase what is not wanted

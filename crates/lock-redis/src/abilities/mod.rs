@@ -5,9 +5,12 @@ mod inspect;
 mod permits;
 mod quorum;
 
-use lock_core::{JointBackend, SharedBackend};
+use lock_core::{Convertible, JointBackend, SharedBackend};
 
 use crate::RedisBackend;
 
-impl SharedBackend for RedisBackend {}
+impl SharedBackend for RedisBackend {
+    type Conversion = Convertible;
+}
+
 impl JointBackend for RedisBackend {}

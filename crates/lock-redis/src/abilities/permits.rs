@@ -1,9 +1,7 @@
 //! Counting.
 
 use async_trait::async_trait;
-use lock_core::{
-    Claim, Error, ErrorKind, Key, Mode, PermitBackend, Permits, Released, Resize, Resized,
-};
+use lock_core::{Claim, Error, ErrorKind, Key, PermitBackend, Permits, Released, Resize, Resized};
 
 use crate::hub::number;
 use crate::modes::Code;
@@ -31,7 +29,7 @@ impl PermitBackend for RedisBackend {
     }
 
     async fn forget(&self, claim: &Claim) -> Result<Released, Error> {
-        if !matches!(claim.mode, Mode::Permits { .. }) {
+        if !claim.mode.counts() {
             let message = format!("only permits can be forgotten, not {:?}", claim.mode);
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }

@@ -12,8 +12,8 @@ use crate::hub::{Inbox, number};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
-use crate::scripts::{CONFIRM, QUICK_VOTE, STANDING, Script, VOTE, VOUCH};
-use crate::wire::{Call, Reply};
+use crate::scripts::{CONFIRM, QUICK_VOTE, STANDING, VOTE, VOUCH};
+use crate::wire::{Call, Reply, Script};
 use crate::{RedisBackend, state, verbs};
 
 /// How long an owner's token is, and that of a group.
@@ -31,10 +31,7 @@ impl QuorumNode for RedisBackend {
         let names = self.layout().names(&ballot.request.claim.key)?;
         let node = ballot.guarded.then(|| self.layout().node());
         let claim = &ballot.request.claim;
-        if claim.mode == Mode::Exclusive
-            && ballot.request.from.is_none()
-            && !self.hub().watches(&names)
-        {
+        if claim.mode == Mode::Exclusive && !self.hub().watches(&names) {
             let answer = self.link().run(quick_vote(&names, node, ballot)).await?;
             if answer.reply != Reply::Text(b"?".to_vec()) {
                 return voted(ballot, None, &answer).ok_or_else(|| verbs::unintelligible("vote"));
@@ -48,9 +45,9 @@ impl QuorumNode for RedisBackend {
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool, Error> {
         /// As many as a double counts one by one.
-        const MOST: u64 = (1 << 53) - 1;
-        if token.get() > MOST {
-            let message = format!("a token of {token} is too high: {MOST} at most");
+        const HIGHEST_TOKEN: u64 = (1 << 53) - 1;
+        if token.get() > HIGHEST_TOKEN {
+            let message = format!("a token of {token} is too high: {HIGHEST_TOKEN} at most");
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
         let names = self.layout().names(&claim.key)?;
@@ -82,14 +79,13 @@ impl QuorumNode for RedisBackend {
     }
 }
 
-/// Refuses what cannot be voted on, and conversions that do not exist.
-fn check(Ballot { request, .. }: &Ballot) -> Result<(), Error> {
-    let modes = [Some(request.claim.mode), request.from];
-    if modes.iter().any(|mode| matches!(mode, Some(Mode::Permits { .. }))) {
+/// Refuses what cannot be voted on.
+fn check(ballot: &Ballot) -> Result<(), Error> {
+    if ballot.request.claim.mode.counts() {
         let message = "permits are not voted on: majorities that overlap can give out too many";
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    request.check_conversion()
+    Ok(())
 }
 
 /// A ballot, for a server that tells its standing in the key `node` if it must not vote while it is kept
@@ -108,11 +104,7 @@ fn vote(
         .number(request.ttl.as_millis())
         .text(format_args!("{} {floor}", request.tokens))
         .bytes(inbox)
-        .text(mode)
-        .bytes(b"");
-    if let Some(from) = request.from {
-        call.text(Code::of(from)?);
-    }
+        .text(mode);
     Ok(call)
 }
 

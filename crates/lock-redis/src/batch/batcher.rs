@@ -14,11 +14,10 @@ use tokio::task;
 
 use super::part::{self, Part};
 use crate::link::{Answer, Link};
-use crate::scripts::Script;
-use crate::wire::Failure;
+use crate::wire::{Failure, Script};
 
 /// How many requests one call takes at the most.
-const MOST: usize = 64;
+const MOST_REQUESTS: usize = 64;
 
 /// What becomes of a request that joined others.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ impl Batcher {
         let mut entries = self.take(id);
         entries.retain(Entry::is_awaited);
         while !entries.is_empty() {
-            let rest = entries.split_off(entries.len().min(MOST));
+            let rest = entries.split_off(entries.len().min(MOST_REQUESTS));
             self.send(entries);
             entries = rest;
         }

@@ -9,7 +9,7 @@ use lock_core::{Acquire, Attempt, Error, Mode, Renew, Renewal};
 
 use self::batcher::{Batcher, Told};
 use self::part::Part;
-use crate::RedisBackend;
+use crate::hub::Hub;
 use crate::keys::Names;
 use crate::link::Link;
 use crate::scripts::{KEEP_MANY, RENEW_MANY};
@@ -39,17 +39,15 @@ impl Batches {
             places: Batcher::new(link, &KEEP_MANY, &by_slot),
         }
     }
-}
 
-impl RedisBackend {
     /// Renews a lease together with those whose renewals begin in the same round.
-    pub(crate) async fn renew_together(&self, names: &Names<'_>, request: &Renew) -> Together {
+    pub(crate) async fn renew(&self, hub: &Hub, names: &Names<'_>, request: &Renew) -> Together {
         if request.claim.mode != Mode::Exclusive || request.tokens > 0 {
             return Together::Alone;
         }
-        let inbox = self.hub().inbox_for(names);
+        let inbox = hub.inbox_for(names);
         let part = Part::renew(names, request, inbox.as_ref());
-        match self.batches().renewals.join(part).await {
+        match self.renewals.join(part).await {
             Told::Alone => Together::Alone,
             Told::Undecided => Together::Undecided,
             Told::Answered(answer) => Together::Renewed(verbs::renewed_of_many(request, answer)),
@@ -59,24 +57,25 @@ impl RedisBackend {
 
     /// Keeps the place of a claim that waits, together with those whose requests begin in the same round. Nothing,
     /// if the request is to be sent as if there were no others.
-    pub(crate) async fn keep_together(
+    pub(crate) async fn keep(
         &self,
+        hub: &Hub,
         names: &Names<'_>,
         request: &Acquire,
     ) -> Result<Option<Attempt>, Error> {
-        let Acquire { claim, queue, from, .. } = request;
-        let is_plain = *queue && claim.mode == Mode::Exclusive && from.is_none();
-        if !is_plain || !self.hub().has_place(names, claim) {
+        let Acquire { claim, queue, .. } = request;
+        let is_plain = *queue && claim.mode == Mode::Exclusive;
+        if !is_plain || !hub.has_place(names, claim) {
             return Ok(None);
         }
-        let Some(inbox) = self.hub().inbox_of(names, request) else { return Ok(None) };
+        let Some(inbox) = hub.inbox_of(names, request) else { return Ok(None) };
         let part = Part::keep(names, request, &inbox);
-        match self.batches().places.join(part).await {
+        match self.places.join(part).await {
             Told::Alone | Told::Undecided => Ok(None),
             Told::Answered(answer) => {
                 let Acquired { attempt, sample } = verbs::kept(request, &answer)?;
                 if let Some(sample) = sample {
-                    self.hub().compare(names, claim.owner, sample);
+                    hub.compare(names, claim.owner, sample);
                 }
                 Ok(Some(attempt))
             }

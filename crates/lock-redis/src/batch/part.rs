@@ -5,9 +5,9 @@ use lock_core::{Acquire, Error, Renew};
 use crate::hub::Inbox;
 use crate::keys::{Keeping, Names};
 use crate::link::Answer;
-use crate::scripts::Script;
 use crate::slot::slot;
 use crate::verbs::unintelligible;
+use crate::wire::Script;
 use crate::wire::{Call, Reply};
 
 /// The keys and arguments of one request in a call for many.

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use lock_core::{Acquire, Demand, Grant, Hint, Instant, OwnerToken};
 
+use super::channel::{Id, Seen};
 use super::entering::{Sample, valid_until};
 use super::inbox::Message;
 use super::mailbox::Mailbox;
-use super::registry::Id;
-use super::tracking::Seen;
 
 /// Who watches one lock, and which claims of this client stand in its queue.
 #[derive(Debug, Default)]

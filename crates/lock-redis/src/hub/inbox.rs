@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lock_core::{FencingToken, OwnerToken, TokenRange};
 
+use super::channel::Channel;
 use super::entering::Pushed;
-use super::registry::Channel;
 
 /// The channel on which one client alone hears.
 #[derive(Clone, Debug, PartialEq, Eq)]

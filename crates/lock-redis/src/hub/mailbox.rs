@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::task::AtomicWaker;
 use lock_core::{Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one, and there are hints about no more than [`MOST`] claims.
+/// The hints that a watcher has not seen yet. Two alike are one, and there are hints about no more than [`MOST_CLAIMS`] claims.
 /// So a mailbox does not grow while its watcher is away.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
@@ -18,7 +18,7 @@ pub(crate) struct Mailbox {
 }
 
 /// About how many claims there may be hints. If there are more, a hint says that the watcher has missed some.
-const MOST: usize = 64;
+const MOST_CLAIMS: usize = 64;
 const ENDED: u8 = 1 << 7;
 const CLAIMS: u8 = 1 << 6;
 const RESYNC: u8 = 1;
@@ -38,7 +38,7 @@ impl Mailbox {
             Hint::Granted { owner, .. } | Hint::Next { owner, .. } => {
                 let mut claims = self.claims();
                 claims.retain(|(other, _)| *other != owner);
-                if claims.len() == MOST {
+                if claims.len() == MOST_CLAIMS {
                     claims.remove(0);
                     self.unseen.fetch_or(RESYNC, Ordering::AcqRel);
                 }

@@ -1,10 +1,13 @@
 //! Watching: hints about keys, from one subscription per channel.
 
 mod audience;
+mod channel;
 mod entering;
 mod inbox;
+mod listening;
 mod mailbox;
 pub(crate) mod notifications;
+mod refusal;
 mod registry;
 mod subscriber;
 mod task;
@@ -21,31 +24,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 
+pub(crate) use self::channel::Channel;
+use self::channel::Id;
 pub(crate) use self::entering::Sample;
 pub(crate) use self::inbox::{Inbox, number, tokens};
+pub(crate) use self::listening::Listening;
 use self::mailbox::Mailbox;
-use self::registry::Id;
-pub(crate) use self::registry::{Channel, Registry};
+pub(crate) use self::registry::Registry;
 use self::task::{Command, Join, Task};
-use crate::Notifications;
 use crate::keys::Names;
 use crate::link::Link;
-
-/// What to listen to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listening {
-    pub(crate) notifications: Notifications,
-    pub(crate) release_messages: bool,
-    pub(crate) tracking: bool,
-    /// How long the state of a lock outlives its lease, in milliseconds: a watch writes it as well.
-    pub(crate) retention: u64,
-}
-
-impl Listening {
-    fn to_nothing(self) -> bool {
-        self.notifications == Notifications::Off && !self.release_messages && !self.tracking
-    }
-}
 
 /// Where watches come from.
 #[derive(Debug)]

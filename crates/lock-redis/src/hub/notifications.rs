@@ -2,8 +2,8 @@
 
 use lock_core::{Error, ErrorKind};
 
-use crate::Notifications;
 use crate::link::Live;
+use crate::options::Notifications;
 use crate::wire::{Command, Failure, Reply};
 
 const PARAMETER: &str = "notify-keyspace-events";

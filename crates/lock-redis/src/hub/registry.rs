@@ -1,5 +1,8 @@
 //! Who listens to what.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,20 +11,11 @@ use lock_core::{Acquire, Clock, Hint, OwnerToken};
 use tokio::sync::Notify;
 
 use super::audience::Audience;
+use super::channel::{Channel, Generation, Id, Seen};
 use super::entering::Sample;
 use super::inbox::{Inbox, Message};
 use super::mailbox::Mailbox;
-use super::tracking::Seen;
 use crate::wire::Push;
-
-/// The name of a channel, or the key of a lock.
-pub(crate) type Channel = Arc<[u8]>;
-
-/// Tells watchers apart.
-pub(crate) type Id = u64;
-
-/// Tells the tasks of a hub apart, which follow one another.
-pub(super) type Generation = u64;
 
 /// What is said on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,220 +344,6 @@ impl Topic {
                 Some(Hint::Changed)
             }
             (Self::Keyspace, _) => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll};
-    use std::time::Duration;
-
-    use futures::FutureExt as _;
-    use futures::task::noop_waker;
-    use lock_core::{Claim, Grant, Instant, Key, OwnerToken, Ttl};
-    use proptest::prelude::*;
-    use proptest::sample::select;
-
-    use super::*;
-    use crate::wire::garbage;
-
-    #[test]
-    fn a_channel_is_heard_from_its_confirmation_to_the_end_of_the_connection() {
-        let registry = Registry::default();
-        let channel = Channel::from(&b"lock:{a}:released@0"[..]);
-        let pieces: [&[u8]; 2] = [b"lock:{a}", b":released@0"];
-        assert!(registry.add(&channel, Topic::Releases, 1, &Arc::default()));
-        assert!(!registry.hears(pieces));
-        registry.confirm(0, [&channel]);
-        assert!(registry.hears(pieces));
-        // A second listener needs no other confirmation.
-        assert!(!registry.add(&channel, Topic::Releases, 2, &Arc::default()));
-        assert!(registry.hears(pieces));
-        registry.disconnect(0);
-        assert!(!registry.hears(pieces));
-        registry.confirm(0, [&channel]);
-        assert!(!registry.remove(&channel, 1) && registry.remove(&channel, 2));
-        assert!(!registry.hears(pieces));
-    }
-
-    #[test]
-    fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
-        let inbox = Channel::from(&b"lock:inbox:7"[..]);
-        let registry = Registry::new(Some(Arc::clone(&inbox)));
-        let lock = Channel::from(&b"lock:{a}"[..]);
-        registry.enter(&lock, 1, &Arc::default());
-        assert_eq!(registry.inbox_for(&lock), None);
-        registry.confirm(0, [&inbox]);
-        assert_eq!(registry.inbox_for(&lock), Some(Inbox(Arc::clone(&inbox))));
-        assert_eq!(registry.inbox_for(b"lock:{b}"), None);
-        registry.disconnect(0);
-        assert_eq!(registry.inbox_for(&lock), None);
-        registry.confirm(0, [&inbox]);
-        registry.leave(&lock, 1);
-        assert_eq!(registry.inbox_for(&lock), None);
-    }
-
-    /// Whether somebody was woken, which is then forgotten.
-    fn is_woken(bell: &Notify) -> bool {
-        bell.notified().now_or_never().is_some()
-    }
-
-    #[test]
-    fn the_reader_of_the_latest_task_reads_what_changed() {
-        let registry = Registry::default();
-        let (lock, other) = (Channel::from(LOCK), Channel::from(&b"lock:{b}"[..]));
-        registry.enter(&lock, 1, &Arc::default());
-        registry.enter(&other, 2, &Arc::default());
-        let [first, second, late] = [(); 3].map(|()| Arc::new(Notify::new()));
-        let older = registry.take_over();
-        registry.wake_reader(older, Arc::clone(&first));
-        registry.hear(Push::Invalid { key: LOCK });
-        assert!(is_woken(&first));
-        // It is displaced before it has looked, by one who has to.
-        registry.wake_reader(older, Arc::clone(&second));
-        assert!(is_woken(&first) && is_woken(&second));
-        assert_eq!(registry.changed(&first), None);
-        assert_eq!(registry.changed(&second), Some(HashSet::from([lock])));
-        let newer = registry.take_over();
-        assert!(is_woken(&second));
-        registry.wake_reader(newer, Arc::clone(&first));
-        registry.wake_reader(older, Arc::clone(&late));
-        assert!(is_woken(&late) && !is_woken(&first));
-        assert_eq!(registry.changed(&late), None);
-        registry.hear(Push::Invalid { key: &other });
-        assert!(is_woken(&first));
-        // What nobody watches any more is not read.
-        registry.leave(&other, 2);
-        assert_eq!(registry.changed(&first), Some(HashSet::new()));
-    }
-
-    #[test]
-    fn a_new_value_is_no_release() {
-        assert_eq!(Topic::Releases.hint(b"released"), Some(Hint::Released));
-        assert_eq!(Topic::Releases.hint(b"changed"), Some(Hint::Changed));
-    }
-
-    #[test]
-    fn what_others_do_to_a_key_is_told_and_what_we_do_is_not() {
-        for (event, hint) in [
-            (&b"del"[..], Some(Hint::Released)),
-            (b"move_from", Some(Hint::Released)),
-            (b"evicted", Some(Hint::Expired)),
-            (b"set", Some(Hint::Changed)),
-            (b"rename_to", Some(Hint::Changed)),
-            (b"restore", Some(Hint::Changed)),
-            (b"setrange", None),
-            (b"expire", None),
-            (b"persist", None),
-        ] {
-            assert_eq!(Topic::Keyspace.hint(event), hint);
-        }
-    }
-
-    const LOCK: &[u8] = b"lock:{a}";
-    const INBOX: &[u8] = b"lock:inbox:7";
-    const NOON: u64 = 1_795_000_000_000_000;
-
-    /// What the server says, or something like it.
-    #[derive(Clone, Debug)]
-    enum Said {
-        /// This claim was granted, so many microseconds after it took its place, for so many milliseconds.
-        Granted {
-            who: u8,
-            lock: &'static [u8],
-            after: i64,
-            lease: u64,
-        },
-        On(Vec<u8>, Vec<u8>),
-        Invalid(Vec<u8>),
-        AllInvalid,
-    }
-
-    fn said() -> impl Strategy<Value = Said> {
-        let channel = || {
-            let known =
-                select(vec![INBOX, b"lock:{a}:released@0", b"__keyspace@0__:lock:{a}", LOCK, b""]);
-            prop_oneof![5 => known.prop_map(<[u8]>::to_vec), 1 => garbage::texts()]
-        };
-        let payload = prop_oneof![
-            garbage::texts(),
-            garbage::texts().prop_map(|text| [b"granted ", &text[..]].concat()),
-            select(vec!["released", "changed", "del", "expired", "set", "wanted lock:{a}", "ask"])
-                .prop_map(|text| text.as_bytes().to_vec()),
-        ];
-        let lease = prop_oneof![select(vec![0, 1, 1_000, 86_400_000, u64::MAX]), any::<u64>()];
-        let after =
-            prop_oneof![-3_000_000..3_000_000i64, select(vec![0, -(NOON as i64), i64::MAX])];
-        prop_oneof![
-            3 => (0..4u8, select(vec![LOCK, b"lock:{b}", b""]), after, lease)
-                .prop_map(|(who, lock, after, lease)| Said::Granted { who, lock, after, lease }),
-            3 => (channel(), payload).prop_map(|(channel, payload)| Said::On(channel, payload)),
-            1 => channel().prop_map(Said::Invalid),
-            1 => Just(Said::AllInvalid),
-        ]
-    }
-
-    fn owner(who: u8) -> OwnerToken {
-        OwnerToken::from_bytes([who; 16])
-    }
-
-    /// The grants that are told, with what was granted.
-    fn grants(mailbox: &Mailbox) -> Vec<(OwnerToken, Grant)> {
-        let waker = noop_waker();
-        let mut grants = Vec::new();
-        while let Poll::Ready(Some(hint)) = mailbox.poll_next(&Context::from_waker(&waker)) {
-            if let Hint::Granted { owner, grant: Some(grant) } = hint {
-                grants.push((owner, grant));
-            }
-        }
-        grants
-    }
-
-    proptest! {
-        /// Whatever is pushed, a grant is only for a claim that waits, at most once, of this lock, and no
-        /// longer than what that claim expects.
-        #[test]
-        fn pushes_grant_only_what_is_waited_for(said in prop::collection::vec(said(), 0..20)) {
-            let registry = Registry::new(Some(INBOX.into()));
-            let (lock, mailbox) = (Channel::from(LOCK), Arc::<Mailbox>::default());
-            registry.enter(&lock, 1, &mailbox);
-            registry.add(&Channel::from(&b"lock:{a}:released@0"[..]), Topic::Releases, 1, &mailbox);
-            registry.add(&Channel::from(&b"__keyspace@0__:lock:{a}"[..]), Topic::Keyspace, 1, &mailbox);
-            registry.confirm(0, [&Channel::from(INBOX)]);
-            let ttl = Ttl::new(Duration::from_secs(9)).unwrap();
-            let sent = Clock::boot().now();
-            for who in [0, 1] {
-                let claim = Claim::exclusive(Key::new("a").unwrap(), owner(who));
-                registry.inbox_of(LOCK, &Acquire::new(claim, ttl).queued());
-            }
-            // Of the other it is not known how the clocks stood.
-            registry.compare(LOCK, owner(0), Sample { sent, seen: NOON });
-            let (mut proper, mut entered) = (false, Vec::new());
-            for said in &said {
-                match said {
-                    Said::Granted { who, lock, after, lease } => {
-                        let owner = owner(*who);
-                        let digits = String::from_utf8_lossy(owner.expose());
-                        let at = NOON.saturating_add_signed(*after);
-                        let lock = String::from_utf8_lossy(lock);
-                        let payload = format!("granted {digits} 7 9 {lease} {at} 1 {lock}");
-                        let payload = payload.as_bytes();
-                        proper |= *who == 0 && lock.as_bytes() == LOCK;
-                        registry.hear(Push::Message { channel: INBOX, payload });
-                    }
-                    Said::On(channel, payload) => registry.hear(Push::Message { channel, payload }),
-                    Said::Invalid(key) => registry.hear(Push::Invalid { key }),
-                    Said::AllInvalid => registry.hear(Push::AllInvalid),
-                }
-                entered.extend(grants(&mailbox));
-            }
-            prop_assert!(entered.len() <= 1);
-            for (who, grant) in entered {
-                prop_assert!(proper && who == owner(0));
-                let latest = Clock::boot().now() + ttl.claim().duration();
-                prop_assert!(grant.valid_until < latest && grant.valid_until > Instant::from_nanos(0));
-            }
         }
     }
 }

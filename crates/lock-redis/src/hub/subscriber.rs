@@ -5,9 +5,11 @@ use std::sync::Arc;
 use lock_core::{Error, ErrorKind};
 use tokio::time;
 
-use super::registry::{Channel, Generation, Registry};
+use super::channel::{Channel, Generation};
+use super::listening::Listening;
+use super::notifications;
+use super::registry::Registry;
 use super::tracking::{self, Tracking};
-use super::{Listening, notifications};
 use crate::keys::Keeping;
 use crate::link::{Dedicated, Link, Live};
 use crate::scripts::LISTEN;

@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lock_core::{Error, ErrorKind, Hint};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 
-use super::Listening;
+use super::channel::{Channel, Generation, Id};
+use super::listening::Listening;
 use super::mailbox::{Keeper, Mailbox};
-use super::registry::{Channel, Generation, Id, Registry, Topic};
+use super::refusal::{InboxState, Refusal};
+use super::registry::{Registry, Topic};
 use super::subscriber::{Sources, Subscriber};
-use crate::link::{Backoff, Link, Live};
+use crate::link::{Link, Respite};
 
 /// What the task is told.
 #[derive(Debug)]
@@ -52,39 +54,9 @@ pub(super) struct Task {
     joining: Vec<Join>,
     /// Channels that their last listener has left.
     deserted: Vec<Channel>,
-    backoff: Backoff,
+    respite: Respite,
     refusal: Option<Refusal>,
-    inbox: Inbox,
-}
-
-/// What the present connection has to say about the channel of this client alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inbox {
-    Untried,
-    Heard,
-    /// All works without, but for the queue.
-    Refused {
-        since: Instant,
-    },
-}
-
-/// The server, or what stands before it, takes no subscriptions.
-#[derive(Debug)]
-struct Refusal {
-    /// The connection for as long as which that holds, at most.
-    live: Arc<Live>,
-    since: Instant,
-    error: Error,
-}
-
-/// After how long a server is asked again that refused. Rights may be given.
-const REFUSED: Duration = Duration::from_secs(5);
-
-impl Refusal {
-    fn is_over(&self) -> bool {
-        self.live.is_closed()
-            || self.error.kind() == ErrorKind::Denied && self.since.elapsed() >= REFUSED
-    }
+    inbox: InboxState,
 }
 
 #[derive(Debug)]
@@ -113,9 +85,9 @@ impl Task {
             members: HashMap::new(),
             joining: Vec::new(),
             deserted: Vec::new(),
-            backoff: Backoff::default(),
+            respite: Respite::default(),
             refusal: None,
-            inbox: Inbox::Untried,
+            inbox: InboxState::Untried,
         }
     }
 
@@ -129,7 +101,7 @@ impl Task {
                     None => return,
                 },
                 () = ended(self.subscriber.as_ref()) => drop(self.hang_up()),
-                () = time::sleep(self.backoff.remaining()), if orphaned => {}
+                () = time::sleep(self.respite.remaining()), if orphaned => {}
             }
             while let Ok(command) = self.commands.try_recv() {
                 self.note(command);
@@ -164,7 +136,7 @@ impl Task {
                 return;
             }
             match self.resubscribe().await {
-                Ok(()) => self.backoff.reset(),
+                Ok(()) => self.respite.reset(),
                 Err(error) => return self.refused(error),
             }
         }
@@ -177,7 +149,7 @@ impl Task {
     }
 
     fn is_early(&self) -> bool {
-        !self.backoff.remaining().is_zero()
+        !self.respite.remaining().is_zero()
     }
 
     /// Opens a connection and subscribes for all who listened on the one before.
@@ -200,7 +172,7 @@ impl Task {
         let refused = subscriber.subscribe(&channels).await?;
         channels.retain(|channel| !is_among(&refused, channel));
         self.registry.confirm(self.generation, &channels);
-        self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(&refused, &inbox)));
+        self.inbox = InboxState::after(ours.is_none_or(|inbox| is_among(&refused, &inbox)));
         for (channel, _) in refused {
             self.close(&channel);
         }
@@ -237,7 +209,7 @@ impl Task {
         let tries_inbox = self.inbox.is_to_be_tried();
         if tries_inbox {
             fresh.extend(self.registry.inbox().cloned());
-        } else if self.inbox == Inbox::Heard {
+        } else if self.inbox == InboxState::Heard {
             // A task before this one may have gone since, and said that it hears nothing any more.
             self.registry.confirm(self.generation, self.registry.inbox());
         }
@@ -270,7 +242,8 @@ impl Task {
                 );
                 if tries_inbox {
                     let ours = self.registry.inbox();
-                    self.inbox = Inbox::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
+                    self.inbox =
+                        InboxState::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
                 }
                 refused.as_slice()
             }
@@ -319,7 +292,7 @@ impl Task {
     /// The connection is of no use, or there is none.
     fn fail(&mut self, error: &Error) {
         self.hang_up();
-        self.backoff.failed();
+        self.respite.failed();
         for join in self.joining.drain(..) {
             let _ = join.done.send(Err(error.clone()));
         }
@@ -347,7 +320,7 @@ impl Task {
     /// Gives up the connection on which messages come.
     fn hang_up(&mut self) -> Option<Subscriber> {
         self.registry.disconnect(self.generation);
-        self.inbox = Inbox::Untried;
+        self.inbox = InboxState::Untried;
         self.subscriber.take()
     }
 
@@ -392,20 +365,6 @@ impl Join {
         let releases = sources.releases.then_some((Topic::Releases, &self.releases));
         let keyspace = sources.keyspace.then_some((Topic::Keyspace, &self.keyspace));
         releases.into_iter().chain(keyspace)
-    }
-}
-
-impl Inbox {
-    fn after(was_refused: bool) -> Self {
-        if was_refused { Self::Refused { since: Instant::now() } } else { Self::Heard }
-    }
-
-    fn is_to_be_tried(self) -> bool {
-        match self {
-            Self::Untried => true,
-            Self::Heard => false,
-            Self::Refused { since } => since.elapsed() >= REFUSED,
-        }
     }
 }
 

@@ -13,16 +13,14 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
-use super::registry::{Channel, Generation, Registry};
+use super::channel::{Channel, Generation, Seen};
+use super::registry::Registry;
 use crate::link::Live;
 use crate::scripts::LOOK;
 use crate::wire::{Call, Command, Failure, Reply};
 
 /// A key that changes all the time is not read more often than that.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// What a key was found to hold, as far as it matters: nothing, or one thing rather than another.
-pub(super) type Seen = Option<u64>;
 
 /// Reads keys that may have changed, until it is dropped.
 #[derive(Debug)]

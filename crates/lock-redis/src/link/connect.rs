@@ -6,21 +6,17 @@ use lock_core::{Error, ErrorKind};
 use tokio::task::AbortHandle;
 use tokio::time;
 
-use super::Settings;
 use super::live::{End, Live, spawn};
+use super::settings::{Hear, Settings};
 use super::stream::{Stream, dial};
-use crate::Protocol;
-use crate::hub::Registry;
+use crate::options::Protocol;
 use crate::scripts;
 use crate::wire::{Connection, Driver, Failure, PubSub, Push, Version};
 
 /// Opens the connection that requests share, within the time limit.
-pub(super) async fn connect(
-    settings: &Settings,
-    registry: &Arc<Registry>,
-) -> Result<Arc<Live>, Error> {
+pub(super) async fn connect(settings: &Settings, hear: &Hear) -> Result<Arc<Live>, Error> {
     limited(settings, async {
-        let (connection, driver) = greet(settings, registry).await?;
+        let (connection, driver) = greet(settings, hear).await?;
         let live = Live::start(connection, driver, &settings.endpoint, settings.command_timeout)?;
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
@@ -53,9 +49,9 @@ pub(crate) struct Dedicated {
 
 impl Dedicated {
     /// Opens a connection that only listens, within the time limit.
-    pub(super) async fn open(settings: &Settings, registry: &Arc<Registry>) -> Result<Self, Error> {
+    pub(super) async fn open(settings: &Settings, hear: &Hear) -> Result<Self, Error> {
         limited(settings, async {
-            let hear = hear(registry);
+            let hear = of_connection(hear);
             let (pubsub, driver) = match dial(settings).await? {
                 Stream::Tcp(stream) => PubSub::open(stream, &settings.endpoint, hear).await?,
                 #[cfg(unix)]
@@ -82,18 +78,15 @@ impl Drop for Dedicated {
 }
 
 /// Opens a connection in the newest version of the protocol that is wanted and understood.
-async fn greet(
-    settings: &Settings,
-    registry: &Arc<Registry>,
-) -> Result<(Connection, Driver), Error> {
+async fn greet(settings: &Settings, hear: &Hear) -> Result<(Connection, Driver), Error> {
     let first = match settings.protocol {
         Protocol::Resp2 => Version::Resp2,
         Protocol::Resp3 | Protocol::Auto => Version::Resp3,
     };
-    match open(settings, registry, first).await {
+    match open(settings, hear, first).await {
         Err(Failure::NoResp3(error)) if settings.protocol == Protocol::Auto => {
             tracing::debug!(server = %settings.endpoint, %error, "falls back to RESP2");
-            open(settings, registry, Version::Resp2).await.map_err(Failure::into_error)
+            open(settings, hear, Version::Resp2).await.map_err(Failure::into_error)
         }
         outcome => outcome.map_err(Failure::into_error),
     }
@@ -101,10 +94,10 @@ async fn greet(
 
 async fn open(
     settings: &Settings,
-    registry: &Arc<Registry>,
+    hear: &Hear,
     version: Version,
 ) -> Result<(Connection, Driver), Failure> {
-    let (endpoint, hear) = (&settings.endpoint, hear(registry));
+    let (endpoint, hear) = (&settings.endpoint, of_connection(hear));
     match dial(settings).await? {
         Stream::Tcp(stream) => Connection::open(stream, endpoint, version, hear).await,
         #[cfg(unix)]
@@ -114,9 +107,10 @@ async fn open(
     }
 }
 
-fn hear(registry: &Arc<Registry>) -> impl Fn(Push<'_>) + Send + Sync + 'static {
-    let registry = Arc::clone(registry);
-    move |push| registry.hear(push)
+/// The closure that a connection owns.
+fn of_connection(hear: &Hear) -> impl Fn(Push<'_>) + Send + Sync + 'static {
+    let hear = Arc::clone(hear);
+    move |push| hear(push)
 }
 
 async fn limited<T>(

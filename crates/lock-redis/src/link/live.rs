@@ -10,11 +10,11 @@ use lock_core::{Clock, Error, ErrorKind, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::STRIKES;
 use super::manner::Manners;
 use super::mover::Mover;
 use super::pulse::{Elapsed, Pulse};
-use crate::scripts::Script;
+use super::settings::STRIKES;
+use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
 pub(super) const CLOCK: Clock = Clock::boot();

@@ -5,46 +5,34 @@
 //! awaited wakes no other thread, which costs as much as the request itself. An app with a runtime
 //! of its own and a driver for its locks has two.
 
-mod backoff;
+mod calling;
 mod connect;
 mod live;
 mod manner;
 mod mover;
 mod pulse;
+mod respite;
+mod settings;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
 use tokio::time;
 
-pub(crate) use self::backoff::Backoff;
 pub(crate) use self::connect::Dedicated;
 pub(crate) use self::live::{Answer, Live};
+pub(crate) use self::respite::Respite;
+use self::settings::Hear;
+pub(crate) use self::settings::Settings;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
-use crate::Protocol;
-use crate::hub::Registry;
 use crate::wire::{Call, Endpoint, Failure};
-
-/// After so many unanswered requests in a row a connection is replaced.
-const STRIKES: u32 = 3;
-
-/// How to reach the server.
-pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) protocol: Protocol,
-    pub(crate) command_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Tls,
-}
 
 /// The way to the server. Cheap to clone.
 #[derive(Clone)]
@@ -52,8 +40,7 @@ pub(crate) struct Link(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
-    /// Who hears the messages that come on a connection.
-    registry: Arc<Registry>,
+    hear: Hear,
     state: Mutex<State>,
 }
 
@@ -63,7 +50,7 @@ struct State {
     lives: Vec<(runtime::Id, Arc<Live>)>,
     /// The attempts to connect that are under way, each shared by all requests of its runtime.
     attempts: Vec<(runtime::Id, Attempt)>,
-    backoff: Backoff,
+    respite: Respite,
     /// Why the last attempt failed.
     trouble: Option<Error>,
 }
@@ -79,8 +66,8 @@ enum Next {
 }
 
 impl Link {
-    pub(crate) fn new(settings: Settings, registry: Arc<Registry>) -> Self {
-        Self(Arc::new(Shared { settings, registry, state: Mutex::default() }))
+    pub(crate) fn new(settings: Settings, hear: Hear) -> Self {
+        Self(Arc::new(Shared { settings, hear, state: Mutex::default() }))
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -111,7 +98,7 @@ impl Link {
 
     /// A connection that only listens.
     pub(crate) async fn listen(&self) -> Result<Dedicated, Error> {
-        Dedicated::open(&self.0.settings, &self.0.registry).await
+        Dedicated::open(&self.0.settings, &self.0.hear).await
     }
 
     /// The connection of the present runtime. Outside any there is none: those of others are of no use
@@ -164,7 +151,7 @@ impl Link {
         if let Some((_, attempt)) = state.attempts.iter().find(|(runtime, _)| *runtime == here) {
             return Ok(Next::Await(attempt.clone()));
         }
-        if !state.backoff.remaining().is_zero() {
+        if !state.respite.remaining().is_zero() {
             let trouble = state.trouble.clone();
             return Ok(Next::Fail(trouble.unwrap_or_else(|| self.unreachable("keeps hanging up"))));
         }
@@ -179,8 +166,8 @@ impl Link {
         runtime: runtime::Id,
         over: watch::Sender<Option<Result<Arc<Live>, Error>>>,
     ) {
-        let Shared { settings, registry, .. } = &*self.0;
-        let outcome = connect::connect(settings, registry).await;
+        let Shared { settings, hear, .. } = &*self.0;
+        let outcome = connect::connect(settings, hear).await;
         let mut state = self.lock();
         state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
@@ -191,7 +178,7 @@ impl Link {
             }
             Err(error) => {
                 tracing::debug!(server = %settings.endpoint, %error, "cannot connect");
-                state.backoff.failed();
+                state.respite.failed();
                 state.trouble = Some(error.clone());
             }
         }
@@ -215,9 +202,9 @@ impl State {
         for (_, live) in self.lives.extract_if(.., |(_, live)| live.is_closed()) {
             tracing::info!(server = %endpoint, "a connection has ended");
             if live.was_useless() {
-                self.backoff.relapsed();
+                self.respite.relapsed();
             } else {
-                self.backoff.reset();
+                self.respite.reset();
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::Settings;
+use super::settings::{STRIKES, Settings};
 use crate::wire::Address;
 
 /// A way to a server, open.
@@ -58,7 +58,7 @@ fn tune(stream: &TcpStream, command_timeout: Duration) -> io::Result<()> {
             .with_retries(3),
     )?;
     #[cfg(any(target_os = "android", target_os = "linux"))]
-    socket.set_tcp_user_timeout(Some(command_timeout * super::STRIKES))?;
+    socket.set_tcp_user_timeout(Some(command_timeout * STRIKES))?;
     #[cfg(not(any(target_os = "android", target_os = "linux")))]
     let _ = command_timeout;
     Ok(())

@@ -6,8 +6,6 @@
 -- ARGV[3]  "count floor": how many token numbers to reserve, at most, and the last of them
 -- ARGV[4]  the channel on which the client hears, if it watches the lock; or empty
 -- ARGV[5]  the mode, which is not one of permits
--- ARGV[6]  empty: there is no place in the queue
--- ARGV[7]  the mode in which the owner holds the lock already, if that lease is to be converted
 --
 -- Replies, if granted, as when a lock is acquired. If refused, "b left" or "b left tag", with the time in
 -- ms until there may be room, or -1, and the beginning of the token of the owner who has the lock or

@@ -1,10 +1,9 @@
--- Nobody is granted anything. Who has the lock is its holder; of several the one whose lease ends last,
--- apart from one that is to be converted; or else the first who waits.
+-- No claim is granted. The owner in the way is the holder; of several the one whose lease ends last; or else the
+-- first in line.
 local holder = not is_shared() and value
 if is_shared() then
-  for _, sharer in ipairs(call('ZREVRANGE', KEYS[5], 0, 1)) do
-    holder = holder or sharer ~= source and select(2, mode_of(sharer))
-  end
+  local last = call('ZREVRANGE', KEYS[5], 0, 0)[1]
+  holder = last and select(2, mode_of(last))
 elseif not value then
   local first = call('LINDEX', KEYS[3], 0)
   holder = first and select(2, mode_of(first))

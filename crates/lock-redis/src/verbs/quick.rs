@@ -13,10 +13,10 @@ use crate::hub::Inbox;
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{
-    QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT, SINGLE_RELEASE, Script,
+    QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT, SINGLE_RELEASE,
 };
 use crate::state::{self, reserved};
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Reply, Script};
 
 /// How many digits of an owner's token its state names.
 const NAMED: usize = 16;

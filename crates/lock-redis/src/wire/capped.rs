@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most that one reply or message may take: far beyond what locks are answered with. A value that somebody
 /// else keeps at the key of a lock may be read as a whole, too.
-const MOST: u64 = 64 << 20;
+const LARGEST_REPLY: u64 = 64 << 20;
 
 /// What a value takes besides its bytes, however small it is.
 const EACH: u64 = 64;
@@ -27,7 +27,7 @@ pub(super) struct Capped<S> {
 
 impl<S> Capped<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, meter: Meter::new(MOST) }
+        Self { stream, meter: Meter::new(LARGEST_REPLY) }
     }
 }
 

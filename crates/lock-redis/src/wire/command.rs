@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lock_core::{Error, ErrorKind};
 use redis::{Arg, Cmd, RedisWrite as _};
 
+use super::script::Script;
 use crate::keys::Keeping;
-use crate::scripts::Script;
 
 /// A command of a few words, for what happens once per connection.
 pub(crate) struct Command(pub(super) Cmd);
@@ -156,7 +156,7 @@ pub(crate) struct Number(u64);
 
 impl Number {
     /// Enough for no two to meet, in few digits.
-    const MOST: u64 = (1 << 48) - 1;
+    const HIGHEST: u64 = (1 << 48) - 1;
 
     /// What follows the number at the beginning of an answer, if that is it.
     pub(super) fn rest(self, answer: &[u8]) -> Option<&[u8]> {
@@ -186,7 +186,7 @@ impl Numbers {
     }
 
     pub(crate) fn next(&self) -> Number {
-        Number(self.0.fetch_add(1, Ordering::Relaxed) & Number::MOST)
+        Number(self.0.fetch_add(1, Ordering::Relaxed) & Number::HIGHEST)
     }
 }
 
@@ -209,11 +209,6 @@ fn first_word(command: &Cmd) -> String {
         Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
         _ => String::new(),
     }
-}
-
-/// The SHA-1 of a script, by which a server knows it.
-pub(crate) fn script_digest(body: &str) -> String {
-    redis::Script::new(body).get_hash().to_owned()
 }
 
 #[cfg(test)]
@@ -264,11 +259,11 @@ mod tests {
 
     #[test]
     fn numbers_follow_one_another() {
-        for first in [0, Number::MOST - 1, u64::MAX - 1] {
+        for first in [0, Number::HIGHEST - 1, u64::MAX - 1] {
             let numbers = Numbers(AtomicU64::new(first));
             let drawn: Vec<_> = std::iter::repeat_with(|| numbers.next().0).take(4).collect();
-            assert!(drawn.iter().all(|number| *number <= Number::MOST));
-            assert!(drawn.windows(2).all(|pair| pair[1] == (pair[0] + 1) & Number::MOST));
+            assert!(drawn.iter().all(|number| *number <= Number::HIGHEST));
+            assert!(drawn.windows(2).all(|pair| pair[1] == (pair[0] + 1) & Number::HIGHEST));
         }
         assert_eq!(Number(7).rest(b"7 a"), Some(&b" a"[..]));
         assert_eq!(Number(7).rest(b"7"), Some(&b""[..]));

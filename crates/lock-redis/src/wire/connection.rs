@@ -13,9 +13,9 @@ use super::capped::Capped;
 use super::command::Number;
 use super::failure::{astray, broken, gone_wrong, no_greeting, refused};
 use super::refusal::not_loaded;
+use super::script::Script;
 use super::sent::Sent;
 use super::{By, Call, Command, Endpoint, Failure, Reply};
-use crate::scripts::Script;
 
 /// How many requests may stand before the socket. Beyond that a request waits for room.
 const QUEUE: usize = 4096;

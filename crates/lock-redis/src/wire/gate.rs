@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// So many bytes are read before all messages were taken that had come. The server's follow when the socket
 /// is full.
-const MOST: usize = 64 << 10;
+const READ_AHEAD: usize = 64 << 10;
 
 /// Where the reader of a stream waits for whoever takes what it has read.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Gate {
     }
 
     fn is_closed(&self) -> bool {
-        self.read.load(Ordering::Acquire) >= MOST
+        self.read.load(Ordering::Acquire) >= READ_AHEAD
     }
 
     fn poll_open(&self, context: &Context<'_>) -> Poll<()> {
@@ -132,21 +132,21 @@ mod tests {
         let (mut server, client) = tokio::io::duplex(1 << 10);
         let gate = Arc::new(Gate::default());
         let mut queue = queue(gate.before(client));
-        let total = 16 * MOST;
+        let total = 16 * READ_AHEAD;
         let sending = tokio::spawn(async move {
             for _ in 0..total >> 10 {
                 server.write_all(&[0; 1 << 10]).await.unwrap();
             }
             server
         });
-        while gate.read.load(Ordering::SeqCst) < MOST {
+        while gate.read.load(Ordering::SeqCst) < READ_AHEAD {
             tokio::task::yield_now().await;
         }
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
         let is_in_queue = queue.len() * (1 << 10);
-        assert!(!sending.is_finished() && is_in_queue < 2 * MOST, "{is_in_queue}");
+        assert!(!sending.is_finished() && is_in_queue < 2 * READ_AHEAD, "{is_in_queue}");
         let mut messages = futures::stream::poll_fn(|context| queue.poll_recv(context)).boxed();
         let taking = unconstrained(async {
             let mut taken = 0;
@@ -163,7 +163,7 @@ mod tests {
     async fn a_message_that_is_longer_than_what_is_read_at_once_comes_through() {
         let (mut server, client) = tokio::io::duplex(1 << 10);
         let gate = Arc::new(Gate::default());
-        let (mut stream, total) = (gate.before(client), 4 * MOST);
+        let (mut stream, total) = (gate.before(client), 4 * READ_AHEAD);
         let (sender, mut receiver) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             let mut message = vec![0; total];

@@ -10,14 +10,17 @@ mod gate;
 mod pubsub;
 mod refusal;
 mod reply;
+mod script;
 mod sent;
 mod shown;
 mod url;
+mod wording;
 
-pub(crate) use command::{By, Call, Command, Numbers, script_digest};
+pub(crate) use command::{By, Call, Command, Numbers};
 pub(crate) use connection::{Connection, Driver, Push, Version};
 pub(crate) use failure::Failure;
 pub(crate) use pubsub::PubSub;
 pub(crate) use refusal::neither;
 pub(crate) use reply::Reply;
+pub(crate) use script::Script;
 pub(crate) use url::{Address, Endpoint};

@@ -1,47 +1,11 @@
-//! Commands that a server, or what stands before it, does not take.
+//! What follows from a command that a server, or what stands before it, does not take.
 
 use lock_core::{Error, ErrorKind};
 use redis::ServerError;
 
 use super::failure::{Failure, refused};
 use super::sent::Sent;
-
-/// What servers and proxies say of a command that they do not take. There are as many wordings as there are
-/// proxies.
-const REFUSALS: [&str; 16] = [
-    "unknown",
-    "unsupported",
-    "not supported",
-    "not support",
-    "not allowed",
-    "not permitted",
-    "not available",
-    "not implemented",
-    "not enabled",
-    "not recognized",
-    "disallowed",
-    "disabled",
-    "denied",
-    "forbidden",
-    "prohibited",
-    "blocked",
-];
-
-/// Whether an error of this kind is about the command itself, which then did not run.
-///
-/// An error from within a script says so, and is not about the call of that script.
-pub(super) fn is_of_command(code: &str, text: &str, kind: ErrorKind) -> bool {
-    if code == "NOPERM" {
-        // The others are about keys and channels.
-        return text.contains("permissions to run") || text.contains("command");
-    }
-    if !is_final(kind) || text.contains("user_script") || text.contains("running script") {
-        return false;
-    }
-    let said = format!("{code} {text}").to_ascii_lowercase();
-    let is_named = said.contains("command") || said.contains("eval");
-    is_named && REFUSALS.into_iter().any(|refusal| said.contains(refusal))
-}
+use super::wording::is_final;
 
 /// A server did not load a script. Nothing ran, so whatever is not about credentials or about the state of the
 /// server means that it loads none.
@@ -50,11 +14,6 @@ pub(super) fn not_loaded(sent: &Sent<'_>, error: &ServerError) -> Failure {
         Failure::Error(error) if is_final(error.kind()) => Failure::NoCommand(error),
         failure => failure,
     }
-}
-
-/// Whether such an error may mean that the server is never going to do it.
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Other)
 }
 
 /// The error of a server that takes scripts neither in the one way nor in the other.

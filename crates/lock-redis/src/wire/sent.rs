@@ -71,8 +71,8 @@ impl<'a> Sent<'a> {
 
 /// Whether an argument is a number. Tokens of owners may have digits alone, but more of them.
 fn is_number(argument: &str) -> bool {
-    const MOST: usize = 20;
-    argument.len() <= MOST && argument.bytes().all(|byte| byte.is_ascii_digit())
+    const LONGEST_NUMBER: usize = 20;
+    argument.len() <= LONGEST_NUMBER && argument.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A text without a secret. A short one may be a piece of a common word, and is taken for what it is only where

@@ -13,14 +13,15 @@ pub(super) struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const QUOTES: [&str; 2] = [", with args", " with args"];
-        const MOST: usize = 200;
+        const LONGEST_LINE: usize = 200;
         let said = format!("{} {}", self.code, self.text);
         let mut said = said.lines().next().unwrap_or_default();
         for quote in QUOTES {
             said = said.split_once(quote).map_or(said, |(before, _)| before);
         }
         // It ends up in logs and on terminals.
-        let mut shown = said.trim_end_matches('.').chars().filter(|it| !it.is_control()).take(MOST);
+        let mut shown =
+            said.trim_end_matches('.').chars().filter(|it| !it.is_control()).take(LONGEST_LINE);
         shown.try_for_each(|it| f.write_char(it))
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lock_core::{Error, ErrorKind};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
 
-use crate::Protocol;
+use crate::options::Protocol;
 
 /// What a URL says.
 pub(crate) struct Endpoint {

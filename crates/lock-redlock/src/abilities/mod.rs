@@ -3,12 +3,10 @@
 mod cell;
 mod inspect;
 
-use lock_core::{JointBackend, QuorumNode, SharedBackend};
+use lock_core::{Fixed, QuorumNode, SharedBackend};
 
 use crate::Redlock;
 
-impl<N: QuorumNode + SharedBackend> SharedBackend for Redlock<N> {}
-
-/// Members of a group have the tokens that a quorum of nodes knows it by. A node that the first of them has
-/// not reached knows it by others; if too few know it by the same, who comes then gets higher ones.
-impl<N: QuorumNode + JointBackend> JointBackend for Redlock<N> {}
+impl<N: QuorumNode + SharedBackend> SharedBackend for Redlock<N> {
+    type Conversion = Fixed;
+}

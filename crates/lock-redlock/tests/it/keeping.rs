@@ -1,11 +1,9 @@
-//! Renewing, converting and watching by majority.
+//! Renewing and watching by majority.
 
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{
-    Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, Hint, Mode, Renew, Renewal,
-};
+use lock_core::{Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, Hint, Renew, Renewal};
 use lock_core::{InspectBackend, Released, Stored, Ttl};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -96,125 +94,28 @@ async fn a_lease_is_not_planted_on_a_node_that_may_have_forgotten() {
     until(|| cluster.stores[1].live_leases() == 1).await;
 }
 
+/// One node had it from the beginning, another is away, and the third had another holder then.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_being_converted_is_not_taken_for_lost() {
+async fn a_node_takes_the_place_of_one_that_is_away() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
-    let upgradable = claim("a").in_mode(Mode::Upgradable);
-    granted(&quorum, &upgradable, TTL).await;
-    // One node has it no more, where somebody writes, on another somebody reads, and the third upgrades it.
-    cluster.stores[1].force_release(&upgradable.key).await.unwrap();
-    for (store, mode) in [(1, Mode::Exclusive), (2, Mode::Shared)] {
-        let rival = Acquire::new(claim("a").in_mode(mode), TTL);
-        let held = cluster.stores[store].try_acquire(&rival).await;
-        assert!(matches!(held, Ok(Attempt::Granted(_))), "{held:?}");
-    }
-    let upgrade = Acquire::new(upgradable.clone().in_mode(Mode::Exclusive), TTL);
-    let upgrade = upgrade.converting(Mode::Upgradable);
-    let gate = node(&quorum, 0).faults().on(Verb::Vote).hold_replies();
-    let upgrading = quorum.try_acquire(&upgrade);
-    let meanwhile = async {
-        gate.arrived(1).await;
-        let renewal = renewed(&quorum, &upgradable).await;
-        assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
-        gate.open();
-    };
-    let (attempt, ()) = tokio::join!(upgrading, meanwhile);
-    assert!(!matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
-    // Once the upgrade has been taken back, it is what it was.
-    let kept = async {
-        loop {
-            match renewed(&quorum, &upgradable).await {
-                Renewal::Renewed { .. } => break,
-                Renewal::Unknown(_) => sleep(Duration::from_millis(1)).await,
-                lost => panic!("{lost:?}"),
-            }
-        }
-    };
-    timeout(Duration::from_secs(1), kept).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upgrade_that_a_majority_refuses_is_taken_back() {
-    let cluster = Cluster::of(3).await;
-    let (one, other) = (cluster.join().await, cluster.join().await);
-    let upgradable = claim("a").in_mode(Mode::Upgradable);
-    let reader = claim("a").in_mode(Mode::Shared);
-    let before = granted(&one, &upgradable, TTL).await;
-    // The reader is on two of three nodes.
-    node(&other, 2).faults().cut();
-    granted(&other, &reader, TTL).await;
-    let exclusive = upgradable.clone().in_mode(Mode::Exclusive);
-    let upgrade = Acquire::new(exclusive.clone(), TTL).converting(Mode::Upgradable);
-    let attempt = one.try_acquire(&upgrade).await.unwrap();
-    // It hears when it is alone, and need not ask all the time.
-    let Attempt::Busy { retry_after: Some(wait) } = attempt else { panic!("{attempt:?}") };
-    assert!(wait >= Duration::from_secs(1), "{wait:?}");
-    let mut watch = one.watch(&exclusive.key).await.unwrap();
-    // Nobody who reads is kept out, not even there.
-    let late = claim("a").in_mode(Mode::Shared);
-    let attempt = cluster.stores[2].try_acquire(&Acquire::new(late, TTL)).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
-    assert!(matches!(renewed(&one, &upgradable).await, Renewal::Renewed { .. }));
-    assert!(matches!(renewed(&one, &exclusive).await, Renewal::Lost));
-    other.release(&reader).await.unwrap();
-    assert_eq!(hint(&mut watch, Duration::ZERO).await, Some(Hint::Released));
-    let Attempt::Granted(after) = one.try_acquire(&upgrade).await.unwrap() else {
-        panic!("a majority has no reader")
-    };
-    assert!(after.tokens.first() > before.tokens.last());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_missed_a_conversion_makes_up_for_it() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    let written = claim("a");
-    let before = granted(&quorum, &written, TTL).await;
-    node(&quorum, 0).faults().cut();
-    let read = written.clone().in_mode(Mode::Shared);
-    let downgrade = Acquire::new(read.clone(), TTL).converting(Mode::Exclusive);
-    let Attempt::Granted(after) = quorum.try_acquire(&downgrade).await.unwrap() else {
-        panic!("a majority converts")
-    };
-    assert_eq!(after.tokens, before.tokens);
-    node(&quorum, 0).faults().heal();
-    assert!(matches!(renewed(&quorum, &read).await, Renewal::Renewed { .. }));
-    let seen = async || cluster.stores[0].inspect(&read.key).await.unwrap().holders[0].kind;
-    until(|| node(&quorum, 0).stats().votes >= 4).await;
-    assert_eq!(seen().await, lock_core::Kind::Shared);
-    quorum.release(&read).await.unwrap();
-    until(|| cluster.leases() == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_missed_a_conversion_is_released_too() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    let written = claim("a");
-    granted(&quorum, &written, TTL).await;
-    let read = written.clone().in_mode(Mode::Shared);
-    let downgrade = Acquire::new(read.clone(), TTL).converting(Mode::Exclusive);
-    node(&quorum, 0).faults().on(Verb::Vote).fail_next(1, ErrorKind::Timeout);
-    assert!(matches!(quorum.try_acquire(&downgrade).await, Ok(Attempt::Granted(_))));
-    quorum.release(&read).await.unwrap();
-    until(|| cluster.leases() == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_conversion_of_what_is_not_held_says_so() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    let upgrade = Acquire::new(claim("a"), TTL).converting(Mode::Upgradable);
-    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
-    // One node that has it is not enough, and keeps what it had.
-    let held = upgrade.claim.clone().in_mode(Mode::Upgradable);
-    let _granted = cluster.stores[1].try_acquire(&Acquire::new(held.clone(), TTL)).await.unwrap();
-    let error = quorum.try_acquire(&upgrade).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
-    let renewal = cluster.stores[1].renew(&Renew::new(held, TTL)).await;
+    let (writer, held) = (claim("a"), claim("a"));
+    granted_by(&cluster, 1, &writer).await;
+    granted(&quorum, &held, TTL).await;
+    until(|| node(&quorum, 1).stats().votes == 1).await;
+    cluster.stores[1].release(&writer).await.unwrap();
+    node(&quorum, 2).faults().cut();
+    let renewal = renewed(&quorum, &held).await;
+    assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
+    until(|| cluster.stores[1].live_leases() == 1).await;
+    let renewal = renewed(&quorum, &held).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+}
+
+/// A claim has a lease on one node alone.
+async fn granted_by(cluster: &Cluster, store: usize, claim: &Claim) {
+    let attempt = cluster.stores[store].try_acquire(&Acquire::new(claim.clone(), TTL)).await;
+    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
 }
 
 /// What a watch says next, within this time.

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod conformance;
-mod converting;
 mod debate;
 mod executors;
 mod hearing;

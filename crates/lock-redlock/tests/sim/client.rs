@@ -56,7 +56,7 @@ impl Client {
         let mut owner = [0; 16];
         owner[..8].copy_from_slice(&self.rng.next().to_le_bytes());
         let claim = Claim::exclusive(key_of(key), OwnerToken::from_bytes(owner));
-        if self.world.plan.faults.conversions && self.rng.chance(30) {
+        if self.world.plan.faults.upgradable && self.rng.chance(30) {
             return claim.in_mode(Mode::Upgradable);
         }
         if self.rng.chance(30) { claim.in_mode(Mode::Shared) } else { claim }
@@ -103,7 +103,6 @@ impl Client {
             client: self.number,
             key: self.number_of(&claim.key),
             mode: claim.mode,
-            began_as: None,
             tokens: (grant.tokens.first(), grant.tokens.last()),
             falls: false,
             asked,
@@ -124,12 +123,8 @@ impl Client {
             if self.may_crash(3) {
                 return;
             }
-            let may_convert = self.world.plan.faults.conversions;
             let goes_on = match self.rng.below(5) {
                 0 => self.repeat(&held).await,
-                1 if may_convert && held.request.claim.mode != Mode::Shared => {
-                    self.convert(&mut held).await
-                }
                 _ => self.renew(&mut held).await,
             };
             if !goes_on {
@@ -203,64 +198,6 @@ impl Client {
                 false
             }
             _ => true,
-        }
-    }
-
-    /// Goes on in another mode. Unless that is answered, it has to stop: nobody knows what it has.
-    async fn convert(&mut self, held: &mut Held) -> bool {
-        let (from, former) = (held.lease, held.request.clone());
-        let to = match former.claim.mode {
-            Mode::Exclusive => self.rng.pick(&[Mode::Shared, Mode::Upgradable]),
-            _ => self.rng.pick(&[Mode::Shared, Mode::Exclusive]),
-        };
-        let claim = former.claim.clone().in_mode(to);
-        let request = Acquire::new(claim, former.ttl).converting(former.claim.mode);
-        let is_upgrade = to == Mode::Exclusive;
-        let asked = self.world.now();
-        if !is_upgrade {
-            // From here on others may come in.
-            self.change(from, |lease| lease.until = lease.until.min(asked));
-        }
-        let attempt = if self.world.plan.faults.lasting && self.rng.chance(40) {
-            let polls = self.rng.below(8);
-            some_of(self.quorum.try_acquire(&request), polls).await
-        } else {
-            self.attempt(&request).await
-        };
-        self.log(|| format!("converts to {to:?}, and is answered {attempt:?}"));
-        let now = self.world.now();
-        match attempt {
-            Some(Ok(Attempt::Granted(grant))) => {
-                let was_valid = now < held.grant.valid_until;
-                self.change(from, |lease| lease.until = lease.until.min(now));
-                let lease = self.note(&request, asked, grant);
-                self.world.history(|history| {
-                    let first = history.leases[from].began_as.unwrap_or(from);
-                    history.leases[lease].began_as = Some(first);
-                });
-                if !is_upgrade && was_valid && grant.tokens != held.grant.tokens {
-                    let before = held.grant;
-                    self.world.wrong(Wrong::Lease, || format!("{grant:?} after {before:?}"));
-                }
-                let request = Acquire::new(request.claim, former.ttl);
-                *held = Held { lease, request, grant };
-                true
-            }
-            Some(Ok(Attempt::Busy { .. })) if is_upgrade => true,
-            _ => {
-                self.change(from, |lease| lease.until = lease.until.min(now));
-                if self.world.plan.faults.lasting && self.rng.chance(50) {
-                    self.release(&former.claim).await;
-                    self.release(&request.claim).await;
-                } else {
-                    self.release(&request.claim).await;
-                    // Other leases end soon by themselves.
-                    if self.world.plan.faults.lasting {
-                        self.release(&former.claim).await;
-                    }
-                }
-                false
-            }
         }
     }
 

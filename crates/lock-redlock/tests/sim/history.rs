@@ -15,8 +15,6 @@ pub(crate) struct Lease {
     pub(crate) client: usize,
     pub(crate) key: usize,
     pub(crate) mode: Mode,
-    /// The lease as which it began, before it was converted. It may still have the tokens of that.
-    pub(crate) began_as: Option<usize>,
     /// The lowest and the highest.
     pub(crate) tokens: (FencingToken, FencingToken),
     /// Whether a renewal brought one that was no higher than those before.
@@ -55,13 +53,7 @@ impl History {
             if later.falls {
                 self.wrongs.push((Wrong::Order, format!("a renewal turned back: {later:?}")));
             }
-            for (number, earlier) in self.leases[..index].iter().enumerate() {
-                let is_same = later
-                    .began_as
-                    .is_some_and(|first| first == number || earlier.began_as == later.began_as);
-                if is_same || !earlier.conflicts(later) {
-                    continue;
-                }
+            for earlier in self.leases[..index].iter().filter(|earlier| earlier.conflicts(later)) {
                 if earlier.until.min(later.until) > earlier.granted.max(later.granted) {
                     let what = format!("both valid: {earlier:?} and {later:?}");
                     self.wrongs.push((Wrong::Exclusion, what));
@@ -85,12 +77,7 @@ impl Lease {
 
     /// Whether the two must not be there at once.
     fn conflicts(&self, other: &Self) -> bool {
-        let modes = (self.mode, other.mode);
-        let share = matches!(
-            modes,
-            (Mode::Shared, Mode::Shared | Mode::Upgradable) | (Mode::Upgradable, Mode::Shared)
-        );
-        self.key == other.key && !share
+        self.key == other.key && !self.mode.compatible_with(other.mode)
     }
 
     /// Whether all tokens of this are below those of the other, as they must be one way or the other, and this

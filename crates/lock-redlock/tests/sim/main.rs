@@ -74,7 +74,7 @@ const MESSAGES: Faults = Faults {
     wild_clocks: false,
     unguarded: false,
     tokens: false,
-    conversions: false,
+    upgradable: false,
     lasting: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
@@ -133,20 +133,20 @@ fn renewals_may_bring_tokens() {
 }
 
 #[test]
-fn leases_may_be_converted() {
-    goes_well(Faults { conversions: true, ..RESTARTS });
+fn leases_may_be_upgradable() {
+    goes_well(Faults { upgradable: true, ..RESTARTS });
 }
 
 #[test]
-fn leases_may_be_converted_while_nodes_forget() {
-    goes_well(Faults { conversions: true, ..FORGETTING });
+fn leases_may_be_upgradable_while_nodes_forget() {
+    goes_well(Faults { upgradable: true, ..FORGETTING });
 }
 
 #[test]
 fn nothing_is_left_until_a_lease_ends() {
     let faults = Faults { crashes: false, lasting: true, ..STALLS };
     goes_well(faults);
-    goes_well(Faults { conversions: true, ..faults });
+    goes_well(Faults { upgradable: true, ..faults });
 }
 
 #[test]

@@ -8,8 +8,8 @@ use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
+use lock_core::{Fixed, SharedBackend, Standing, Ttl, Vote, Watch};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
-use lock_core::{SharedBackend, Standing, Ttl, Vote, Watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
@@ -171,7 +171,9 @@ impl Backend for SimNode {
     }
 }
 
-impl SharedBackend for SimNode {}
+impl SharedBackend for SimNode {
+    type Conversion = Fixed;
+}
 
 #[async_trait]
 impl QuorumNode for SimNode {

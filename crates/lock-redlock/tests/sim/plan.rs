@@ -33,8 +33,8 @@ pub(crate) struct Faults {
     pub(crate) unguarded: bool,
     /// Renewals ask for tokens. Nodes number these by the time itself, and so do clients then.
     pub(crate) tokens: bool,
-    /// Leases are converted, and some are upgradable.
-    pub(crate) conversions: bool,
+    /// Some leases are upgradable.
+    pub(crate) upgradable: bool,
     /// Leases outlive the story by far, and are released by whoever may have one.
     pub(crate) lasting: bool,
 }

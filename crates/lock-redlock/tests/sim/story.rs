@@ -163,7 +163,6 @@ async fn acquire_in_time(
                 client: plan.clients(),
                 key,
                 mode: Mode::Exclusive,
-                began_as: None,
                 tokens: (grant.tokens.first(), grant.tokens.last()),
                 falls: false,
                 asked,

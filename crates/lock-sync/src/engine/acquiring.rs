@@ -42,12 +42,13 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    fn begin(self, entry: &Entry) -> Patience {
-        match self {
+    pub(super) fn begin(self, entry: &Entry) -> Result<Patience, Denial> {
+        entry.shared.start().map_err(Denial::Failed)?;
+        Ok(match self {
             Self::Try => Patience::Try,
             Self::AtMost(limit) => Patience::Until(entry.shared.clock.now() + limit),
             Self::Forever => Patience::Forever,
-        }
+        })
     }
 }
 
@@ -101,10 +102,7 @@ impl Acquiring {
         loop {
             match &mut self.state {
                 State::New(wait) => {
-                    if let Err(error) = entry.shared.start() {
-                        return Poll::Ready(Err(Denial::Failed(error)));
-                    }
-                    self.patience = wait.begin(entry);
+                    self.patience = wait.begin(entry)?;
                     self.state = State::Entering;
                 }
                 State::Entering
@@ -116,20 +114,22 @@ impl Acquiring {
                 }
                 State::Entering => match entry.enter(self.mode, self.patience, self.manner) {
                     Entered::Done(outcome) => return Poll::Ready(outcome),
-                    Entered::Queued(id) => self.state = State::Waiting(id),
+                    Entered::Queued(id) => {
+                        self.state = State::Waiting(id);
+                        return entry.poll_first(id, context);
+                    }
                     Entered::Attempt(id, request) => {
                         let running = Running::attempt(entry, request, self.home);
                         self.state = State::Asking(id, Box::new(running));
                     }
                 },
                 State::Asking(id, running) => {
-                    let id = *id;
                     // The answer would wake this very task while it is polled, and cost it its turn.
-                    entry.unpark(id);
+                    entry.unpark(*id);
                     match running.poll(context) {
-                        Poll::Ready(_) => self.state = State::Waiting(id),
+                        Poll::Ready(_) => self.state = State::Waiting(*id),
                         // The limit may be reached before the store answers.
-                        Poll::Pending => return entry.poll(id, context),
+                        Poll::Pending => return entry.poll_first(*id, context),
                     }
                 }
                 State::Waiting(id) => return entry.poll(*id, context),

@@ -166,8 +166,8 @@ impl Hold {
         self.live = false;
         let lost = self.check().err();
         let ending = match self.entry.release_here(self.ticket.hold, self.manner) {
-            Some(Rest::Lease(ending)) => ending,
-            Some(Rest::Part(part)) => {
+            Rest::Lease(ending) => ending,
+            Rest::Part(part) => {
                 let back = poll_fn(|context| self.entry.poll_back(&part, context)).await;
                 let valid = self.ticket.lease.is_valid(self.ticket.lease.now());
                 return if back || valid {
@@ -176,8 +176,8 @@ impl Hold {
                     Err(ReleaseError::Lost(LeaseLost::new(LossReason::Expired)))
                 };
             }
-            Some(Rest::Nothing) => return Ok(()),
-            None => {
+            Rest::Nothing => return Ok(()),
+            Rest::Over => {
                 let lost = lost.or_else(|| self.check().err());
                 return Err(ReleaseError::Lost(
                     lost.unwrap_or(LeaseLost::new(LossReason::Expired)),
@@ -211,5 +211,43 @@ impl fmt::Debug for Hold {
             .field("key", &self.entry.key)
             .field("fencing_token", &self.ticket.token)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::memory::MemoryBackend;
+    use tokio::runtime::Handle;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::engine::{Acquiring, Wait};
+    use crate::locks::Locks;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_remembers_no_reader_that_has_gone() {
+        // A renewal comes before the first limit. It says that no other process waits.
+        let limit = Duration::from_secs(3);
+        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+        let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
+        let entry = locks.entry("it").unwrap();
+        let read = async || {
+            let manner = entry.shared().manner;
+            let mut acquiring =
+                Acquiring::new(Arc::clone(&entry), Mode::Shared, Wait::Forever, manner);
+            poll_fn(|context| acquiring.poll(context)).await.unwrap()
+        };
+        let (mut oldest, mut older) = (None, read().await);
+        let lease = Arc::clone(&older.ticket.lease);
+        for _ in 0..100 {
+            sleep(limit * 2 / 3).await;
+            let next = read().await;
+            assert!(Arc::ptr_eq(&next.ticket.lease, &lease), "one lease for all of them");
+            let gone: Option<Hold> = oldest.replace(std::mem::replace(&mut older, next));
+            let lost = gone.map(|hold| hold.check().map_err(|lost| lost.reason()));
+            assert!(lost.is_none_or(|lost| lost == Err(LossReason::HeldTooLong)));
+        }
+        drop(oldest);
+        assert_eq!(lease.known_losses(), 0);
     }
 }

@@ -1,13 +1,13 @@
 //! The lease that successive holders in this process share.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::{Clock, Instant};
-use tokio::sync::Notify;
 
 use crate::error::{LeaseLost, LossReason};
+use crate::foreign::Bell;
 
 /// What the store granted, as its holders see it: a deadline that renewals move, and an end that is
 /// final.
@@ -21,9 +21,24 @@ pub(crate) struct Lease {
     deadline: AtomicU64,
     /// Whether it is lost, before its deadline or at it.
     ended: AtomicBool,
-    /// Which holds lost it, and why.
-    losses: Mutex<Vec<(u64, LossReason)>>,
-    lost: Notify,
+    losses: Mutex<Losses>,
+    lost: Bell,
+}
+
+/// What is known of single holds, by their serial numbers. A lease may outlive many of them.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Those that lost it.
+    lost: BTreeMap<u64, Loss>,
+    /// How many futures wait for the loss of a hold.
+    awaited: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug)]
+struct Loss {
+    reason: LossReason,
+    /// Its guard is gone: only futures may still ask for the reason.
+    gone: bool,
 }
 
 impl Lease {
@@ -33,7 +48,7 @@ impl Lease {
             deadline: AtomicU64::new(valid_until.as_nanos()),
             ended: AtomicBool::new(false),
             losses: Mutex::default(),
-            lost: Notify::new(),
+            lost: Bell::default(),
         }
     }
 
@@ -72,29 +87,121 @@ impl Lease {
 
     /// Declares the lease lost by these holds alone.
     pub(super) fn end_for(&self, holds: impl IntoIterator<Item = u64>, reason: LossReason) {
-        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
-        losses.extend(holds.into_iter().map(|hold| (hold, reason)));
+        let loss = |hold| (hold, Loss { reason, gone: false });
+        self.losses().lost.extend(holds.into_iter().map(loss));
     }
 
     pub(super) fn announce(&self) {
-        self.lost.notify_waiters();
+        self.lost.ring();
+    }
+
+    /// The guard of a hold that lost the lease is gone.
+    pub(super) fn leave(&self, hold: u64) {
+        let mut losses = self.losses();
+        if let Some(loss) = losses.lost.get_mut(&hold) {
+            loss.gone = true;
+        }
+        losses.forget_unless_awaited(hold);
     }
 
     /// Why the lease is lost to this hold, if it is and the machine has noticed.
     pub(crate) fn loss(&self, hold: u64) -> Option<LeaseLost> {
-        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
-        let loss = losses.iter().find(|(loser, _)| *loser == hold);
-        loss.map(|(_, reason)| LeaseLost::new(*reason))
+        self.losses().lost.get(&hold).map(|loss| LeaseLost::new(loss.reason))
+    }
+
+    /// How many losses it knows of.
+    #[cfg(test)]
+    pub(super) fn known_losses(&self) -> usize {
+        self.losses().lost.len()
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Losses {
+    fn forget_unless_awaited(&mut self, hold: u64) {
+        let gone = self.lost.get(&hold).is_some_and(|loss| loss.gone);
+        if gone && !self.awaited.contains_key(&hold) {
+            self.lost.remove(&hold);
+        }
+    }
+}
+
+/// Waits for the loss of one hold. It may outlive the guard, so the lease remembers the loss for it.
+#[derive(Debug)]
+pub(crate) struct Losing {
+    lease: Arc<Lease>,
+    hold: u64,
+}
+
+impl Losing {
+    /// Of a hold whose guard is alive.
+    pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
+        *lease.losses().awaited.entry(hold).or_default() += 1;
+        Self { lease, hold }
     }
 
     /// Waits until the lease is lost to this hold; for ever if it was given up first.
-    pub(crate) async fn wait_lost(&self, hold: u64) -> LeaseLost {
+    pub(crate) async fn wait(&self) -> LeaseLost {
         loop {
-            let notified = self.lost.notified();
-            if let Some(lost) = self.loss(hold) {
+            let lost = Bell::listen(&self.lease.lost);
+            if let Some(lost) = self.lease.loss(self.hold) {
                 return lost;
             }
-            notified.await;
+            lost.await;
         }
+    }
+}
+
+impl Drop for Losing {
+    fn drop(&mut self) {
+        let mut losses = self.lease.losses();
+        if let Some(waiting) = losses.awaited.get_mut(&self.hold) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                losses.awaited.remove(&self.hold);
+            }
+        }
+        losses.forget_unless_awaited(self.hold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn lease() -> Arc<Lease> {
+        let clock = Clock::boot();
+        Arc::new(Lease::new(clock, clock.now() + Duration::from_secs(3600)))
+    }
+
+    #[test]
+    fn a_lease_forgets_the_losses_of_guards_that_are_gone() {
+        let lease = lease();
+        for hold in 1..=1000 {
+            lease.end_for([hold], LossReason::HeldTooLong);
+            assert!(lease.loss(hold).is_some());
+            lease.leave(hold);
+        }
+        assert_eq!(lease.known_losses(), 0);
+    }
+
+    #[test]
+    fn a_future_that_outlives_its_guard_hears_of_the_loss() {
+        let lease = lease();
+        let (one, two) = (Losing::new(Arc::clone(&lease), 7), Losing::new(Arc::clone(&lease), 7));
+        lease.end_for([7], LossReason::HeldTooLong);
+        lease.leave(7);
+        drop(one);
+        let lost = two.wait().now_or_never();
+        assert_eq!(lost.map(|lost| lost.reason()), Some(LossReason::HeldTooLong));
+        drop(two);
+        assert_eq!(lease.known_losses(), 0);
     }
 }

@@ -1,7 +1,12 @@
-//! One key of one process: the machine behind an ordinary lock, and what carries out its effects.
+//! One key of one process: the machine behind an ordinary lock, and what carries out its pass.
 
 mod acquiring;
+mod answers;
+mod command;
+mod driver;
+mod forget;
 mod hold;
+mod holds;
 #[cfg(test)]
 mod interleavings;
 mod lease;
@@ -11,43 +16,55 @@ mod modes;
 mod parked;
 mod queue;
 mod running;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod together;
+mod tokens;
 mod upgrading;
+mod waiting;
+mod watching;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
-use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken, Released, Renewal};
+use lock_core::{Claim, Error, Hint, Key, Mode, OwnerToken};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
 pub(crate) use acquiring::{Acquiring, Wait};
+pub(crate) use command::Command;
+use driver::Flight;
 pub(crate) use hold::Hold;
-pub(crate) use lease::Lease;
-pub(crate) use machine::{Deadline, Denial, HoldId, Manner, Policy, Ticket, renewal_window};
+pub(crate) use holds::HoldId;
+pub(crate) use lease::{Lease, Losing};
+pub(crate) use machine::{BACKOFF, Denial, Manner, Return, Ticket};
 pub(crate) use queue::Patience;
 pub(crate) use running::{Home, Running};
+pub(crate) use shared::{Choices, Shared};
 pub(crate) use together::{Gathering, Together};
 pub(crate) use upgrading::Upgrading;
 
-use crate::driver::{Command, Flight};
-use crate::locks::Shared;
-use machine::{Effects, Ending, Entered, Machine, Op, Part};
+use machine::{Deadline, Entered, Machine, Op, Pass, Rest, Urgency};
+
+use crate::foreign::{discard, survive, wake};
 use parked::Parked;
 use queue::WaiterId;
+use watching::WatchTask;
 
 /// One key, shared by every primitive of this process that has it.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     key: Key,
+    /// The group that holds the key jointly by this entry, if it is one's.
+    group: Option<OwnerToken>,
     state: Mutex<State>,
     /// Somebody elsewhere wants the lock. Tasks that pass it on among themselves can keep the driver from
     /// the state for long, but not from this.
     wanted: AtomicBool,
+    /// Whether the last task that looked had to join the line: the next brings its waker along.
+    crowded: AtomicBool,
 }
 
 struct State {
@@ -65,40 +82,16 @@ struct State {
     watch: WatchTask,
 }
 
-/// What is left to be done when a hold has been given up.
-#[expect(clippy::large_enum_variant, reason = "it is looked at once, where it was made")]
-enum Rest {
-    /// Others here go on with the lease.
-    Nothing,
-    /// The lease is to be released.
-    Lease(Ending),
-    /// Part of it is being given back.
-    Part(Part),
-}
-
-impl State {
-    fn await_settled(&mut self, context: &Context<'_>) {
-        if !self.settling.iter().any(|waker| waker.will_wake(context.waker())) {
-            self.settling.push(context.waker().clone());
-        }
-    }
-}
-
-/// The task that listens for hints. Events of an earlier one are told apart by their number.
-#[derive(Default)]
-struct WatchTask {
-    number: u64,
-    task: Option<AbortHandle>,
-}
-
 impl Entry {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>) -> Self {
         let machine =
             Machine::new(key.clone(), shared.policy.clone(), shared.clock, OwnerToken::generate);
         Self {
             shared,
             key,
+            group,
             wanted: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
             state: Mutex::new(State {
                 machine,
                 armed: None,
@@ -151,31 +144,12 @@ impl Entry {
         !self.wanted.load(Ordering::Relaxed) && state.machine.linger(hold, manner, armed.at)
     }
 
-    /// The short way into the line, if there is one: see [`Machine::join`].
-    fn join(&self, want: Mode, context: &Context<'_>) -> Option<WaiterId> {
-        self.lock().machine.join(want, || context.waker().clone())
-    }
-
     fn enter(self: &Arc<Self>, want: Mode, patience: Patience, manner: Manner) -> Entered {
-        self.event(|machine, now, effects| machine.enter(now, want, patience, manner, effects))
-    }
-
-    fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
-        let park = |parked: Option<Waker>| match parked {
-            Some(waker) if waker.will_wake(context.waker()) => waker,
-            _ => context.waker().clone(),
-        };
-        self.lock().machine.poll(id, park).map_or(Poll::Pending, Poll::Ready)
-    }
-
-    /// Takes back the waker that [`poll`](Self::poll) has left.
-    fn unpark(&self, id: WaiterId) {
-        let parked = self.lock().machine.unpark(id);
-        drop(parked);
+        self.event(|machine, pass| machine.enter(want, patience, manner, pass))
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
-        self.event(|machine, now, effects| machine.cancel(now, id, manner, effects));
+        self.event(|machine, pass| machine.cancel(id, manner, pass));
     }
 
     /// Gives a hold up; the driver releases what must be released.
@@ -183,14 +157,12 @@ impl Entry {
     /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
     /// the driver to wake up.
     fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        let urgent = self.event(|machine, now, effects| {
-            machine.release(now, hold, manner, effects);
-            let urgent =
-                effects.ops.iter().position(|op| matches!(op, Op::Release { urgent: true }))?;
-            if self.shared.home == Home::Driver || Handle::try_current().is_err() {
+        let urgent = self.event(|machine, pass| {
+            machine.release(hold, manner, pass);
+            let urgent = machine.due_release() == Some(Urgency::Now);
+            if !urgent || self.shared.home == Home::Driver || Handle::try_current().is_err() {
                 return None;
             }
-            effects.ops.swap_remove(urgent);
             // Under way from here on, for those who wait for that at a shutdown.
             let ending = machine.begin_release()?;
             Some(Running::release(self, ending, Home::Driver))
@@ -202,47 +174,13 @@ impl Entry {
         }
     }
 
-    /// Gives a hold up; what must be released is the caller's to release. `None` if it was over before.
-    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
-        self.event(|machine, now, effects| {
-            machine.release_promptly(now, hold, manner, effects).then(|| {
-                let Some(ending) = machine.begin_release_of(hold) else {
-                    let part = machine.give_back(now, hold, effects);
-                    return part.map_or(Rest::Nothing, Rest::Part);
-                };
-                if let Some(own) =
-                    effects.ops.iter().position(|op| matches!(op, Op::Release { .. }))
-                {
-                    effects.ops.remove(own);
-                }
-                Rest::Lease(ending)
-            })
-        })
-    }
-
-    /// Waits until it is known as what the store has the lease of this hold.
-    fn poll_settled(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if !state.machine.is_converting(hold) {
-            return Poll::Ready(());
-        }
-        state.await_settled(context);
-        Poll::Pending
-    }
-
-    /// Waits until the store has this part of a lease of permits back, or somebody here. `false` if the lease
-    /// ended before.
-    fn poll_back(&self, part: &Part, context: &Context<'_>) -> Poll<bool> {
-        let mut state = self.lock();
-        if let Some(back) = state.machine.is_back(part) {
-            return Poll::Ready(back);
-        }
-        state.await_settled(context);
-        Poll::Pending
+    /// Gives a hold up; what must be released is the caller's to release.
+    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Rest {
+        self.event(|machine, pass| machine.release_promptly(hold, manner, pass))
     }
 
     fn downgrade(self: &Arc<Self>, hold: HoldId, to: Mode) {
-        self.event(|machine, now, effects| machine.downgrade(now, hold, to, effects));
+        self.event(|machine, pass| machine.downgrade(hold, to, pass));
     }
 
     fn split(&self, hold: HoldId, part: u32) -> Option<HoldId> {
@@ -250,46 +188,51 @@ impl Entry {
     }
 
     fn forget(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        self.event(|machine, now, effects| machine.forget(now, hold, manner, effects));
+        self.event(|machine, pass| machine.forget(hold, manner, pass));
     }
 
     fn claim(&self, hold: HoldId) -> Option<Claim> {
         self.lock().machine.claim(hold).cloned()
     }
 
-    fn begin_upgrade(self: &Arc<Self>, hold: HoldId, patience: Patience) -> Result<(), Denial> {
-        self.event(|machine, now, effects| machine.begin_upgrade(now, hold, patience, effects))
+    fn begin_upgrade(
+        self: &Arc<Self>,
+        hold: HoldId,
+        patience: Patience,
+    ) -> Result<WaiterId, Denial> {
+        self.event(|machine, pass| machine.begin_upgrade(hold, patience, pass))
     }
 
-    fn poll_upgrade(&self, hold: HoldId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
-        let waker = || context.waker().clone();
-        self.lock().machine.poll_upgrade(hold, waker).map_or(Poll::Pending, Poll::Ready)
+    fn abandon_upgrade(self: &Arc<Self>, id: WaiterId) {
+        self.event(|machine, pass| machine.abandon_upgrade(id, pass));
     }
 
-    fn abandon_upgrade(self: &Arc<Self>, hold: HoldId) {
-        self.event(|machine, now, effects| machine.abandon_upgrade(now, hold, effects));
+    /// Begins to give back what only lingers here. Returns what the store has to hear of before it can answer a
+    /// query about the key: see [`poll_returned`](Self::poll_returned).
+    pub(crate) fn give_back_all(self: &Arc<Self>) -> Vec<Return> {
+        self.event(|machine, pass| machine.give_back_all(pass))
     }
 
     /// Something has changed that the store may not say: whoever waits asks again.
     pub(crate) fn look_again(self: &Arc<Self>) {
-        self.event(|machine, now, effects| machine.hint(now, Hint::Released, effects));
+        self.event(|machine, pass| machine.hint(Hint::Released, pass));
     }
 
     pub(crate) fn close(self: &Arc<Self>) {
-        self.event(|machine, now, effects| machine.close(now, effects));
+        self.event(|machine, pass| machine.close(pass));
     }
 
     /// The driver has gone, with everything that it had in hand.
     pub(crate) fn stop(self: &Arc<Self>, error: &Error) {
-        self.event(|machine, now, effects| machine.stop(now, error, effects));
+        self.event(|machine, pass| machine.stop(error, pass));
     }
 
     // ---- What the driver does ----
 
     pub(crate) fn tick(self: &Arc<Self>) {
-        self.event_in(|state, now, effects| {
+        self.event_in(|state, pass| {
             state.armed = None;
-            state.machine.tick(now, effects);
+            state.machine.tick(pass);
         });
         // A store that has not answered by now may never do so; the driver sets it a limit.
         let parked = std::mem::take(&mut self.lock().parked);
@@ -310,72 +253,6 @@ impl Entry {
         endings.into_iter().map(begin).collect()
     }
 
-    /// Runs the watch with this number, unless it is out of date.
-    pub(crate) fn begin_watch(self: &Arc<Self>, number: u64) {
-        let mut state = self.lock();
-        if state.watch.number == number {
-            let watch = watch(Arc::downgrade(self), self.shared.clone(), self.key.clone(), number);
-            state.watch.task = Some(tokio::spawn(watch).abort_handle());
-        }
-    }
-
-    // ---- What the store answers ----
-
-    fn attempt_done(self: &Arc<Self>, claim: &Claim, result: Result<Attempt, Error>) {
-        self.event(|machine, now, effects| machine.attempt_done(now, claim, result, effects));
-    }
-
-    fn attempt_repeated(self: &Arc<Self>, claim: &Claim) {
-        self.event(|machine, _, _| machine.attempt_repeated(claim));
-    }
-
-    fn convert_done(self: &Arc<Self>, claim: &Claim, result: Result<Attempt, Error>) {
-        if let Err(error) = &result {
-            tracing::debug!(key = %self.key, %error, "a lease could not be made weaker");
-        }
-        self.event(|machine, now, effects| machine.convert_done(now, claim, result, effects));
-    }
-
-    fn release_done(
-        self: &Arc<Self>,
-        claim: &Claim,
-        result: Result<(Released, Option<Attempt>), Error>,
-    ) {
-        if let Err(error) = &result {
-            tracing::warn!(key = %self.key, %error, retried = error.is_retryable(), "a release failed");
-        }
-        self.event(|machine, now, effects| machine.release_done(now, claim, result, effects));
-    }
-
-    fn renew_done(self: &Arc<Self>, claim: &Claim, sent: Instant, renewal: Renewal) {
-        if let Renewal::Unknown(error) = &renewal {
-            tracing::debug!(key = %self.key, %error, "a renewal failed");
-        }
-        self.event(|machine, now, effects| {
-            machine.renew_done(now, claim, sent, renewal, effects);
-        });
-    }
-
-    /// A claim turned out to be held. Unless it is the one that this process wants, it is released.
-    fn forget_unless_known(self: &Arc<Self>, claim: Claim) {
-        self.event(|machine, _, effects| machine.forget_unless_known(claim, effects));
-    }
-
-    fn watch_event(self: &Arc<Self>, number: u64, event: WatchEvent<'_>) {
-        if matches!(event, WatchEvent::Hint(Hint::Wanted)) {
-            self.wanted.store(true, Ordering::Release);
-        }
-        self.event_in(|state, now, effects| {
-            if state.watch.number == number {
-                match event {
-                    WatchEvent::Started => state.machine.watch_started(now, effects),
-                    WatchEvent::Hint(hint) => state.machine.hint(now, hint, effects),
-                    WatchEvent::Ended(error) => state.machine.watch_ended(now, error, effects),
-                }
-            }
-        });
-    }
-
     // ---- How ----
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -384,49 +261,61 @@ impl Entry {
 
     fn event<R>(
         self: &Arc<Self>,
-        event: impl FnOnce(&mut Machine<Waker>, Instant, &mut Effects<Waker>) -> R,
+        event: impl FnOnce(&mut Machine<Waker>, &mut Pass<Waker>) -> R,
     ) -> R {
-        self.event_in(|state, now, effects| event(&mut state.machine, now, effects))
+        self.event_in(|state, pass| event(&mut state.machine, pass))
     }
 
     /// Feeds one event to the machine and carries out what it asks for.
-    fn event_in<R>(
-        self: &Arc<Self>,
-        event: impl FnOnce(&mut State, Instant, &mut Effects<Waker>) -> R,
-    ) -> R {
-        let mut effects = Effects::new();
+    ///
+    /// The event runs under the lock, and code of others after it: wakers, and subscribers to traces. None of
+    /// them panics through this, which is called by drops.
+    fn event_in<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, &mut Pass<Waker>) -> R) -> R {
         let mut state = self.lock();
         // Read under the lock, so that time does not go backwards from one event to the next.
-        let now = self.shared.clock.now();
+        let mut pass = Pass::at(self.shared.clock.now());
         if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::AcqRel) {
-            state.machine.hint(now, Hint::Wanted, &mut effects);
+            state.machine.hint(Hint::Wanted, &mut pass);
         }
-        let result = event(&mut state, now, &mut effects);
-        state.machine.turn_tries_away(now, &mut effects);
-        state.machine.clear_seats();
-        let commands: Vec<_> =
-            effects.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
+        let result = event(&mut state, &mut pass);
+        let mut commands: Vec<_> =
+            pass.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
+        if state.machine.due_release().is_some()
+            && !std::mem::replace(&mut state.release_queued, true)
+        {
+            commands.push(Command::Release(Arc::clone(self), self.shared.flights.begin()));
+        }
         self.arm(&mut state);
-        let done = match (state.machine.is_retrying(), &state.retrying) {
+        let done = self.keep_while_retrying(&mut state);
+        let watch = state.watch.take_stopped();
+        let settling = std::mem::take(&mut state.settling);
+        drop(state);
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+        // A driver that is gone answers at once.
+        for command in commands {
+            self.shared.send(command);
+        }
+        pass.wake_all(wake, |loss| {
+            survive(|| tracing::warn!(key = %self.key, reason = %loss, "a lease was lost"));
+        });
+        settling.into_iter().for_each(wake);
+        pass.dropped().into_iter().for_each(|waker| discard(Some(waker)));
+        drop(done);
+        result
+    }
+
+    /// Keeps the entry for as long as a release has to be tried again. Returns what kept it until now.
+    fn keep_while_retrying(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Self>, Flight)> {
+        match (state.machine.is_retrying(), &state.retrying) {
             (true, None) => {
                 state.retrying = Some((Arc::clone(self), self.shared.flights.begin()));
                 None
             }
             (false, Some(_)) => state.retrying.take(),
             _ => None,
-        };
-        let settling = std::mem::take(&mut state.settling);
-        drop(state);
-        // Not before: a waker may run anything, and a driver that is gone answers at once.
-        for command in commands {
-            self.shared.send(command);
         }
-        effects.wake_all(Waker::wake, |loss| {
-            tracing::warn!(key = %self.key, reason = %loss, "a lease was lost");
-        });
-        settling.into_iter().for_each(Waker::wake);
-        drop(done);
-        result
     }
 
     /// What the driver must be told. The order in which it hears of things does not matter: a release
@@ -439,20 +328,9 @@ impl Entry {
             Op::Forget(claim) => {
                 Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
             }
-            Op::Release { .. } if state.release_queued => return None,
-            Op::Release { .. } => {
-                state.release_queued = true;
-                Command::Release(Arc::clone(self), self.shared.flights.begin())
-            }
-            Op::Watch => {
-                state.watch.number += 1;
-                Command::Watch(Arc::clone(self), state.watch.number)
-            }
+            Op::Watch => Command::Watch(Arc::clone(self), state.watch.begin()),
             Op::Unwatch => {
-                state.watch.number += 1;
-                if let Some(task) = state.watch.task.take() {
-                    task.abort();
-                }
+                state.watch.stop();
                 return None;
             }
         })
@@ -472,53 +350,22 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let id = std::ptr::from_ref(self).addr();
-        let Self { shared, key, state, .. } = self;
+        let Self { shared, key, group, state, .. } = self;
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(armed) = state.armed {
             shared.timers.disarm(id, armed);
         }
-        if let Some(watch) = state.watch.task.take() {
-            watch.abort();
-        }
+        state.watch.abort();
         for claim in state.machine.left_behind().cloned() {
             let flight = shared.flights.begin();
             shared.send(Command::Forget(Arc::clone(shared), claim, flight));
         }
-        shared.forget(key);
+        shared.forget(key, *group);
     }
 }
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("key", &self.key).finish_non_exhaustive()
-    }
-}
-
-enum WatchEvent<'a> {
-    Started,
-    Hint(Hint),
-    Ended(Option<&'a Error>),
-}
-
-/// Listens for hints about a key until nobody wants them.
-async fn watch(entry: Weak<Entry>, shared: Arc<Shared>, key: Key, number: u64) {
-    let tell = |event: WatchEvent<'_>| {
-        entry.upgrade().map(|entry| entry.watch_event(number, event)).is_some()
-    };
-    let mut hints = match shared.backend.watch(&key).await {
-        Ok(hints) => hints,
-        Err(error) => {
-            tracing::debug!(%key, %error, "no hints: waiting by the clock alone");
-            tell(WatchEvent::Ended(Some(&error)));
-            return;
-        }
-    };
-    let mut wanted = tell(WatchEvent::Started);
-    while wanted {
-        let Some(hint) = hints.next().await else {
-            tell(WatchEvent::Ended(None));
-            return;
-        };
-        wanted = tell(WatchEvent::Hint(hint));
     }
 }

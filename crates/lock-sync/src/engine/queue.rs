@@ -31,10 +31,6 @@ pub(super) struct Queue<W, O> {
     front: Option<u32>,
     back: Option<u32>,
     waiting: usize,
-    /// How many have joined in all.
-    arrivals: u64,
-    /// How many of them want a joint hold.
-    joint: usize,
     /// The waiters with a limit, by the instant at which it is reached.
     limits: BTreeSet<(Instant, WaiterId)>,
 }
@@ -44,15 +40,18 @@ enum Slot<W, O> {
     /// The next free slot.
     Free(Option<u32>),
     Waiting {
-        /// How many had joined with this one.
-        arrival: u64,
         patience: Patience,
         want: Mode,
         waker: Option<W>,
-        previous: Option<u32>,
-        next: Option<u32>,
+        place: Place,
     },
     Settled(O),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    InLine { previous: Option<u32>, next: Option<u32> },
+    Aside,
 }
 
 impl<W, O> Queue<W, O> {
@@ -63,13 +62,12 @@ impl<W, O> Queue<W, O> {
             front: None,
             back: None,
             waiting: 0,
-            arrivals: 0,
-            joint: 0,
             limits: BTreeSet::new(),
         }
     }
 
     /// Whether nobody stands in line. Settled waiters do not.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -81,10 +79,24 @@ impl<W, O> Queue<W, O> {
 
     /// Joins at the back, for a hold in this mode.
     pub(super) fn push(&mut self, patience: Patience, want: Mode) -> WaiterId {
-        self.joint += usize::from(matches!(want, Mode::Joint { .. }));
-        self.arrivals += 1;
-        let (arrival, previous) = (self.arrivals, self.back);
-        let slot = Slot::Waiting { arrival, patience, want, waker: None, previous, next: None };
+        let place = Place::InLine { previous: self.back, next: None };
+        let id = self.insert(patience, want, place);
+        match self.back {
+            Some(back) => self.link(back).1.replace(id.0),
+            None => self.front.replace(id.0),
+        };
+        self.back = Some(id.0);
+        self.waiting += 1;
+        id
+    }
+
+    /// Joins beside the line, which does not count it. It waits to be exclusive.
+    pub(super) fn push_aside(&mut self, patience: Patience) -> WaiterId {
+        self.insert(patience, Mode::Exclusive, Place::Aside)
+    }
+
+    fn insert(&mut self, patience: Patience, want: Mode, place: Place) -> WaiterId {
+        let slot = Slot::Waiting { patience, want, waker: None, place };
         let index = match self.free {
             Some(index) => {
                 if let Slot::Free(next) = self.slots[index as usize] {
@@ -98,55 +110,23 @@ impl<W, O> Queue<W, O> {
                 (self.slots.len() - 1) as u32
             }
         };
-        match self.back {
-            Some(back) => self.link(back).1.replace(index),
-            None => self.front.replace(index),
-        };
-        self.back = Some(index);
-        self.waiting += 1;
         if let Patience::Until(limit) = patience {
             self.limits.insert((limit, WaiterId(index)));
         }
         WaiterId(index)
     }
 
-    /// How many have joined by now, those included who have left.
-    pub(super) fn arrivals(&self) -> u64 {
-        self.arrivals
-    }
-
-    /// How many had joined when the first in line did, that one included.
-    pub(super) fn first_arrival(&self) -> Option<u64> {
-        match &self.slots[self.front? as usize] {
-            Slot::Waiting { arrival, .. } => Some(*arrival),
-            Slot::Free(_) | Slot::Settled(_) => None,
-        }
-    }
-
     /// Who is first in line, and its patience.
+    #[inline]
     pub(super) fn first(&self) -> Option<(WaiterId, Patience)> {
         let id = WaiterId(self.front?);
         self.patience(id).map(|patience| (id, patience))
     }
 
     /// What the first in line wants.
+    #[inline]
     pub(super) fn first_want(&self) -> Option<Mode> {
         self.want(WaiterId(self.front?))
-    }
-
-    /// Whether somebody waits for a joint hold: they do not wait for those before them.
-    pub(super) fn has_joint(&self) -> bool {
-        self.joint > 0
-    }
-
-    /// The first in line who wants exactly this.
-    pub(super) fn find(&self, want: Mode) -> Option<WaiterId> {
-        self.iter().find(|id| self.want(*id) == Some(want))
-    }
-
-    /// What those in line want who want to hold jointly.
-    pub(super) fn joint_wants(&self) -> Vec<Mode> {
-        self.wants().filter(|want| matches!(want, Mode::Joint { .. })).collect()
     }
 
     /// What those in line want, in order.
@@ -161,13 +141,14 @@ impl<W, O> Queue<W, O> {
 
     fn iter(&self) -> impl Iterator<Item = WaiterId> {
         std::iter::successors(self.front, |index| match &self.slots[*index as usize] {
-            Slot::Waiting { next, .. } => *next,
-            Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Waiting { place: Place::InLine { next, .. }, .. } => *next,
+            Slot::Waiting { .. } | Slot::Free(_) | Slot::Settled(_) => None,
         })
         .map(WaiterId)
     }
 
     /// What a waiter in line wants.
+    #[inline]
     pub(super) fn want(&self, id: WaiterId) -> Option<Mode> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { want, .. } => Some(*want),
@@ -176,6 +157,7 @@ impl<W, O> Queue<W, O> {
     }
 
     /// The patience of a waiter in line.
+    #[inline]
     pub(super) fn patience(&self, id: WaiterId) -> Option<Patience> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { patience, .. } => Some(*patience),
@@ -184,23 +166,35 @@ impl<W, O> Queue<W, O> {
     }
 
     /// Takes a waiter out of the line and gives it its outcome; returns its waker.
+    #[inline]
     pub(super) fn settle(&mut self, id: WaiterId, outcome: O) -> Option<W> {
         let waker = self.unlink(id);
         self.slots[id.0 as usize] = Slot::Settled(outcome);
         waker
     }
 
-    /// Leaves a waker to be woken with when the outcome is there.
+    /// Leaves a waker, if there is one, to be woken with when the outcome is there. The one that was left before is
+    /// there instead afterwards.
     ///
-    /// Returns `false` if it is there already: [`take`](Self::take) it.
-    pub(super) fn park(&mut self, id: WaiterId, waker: impl FnOnce(Option<W>) -> W) -> bool {
+    /// Returns `false` if the outcome is there already: [`take`](Self::take) it.
+    #[inline]
+    pub(super) fn park(&mut self, id: WaiterId, waker: &mut Option<W>) -> bool {
         match &mut self.slots[id.0 as usize] {
             Slot::Waiting { waker: slot, .. } => {
-                let old = slot.take();
-                *slot = Some(waker(old));
+                if waker.is_some() {
+                    std::mem::swap(slot, waker);
+                }
                 true
             }
             Slot::Free(_) | Slot::Settled(_) => false,
+        }
+    }
+
+    /// The waker that was left.
+    pub(super) fn parked(&self, id: WaiterId) -> Option<&W> {
+        match &self.slots[id.0 as usize] {
+            Slot::Waiting { waker, .. } => waker.as_ref(),
+            Slot::Free(_) | Slot::Settled(_) => None,
         }
     }
 
@@ -213,27 +207,27 @@ impl<W, O> Queue<W, O> {
     }
 
     /// Picks up the outcome and gives the slot back; `None` while there is none.
+    #[inline]
     pub(super) fn take(&mut self, id: WaiterId) -> Option<O> {
         match self.slots[id.0 as usize] {
-            Slot::Settled(_) => self.remove(id),
+            Slot::Settled(_) => self.remove(id).1,
             Slot::Free(_) | Slot::Waiting { .. } => None,
         }
     }
 
-    /// Leaves the queue, from wherever the waiter stands; returns an outcome not picked up.
-    pub(super) fn remove(&mut self, id: WaiterId) -> Option<O> {
-        if matches!(self.slots[id.0 as usize], Slot::Waiting { .. }) {
-            self.unlink(id);
-        }
+    /// Leaves the queue, from wherever the waiter stands; returns its waker, or an outcome not picked up.
+    pub(super) fn remove(&mut self, id: WaiterId) -> (Option<W>, Option<O>) {
+        let waker = self.unlink(id);
         let slot = std::mem::replace(&mut self.slots[id.0 as usize], Slot::Free(self.free));
         self.free = Some(id.0);
         match slot {
-            Slot::Settled(outcome) => Some(outcome),
-            Slot::Free(_) | Slot::Waiting { .. } => None,
+            Slot::Settled(outcome) => (waker, Some(outcome)),
+            Slot::Free(_) | Slot::Waiting { .. } => (waker, None),
         }
     }
 
     /// The instant at which the first limit is reached.
+    #[inline]
     pub(super) fn first_limit(&self) -> Option<Instant> {
         self.limits.first().map(|(limit, _)| *limit)
     }
@@ -243,13 +237,16 @@ impl<W, O> Queue<W, O> {
         self.limits.first().filter(|(limit, _)| *limit <= now).map(|(_, id)| *id)
     }
 
+    #[inline]
     fn unlink(&mut self, id: WaiterId) -> Option<W> {
-        let slot = &mut self.slots[id.0 as usize];
-        let Slot::Waiting { patience, want, waker, previous, next, .. } = slot else {
+        let Slot::Waiting { patience, waker, place, .. } = &mut self.slots[id.0 as usize] else {
             return None;
         };
-        self.joint -= usize::from(matches!(want, Mode::Joint { .. }));
-        let (patience, waker, previous, next) = (*patience, waker.take(), *previous, *next);
+        let (patience, waker, place) = (*patience, waker.take(), *place);
+        if let Patience::Until(limit) = patience {
+            self.limits.remove(&(limit, id));
+        }
+        let Place::InLine { previous, next } = place else { return waker };
         match previous {
             Some(previous) => *self.link(previous).1 = next,
             None => self.front = next,
@@ -259,16 +256,14 @@ impl<W, O> Queue<W, O> {
             None => self.back = previous,
         }
         self.waiting -= 1;
-        if let Patience::Until(limit) = patience {
-            self.limits.remove(&(limit, id));
-        }
         waker
     }
 
+    #[inline]
     fn link(&mut self, index: u32) -> (&mut Option<u32>, &mut Option<u32>) {
         match &mut self.slots[index as usize] {
-            Slot::Waiting { previous, next, .. } => (previous, next),
-            Slot::Free(_) | Slot::Settled(_) => unreachable!("only waiters are linked"),
+            Slot::Waiting { place: Place::InLine { previous, next }, .. } => (previous, next),
+            _ => unreachable!("only waiters in line are linked"),
         }
     }
 }
@@ -314,7 +309,7 @@ mod tests {
                         });
                         let id = queue.push(patience, Mode::Exclusive);
                         serial += 1;
-                        prop_assert!(queue.park(id, |_| serial));
+                        prop_assert!(queue.park(id, &mut Some(serial)));
                         line.push_back((id, limit, serial));
                     }
                     Step::SettleFirst => {
@@ -326,8 +321,8 @@ mod tests {
                     }
                     Step::RemoveNth(n) => {
                         if n < line.len() {
-                            let (id, _, _) = line.remove(n).unwrap();
-                            prop_assert_eq!(queue.remove(id), None);
+                            let (id, _, waker) = line.remove(n).unwrap();
+                            prop_assert_eq!(queue.remove(id), (Some(waker), None));
                         }
                     }
                     Step::TakeSettled(n) => {

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Instant, PermitBackend, Released, Renew,
-    Renewal,
+    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, PermitBackend, Released,
+    Renew, Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{Ending, Entry};
-use crate::driver::{Command, Flight};
+use super::Entry;
+use super::command::Command;
+use super::driver::Flight;
+use super::machine::Ending;
 
 /// A request that reports its answer to the entry, whoever polls it to the end.
 ///
@@ -51,7 +53,7 @@ enum Verb {
     /// When it was sent, and how long its answer may take.
     Renew(Renew, Instant, Duration),
     /// How long its answer may take.
-    Convert(Acquire, Duration),
+    Convert(Convert, Duration),
     Release(Claim, Option<Box<Acquire>>),
     /// With permits that shall not come back.
     Forget(Claim, Arc<dyn PermitBackend>),
@@ -79,7 +81,7 @@ impl Running {
         Self::new(entry, Verb::Renew(request, sent, limit), Home::Driver)
     }
 
-    pub(super) fn convert(entry: &Arc<Entry>, request: Acquire, limit: Duration) -> Self {
+    pub(super) fn convert(entry: &Arc<Entry>, request: Convert, limit: Duration) -> Self {
         Self::new(entry, Verb::Convert(request, limit), Home::Driver)
     }
 
@@ -206,7 +208,7 @@ impl Running {
                 self.entry.attempt_done(&request.claim, result);
             }
             (Answer::Attempt(result), Verb::Convert(request, _)) => {
-                self.entry.convert_done(&request.claim, result);
+                self.entry.convert_done(&request.request.claim, result);
             }
             (Answer::Renew(renewal), Verb::Renew(request, sent, _)) => {
                 self.entry.renew_done(&request.claim, *sent, renewal);
@@ -237,8 +239,11 @@ impl Answer {
 impl Verb {
     fn send(&self, backend: Arc<dyn Backend>) -> Request {
         match self.clone() {
-            Self::Attempt(request) | Self::Convert(request, _) => {
+            Self::Attempt(request) => {
                 Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
+            }
+            Self::Convert(request, _) => {
+                Box::pin(async move { Answer::Attempt(convert(&*backend, &request).await) })
             }
             Self::Renew(request, ..) => {
                 Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
@@ -286,6 +291,11 @@ impl Drop for Running {
             self.report(self.verb.failed(ErrorKind::ShuttingDown, why));
         }
     }
+}
+
+async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Error> {
+    let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
+    backend.converter().ok_or_else(none)?.convert(request).await
 }
 
 /// Waits for the answer to a request that was asked again meanwhile. If it is a grant, it may have

@@ -11,9 +11,9 @@ use lock_core::{
 };
 use proptest::prelude::*;
 
-use super::machine::{Denial, Effects, Ending, Entered, Machine, Manner, Op, Policy, Ticket};
+use super::machine::renewal_window;
+use super::machine::{Denial, Ending, Entered, Machine, Manner, Op, Pass, Policy, Ticket};
 use super::queue::{Patience, WaiterId};
-use super::renewal_window;
 use crate::handoff::Handoff;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -21,6 +21,11 @@ const TTL: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(500);
 /// A process asks no later than this after the time that was named.
 const JITTER: Duration = Duration::from_millis(10);
+
+/// How many cases a property tries: `LOCK_ENGINE_CASES`, or so many.
+pub(super) fn cases(default: u32) -> u32 {
+    std::env::var("LOCK_ENGINE_CASES").map_or(default, |cases| cases.parse().expect("a number"))
+}
 
 thread_local! {
     static OWNERS: Cell<u128> = const { Cell::new(0) };
@@ -168,8 +173,8 @@ impl World {
     }
 
     fn event(&mut self, event: Event) {
-        let mut effects = Effects::new();
         let now = self.now;
+        let mut pass = Pass::at(now);
         match event {
             Event::Enter(limit) => self.enter(limit),
             Event::Cancel(n) => {
@@ -178,13 +183,13 @@ impl World {
                 {
                     self.waiters.remove(&arrival);
                     self.woken.remove(&arrival);
-                    self.machine.cancel(now, id, self.manner, &mut effects);
+                    self.machine.cancel(id, self.manner, &mut pass);
                 }
             }
             Event::Release => {
                 if let Some(ticket) = self.holding.take() {
                     let before = (self.machine.owner(), self.machine.demand());
-                    self.machine.release(now, ticket.hold, self.manner, &mut effects);
+                    self.machine.release(ticket.hold, self.manner, &mut pass);
                     self.check_budget(before);
                 }
             }
@@ -192,7 +197,7 @@ impl World {
                 if let Some(request) = self.attempt.take() {
                     let result = self.try_acquire(&request, answer);
                     self.note_refusal(result.as_ref().ok());
-                    self.machine.attempt_done(now, &request.claim, result, &mut effects);
+                    self.machine.attempt_done(&request.claim, result, &mut pass);
                 }
             }
             Event::TakeRelease => {
@@ -212,7 +217,7 @@ impl World {
                 } else if let Some((claim, next)) = self.releasing.take() {
                     let result = self.delete(&claim, next.as_ref(), answer);
                     self.note_refusal(result.as_ref().ok().and_then(|(_, next)| next.as_ref()));
-                    self.machine.release_done(now, &claim, result, &mut effects);
+                    self.machine.release_done(&claim, result, &mut pass);
                 }
             }
             Event::AnswerRenewal(answer) => {
@@ -222,25 +227,25 @@ impl World {
                     if matches!(renewal, Renewal::Lost) {
                         self.revoked.insert(Some(claim.owner));
                     }
-                    self.machine.renew_done(now, &claim, sent, renewal, &mut effects);
+                    self.machine.renew_done(&claim, sent, renewal, &mut pass);
                 }
             }
             Event::StartWatch => {
                 if self.watching {
                     self.subscribed = true;
-                    self.machine.watch_started(now, &mut effects);
+                    self.machine.watch_started(&mut pass);
                 }
             }
             Event::EndWatch(failed) => {
                 if std::mem::take(&mut self.watching) {
                     self.unsubscribe();
                     let error = Error::new(ErrorKind::Unreachable, "cut");
-                    self.machine.watch_ended(now, failed.then_some(&error), &mut effects);
+                    self.machine.watch_ended(failed.then_some(&error), &mut pass);
                 }
             }
             Event::Hint(hint) => {
                 if self.watching {
-                    self.machine.hint(now, hint, &mut effects);
+                    self.machine.hint(hint, &mut pass);
                 }
             }
             Event::Deliver { nth, again } => {
@@ -250,7 +255,7 @@ impl World {
                     if !again {
                         self.messages.remove(nth);
                     }
-                    self.deliver(message, &mut effects);
+                    self.deliver(message, &mut pass);
                 }
             }
             Event::Lose(nth) => {
@@ -282,31 +287,34 @@ impl World {
             Event::Bystander(waits) => self.bystander = waits,
             Event::Advance(millis) => {
                 self.now = self.now + Duration::from_millis(millis);
+                pass.now = self.now;
                 // The driver sleeps until the machine's deadline and not a moment longer.
-                self.machine.tick(self.now, &mut effects);
+                self.machine.tick(&mut pass);
             }
             Event::Sleep(millis) => self.now = self.now + Duration::from_millis(millis),
             Event::Run => self.poll_woken(),
             Event::Close => {
                 self.closed = true;
-                self.machine.close(now, &mut effects);
+                self.machine.close(&mut pass);
             }
         }
-        self.carry_out(effects);
+        self.carry_out(pass);
         self.check();
     }
 
-    fn deliver(&mut self, message: Hint, effects: &mut Effects<u32>) {
+    fn deliver(&mut self, message: Hint, pass: &mut Pass<u32>) {
         let (owner, waits) = (self.machine.owner(), self.machine.is_waiting());
-        self.machine.hint(self.now, message, effects);
+        self.machine.hint(message, pass);
         match message {
             Hint::Wanted => {
                 let known = self.machine.demand();
                 assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
             }
             Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
-                let asks = |op: &Op| matches!(op, Op::Attempt(_) | Op::Release { .. });
-                let acts = self.machine.is_held() || effects.ops.iter().any(asks);
+                let asks = |op: &Op| matches!(op, Op::Attempt(_));
+                let acts = self.machine.is_held()
+                    || self.machine.due_release().is_some()
+                    || pass.ops.iter().any(asks);
                 assert!(acts, "a grant that nobody minds");
             }
             Hint::Next { owner: next, after } => {
@@ -327,10 +335,9 @@ impl World {
         if matches!(limit, Limit::Try) && self.releasing.is_some() && self.waiters.is_empty() {
             self.tries.insert(arrival, self.refusals);
         }
-        let mut effects = Effects::new();
-        let entered =
-            self.machine.enter(self.now, Mode::Exclusive, patience, self.manner, &mut effects);
-        self.carry_out(effects);
+        let mut pass = Pass::at(self.now);
+        let entered = self.machine.enter(Mode::Exclusive, patience, self.manner, &mut pass);
+        self.carry_out(pass);
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
             Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
@@ -355,13 +362,11 @@ impl World {
         self.next = None;
     }
 
-    fn carry_out(&mut self, mut effects: Effects<u32>) {
-        self.machine.turn_tries_away(self.now, &mut effects);
-        for op in std::mem::take(&mut effects.ops) {
+    fn carry_out(&mut self, mut pass: Pass<u32>) {
+        for op in std::mem::take(&mut pass.ops) {
             match op {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),
-                Op::Release { .. } => self.release_asked = true,
                 Op::Convert(..) => panic!("there is nothing weaker"),
                 Op::Forget(claim) => self.forgetting.push(claim),
                 Op::Watch => self.watching = true,
@@ -371,8 +376,9 @@ impl World {
                 }
             }
         }
+        self.release_asked |= self.machine.due_release().is_some();
         let woken = std::cell::RefCell::new(Vec::new());
-        effects.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
         self.woken.extend(woken.into_inner());
     }
 
@@ -380,15 +386,15 @@ impl World {
     fn poll_woken(&mut self) {
         for arrival in std::mem::take(&mut self.woken) {
             let Some(&(id, limit)) = self.waiters.get(&arrival) else { continue };
-            let Some(outcome) = self.machine.poll(id, |_| arrival) else { continue };
+            let Some(outcome) = self.machine.poll(id, &mut Some(arrival)) else { continue };
             self.waiters.remove(&arrival);
             match outcome {
                 // A task that slept for too long: its guard says so, and it lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now) => {
-                    let mut effects = Effects::new();
-                    self.machine.release(self.now, ticket.hold, self.manner, &mut effects);
+                    let mut pass = Pass::at(self.now);
+                    self.machine.release(ticket.hold, self.manner, &mut pass);
                     self.last_served = arrival;
-                    self.carry_out(effects);
+                    self.carry_out(pass);
                 }
                 Ok(ticket) => self.served(arrival, ticket),
                 Err(Denial::WouldBlock) => self.check_busy(arrival, limit),
@@ -644,6 +650,28 @@ impl World {
         }
     }
 
+    /// Everything is answered at once, and in the same way. Time stands still, so all must come to rest.
+    fn storm(&mut self, answer: Answer) {
+        for round in 0.. {
+            if !self.woken.is_empty() {
+                self.event(Event::Run);
+            } else if self.attempt.is_some() {
+                self.event(Event::AnswerAttempt(answer));
+            } else if !self.forgetting.is_empty() {
+                self.forgetting.clear();
+            } else if self.releasing.is_some() {
+                self.event(Event::AnswerRelease(answer));
+            } else if self.release_asked {
+                self.event(Event::TakeRelease);
+            } else if !self.renewals.is_empty() {
+                self.event(Event::AnswerRenewal(answer));
+            } else {
+                return;
+            }
+            assert!(round < 300, "no rest while time stands still: {:?}", self.machine);
+        }
+    }
+
     // ---- The end ----
 
     /// From here on the store answers, nobody comes, and holders let go: all must come to rest.
@@ -747,6 +775,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         ttl: Ttl::new(TTL).unwrap(),
         renew,
         max_hold: max_hold.map(Duration::from_millis),
+        converts: true,
     })
 }
 
@@ -761,7 +790,7 @@ fn manner() -> impl Strategy<Value = Manner> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { cases: cases(2_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// At most one holder, first come first served, rising tokens, an outcome for everybody, and
     /// nothing left behind: in any order of events, with any answers of the store.
@@ -783,6 +812,53 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(2_000), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A store that fails is not asked again and again at one instant, nor is one that answers.
+    #[test]
+    fn nothing_spins_while_time_stands_still(
+        policy in policy(),
+        manner in manner(),
+        events in proptest::collection::vec(event(), 1..80),
+        last in prop_oneof![Just(Answer::Truth), Just(Answer::ReplyLost), Just(Answer::Lost), Just(Answer::Denied)],
+    ) {
+        let mut world = World::new(policy, manner);
+        for event in events {
+            world.event(event);
+        }
+        world.storm(last);
+    }
+}
+
+#[test]
+fn a_process_listens_while_a_waiter_waits_for_a_slow_answer() {
+    let mut world = third_in_line();
+    world.event(Event::Hint(Hint::Released));
+    assert!(world.attempt.is_some());
+    world.event(Event::Advance(6_000));
+    assert!(world.watching && world.subscribed, "it would not hear of its turn");
+    world.come_to_rest();
+}
+
+#[test]
+fn an_inquiry_that_fails_is_not_repeated_at_once() {
+    let mut world = with(Handoff::Fair, Some(Duration::from_secs(600)));
+    world.lock();
+    world.event(Event::Release);
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    // It is cached, and listens from now on: what others want is to be learnt.
+    world.event(Event::StartWatch);
+    assert_eq!(world.renewals.len(), 1);
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    assert!(world.renewals.is_empty(), "again at once");
+    world.event(Event::Advance(301));
+    assert_eq!(world.renewals.len(), 1, "but soon");
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    world.come_to_rest();
+}
+
 fn plain() -> World {
     within(4, Duration::from_secs(1))
 }
@@ -792,7 +868,8 @@ fn within(handoffs: u32, time: Duration) -> World {
 }
 
 fn with(handoff: Handoff, cache: Option<Duration>) -> World {
-    let policy = Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None };
+    let policy =
+        Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None, converts: true };
     World::new(policy, Manner { handoff, cache })
 }
 
@@ -846,11 +923,10 @@ fn a_try_does_not_wait_behind_others() {
     for _ in 0..2 {
         // Beside a request under way, and beside a refused one.
         let entered = world.machine.enter(
-            world.now,
             Mode::Exclusive,
             Patience::Try,
             world.manner,
-            &mut Effects::new(),
+            &mut Pass::at(world.now),
         );
         assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
         world.foreign = true;
@@ -921,12 +997,12 @@ fn a_grant_that_comes_too_late_is_not_used() {
     let mut world = plain();
     world.event(Event::Enter(Limit::None));
     let request = world.attempt.clone().unwrap();
-    let mut effects = Effects::new();
+    let mut pass = Pass::at(world.now);
     let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
     world.attempt = None;
     let late = Grant::new(tokens, world.now);
-    world.machine.attempt_done(world.now, &request.claim, Ok(Attempt::Granted(late)), &mut effects);
-    world.carry_out(effects);
+    world.machine.attempt_done(&request.claim, Ok(Attempt::Granted(late)), &mut pass);
+    world.carry_out(pass);
     assert!(world.holding.is_none());
     assert_eq!(world.forgetting, [request.claim]);
     world.come_to_rest();
@@ -1094,9 +1170,9 @@ fn a_hint_heard_before_an_older_answer_says_when_to_ask() {
     let claim = hand_over_to_the_silent(&mut world);
     world.event(Event::Deliver { nth: 0, again: false });
     world.attempt = None;
-    let mut effects = Effects::new();
-    world.machine.attempt_done(world.now, &request.claim, answer, &mut effects);
-    world.carry_out(effects);
+    let mut pass = Pass::at(world.now);
+    world.machine.attempt_done(&request.claim, answer, &mut pass);
+    world.carry_out(pass);
     let at = world.machine.asks_at().unwrap();
     assert!(at <= world.now + claim + JITTER);
 }
@@ -1140,11 +1216,10 @@ fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
     world.stored = None;
     world.event(Event::Hint(Hint::Released));
     let entered = world.machine.enter(
-        world.now,
         Mode::Exclusive,
         Patience::Forever,
         world.manner,
-        &mut Effects::new(),
+        &mut Pass::at(world.now),
     );
     assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
     let next = world.machine.next_deadline().unwrap().at;

@@ -10,12 +10,12 @@ use futures::FutureExt;
 use lock_core::{Acquire, Attempt, Error, ErrorKind, Mode};
 use tokio::time::timeout;
 
+use super::command::Command;
+use super::driver::Flight;
 use super::machine::Entered;
 use super::queue::WaiterId;
 use super::running::panic_message;
-use super::{Denial, Entry, Hold, Home, Patience, Running, Ticket};
-use crate::driver::{Command, Flight};
-use crate::locks::Shared;
+use super::{Denial, Entry, Hold, Home, Patience, Running, Shared, Ticket};
 
 /// A try for several keys that does not wait for anybody who holds one of them.
 ///

@@ -3,7 +3,7 @@
 use super::{MappedMutexGuard, Mutex};
 use crate::engine::Hold;
 use crate::error::LeaseLost;
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 use crate::reentrant::Reentry;
 
 /// The right to the data of a [`Mutex`], and a lease on its lock.

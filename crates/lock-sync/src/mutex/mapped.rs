@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Mutex;
 use crate::engine::Hold;
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 
 /// A [`MutexGuard`](super::MutexGuard) that was narrowed with
 /// [`map`](super::MutexGuard::map).

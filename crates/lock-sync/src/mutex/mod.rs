@@ -6,23 +6,19 @@ mod mapped;
 mod owned;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Key, Mode};
+use lock_core::{Error, Key};
 
 pub use guard::MutexGuard;
 pub use lock::{Lock, LockOwned};
 pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
 pub use owned::OwnedMutexGuard;
 
-use crate::blocking::assert_may_block;
 use crate::engine::{Entry, Manner, Wait};
-use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
-use crate::locking::{Locking, try_lock_error};
+use crate::locks::Locks;
 
 /// An asynchronous mutex, as [`tokio::sync::Mutex`] is one, that excludes other processes as well.
 ///
@@ -96,6 +92,59 @@ pub struct Mutex<T: ?Sized> {
     /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
     /// owned guards, which keep the `Arc` of the mutex as well and drop it later.
     data: Arc<tokio::sync::Mutex<T>>,
+}
+
+impl<B: ?Sized> Locks<B> {
+    /// The mutex with this name, around a value of this process.
+    ///
+    /// The value is local: the lock is what processes share. Two mutexes of one name exclude each
+    /// other but have a value each; wrap one in an `Arc` to share its value between tasks.
+    ///
+    /// Nothing is sent until somebody locks it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the [prefix](crate::Builder::prefix), is too long.
+    pub fn mutex<T, K>(&self, name: K, value: T) -> Result<Mutex<T>, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Mutex::new(self.entry(name)?, Arc::new(tokio::sync::Mutex::new(value))))
+    }
+
+    /// The mutex with this name, around a value that may be unsized.
+    ///
+    /// A [`Mutex`] does not coerce to one of a trait object by itself; a boxed
+    /// `tokio` mutex does:
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, Mutex};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let hello: Box<tokio::sync::Mutex<dyn Fn() -> u32 + Send>> =
+    ///     Box::new(tokio::sync::Mutex::new(|| 42));
+    /// let mutex: Mutex<dyn Fn() -> u32 + Send> = locks.mutex_from_boxed("hello", hello)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`mutex`](Self::mutex).
+    pub fn mutex_from_boxed<T, K>(
+        &self,
+        name: K,
+        value: Box<tokio::sync::Mutex<T>>,
+    ) -> Result<Mutex<T>, Error>
+    where
+        T: ?Sized,
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Mutex::new(self.entry(name)?, Arc::from(value)))
+    }
 }
 
 impl<T: ?Sized> Mutex<T> {
@@ -187,225 +236,6 @@ impl<T: ?Sized> Mutex<T> {
     /// The name of the lock.
     pub fn key(&self) -> &Key {
         self.entry.key()
-    }
-
-    /// Locks this mutex, waiting until it is free here and everywhere.
-    ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
-    /// polled by any executor.
-    ///
-    /// # Cancel safety
-    ///
-    /// Tasks are served in the order in which they first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background:
-    /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
-    ///
-    /// # Errors
-    ///
-    /// - [`LockError::Timeout`] if the wait limit was reached;
-    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer;
-    /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = locks.mutex("greeting", String::from("hello"))?;
-    /// let mut greeting = mutex.lock().await?;
-    /// greeting.push_str(", world");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn lock(&self) -> Lock<'_, T> {
-        Lock::new(self, self.default_wait())
-    }
-
-    /// Locks this mutex, waiting for at most `limit` from the first poll on.
-    ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{LockError, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = locks.mutex("report", ())?;
-    /// let held = mutex.lock().await?;
-    /// let second = mutex.lock_timeout(Duration::from_millis(10)).await;
-    /// assert!(matches!(second, Err(LockError::Timeout { .. })));
-    /// # drop(held);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn lock_timeout(&self, limit: Duration) -> Lock<'_, T> {
-        Lock::new(self, Wait::AtMost(limit))
-    }
-
-    /// Locks this mutex from synchronous code.
-    ///
-    /// Needs no runtime of the caller's.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Panics
-    ///
-    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
-    /// `block_in_place` are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = locks.mutex("config", 1)?;
-    /// assert_eq!(*mutex.blocking_lock()?, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn blocking_lock(&self) -> Result<MutexGuard<'_, T>, LockError> {
-        assert_may_block();
-        self.lock().block()
-    }
-
-    /// Locks this mutex from synchronous code, for a guard that keeps the mutex alive.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Panics
-    ///
-    /// As [`blocking_lock`](Self::blocking_lock).
-    #[track_caller]
-    pub fn blocking_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, LockError> {
-        assert_may_block();
-        self.lock_owned().block()
-    }
-
-    /// Locks this mutex, for a guard that keeps the mutex alive and borrows nothing.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = Arc::new(locks.mutex("queue", vec![1])?);
-    /// let mut guard = Arc::clone(&mutex).lock_owned().await?;
-    /// tokio::spawn(async move { guard.push(2) }).await?;
-    /// assert_eq!(*mutex.lock().await?, [1, 2]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn lock_owned(self: Arc<Self>) -> LockOwned<T> {
-        let wait = self.default_wait();
-        LockOwned::new(self, wait)
-    }
-
-    /// Locks this mutex, waiting for at most `limit` from the first poll on, for a guard that keeps
-    /// the mutex alive.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub fn lock_owned_timeout(self: Arc<Self>, limit: Duration) -> LockOwned<T> {
-        LockOwned::new(self, Wait::AtMost(limit))
-    }
-
-    /// Locks this mutex if nobody holds it, without waiting for a holder.
-    ///
-    /// Unlike tokio's it is `async`: if no task of this process holds or awaits the lock, it asks the
-    /// store once. It waits for that answer, and for a release by this process that is under way, so
-    /// that `drop(guard)` followed by `try_lock` succeeds.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Errors
-    ///
-    /// - [`TryLockError::WouldBlock`] if the lock is held, or awaited by another task of this process,
-    ///   or if a guard whose lease was lost is still there;
-    /// - [`TryLockError::Backend`] if the store could not be asked;
-    /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, TryLockError};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = locks.mutex("leader", ())?;
-    /// let guard = mutex.try_lock().await?;
-    /// assert!(matches!(mutex.try_lock().await, Err(TryLockError::WouldBlock)));
-    /// drop(guard);
-    /// assert!(mutex.try_lock().await.is_ok());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
-        let take_data = || self.data.try_lock().ok();
-        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(try_lock_error)?;
-        Ok(MutexGuard::new(self, data, hold))
-    }
-
-    /// Locks this mutex if nobody holds it, for a guard that keeps the mutex alive.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
-        let take_data = || Arc::clone(&self.data).try_lock_owned().ok();
-        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(try_lock_error)?;
-        Ok(OwnedMutexGuard::new(Arc::clone(&self), data, hold))
     }
 
     /// The value, without locking: no guard of this process can exist.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Mutex, OwnedMappedMutexGuard};
 use crate::engine::Hold;
 use crate::error::LeaseLost;
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 use crate::reentrant::Reentry;
 
 /// A [`MutexGuard`](super::MutexGuard) that borrows nothing: it keeps an `Arc` of its mutex.

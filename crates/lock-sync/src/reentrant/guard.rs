@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use super::{Owner, ReentrantMutex};
 use crate::engine::Hold;
-use crate::lease_methods::lease_questions;
+use crate::lease::lease_questions;
 
 /// An owner's hold on a [`ReentrantMutex`], with the owner in it: what
 /// [`lock_as`](ReentrantMutex::lock_as) gives.

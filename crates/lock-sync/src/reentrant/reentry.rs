@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::engine::Hold;
 use crate::error::LeaseLost;
-use crate::lease_methods::lease_questions;
+use crate::lease::lease_questions;
 
 /// A mutex that is held already, entered again: what [`MutexGuard::reenter`](crate::MutexGuard::reenter)
 /// gives.

@@ -1,14 +1,14 @@
-//! The way to a guard: first a seat, if they are limited; then the engine's grant; then the data.
+//! The way to a guard: first a permit, if the lock has a maximum; then the engine's grant; then the data.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use lock_core::Mode;
 use pin_project::pin_project;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Core;
-use super::seats::{Seated, Seating};
+use super::admission::{Admitted, Permit};
+use super::admitting::Admitting;
 use crate::engine::{Denial, Wait};
 use crate::locking::Locking;
 
@@ -16,15 +16,15 @@ use crate::locking::Locking;
 #[pin_project(project = Step)]
 #[expect(clippy::large_enum_variant, reason = "the small one is for the few locks with a maximum")]
 pub(super) enum Access {
-    Seating(Box<Seating>),
-    // In this order: whoever gets the seat next finds the lock given up.
-    Locking(#[pin] Locking, Option<OwnedSemaphorePermit>),
+    Admitting(Box<Admitting>),
+    // In this order: the task that gets the permit next finds the lock given up.
+    Locking(#[pin] Locking, Option<Permit>),
 }
 
 impl Access {
     pub(super) fn new(core: &Core, mode: Mode, wait: Wait) -> Self {
-        match &core.seats {
-            Some(seats) => Self::Seating(Box::new(Seating::new(core, seats, mode, wait))),
+        match &core.quota {
+            Some(quota) => Self::Admitting(Box::new(Admitting::new(core, quota, mode, wait))),
             None => Self::Locking(Locking::new(&core.entry, mode, wait, core.manner), None),
         }
     }
@@ -32,7 +32,7 @@ impl Access {
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
     pub(super) fn on_driver(&mut self) {
         match self {
-            Self::Seating(seating) => seating.on_driver(),
+            Self::Admitting(admitting) => admitting.on_driver(),
             Self::Locking(locking, _) => locking.on_driver(),
         }
     }
@@ -41,16 +41,16 @@ impl Access {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<D>,
-    ) -> Poll<Result<(Seated, D), Denial>> {
+    ) -> Poll<Result<(Admitted, D), Denial>> {
         loop {
             match self.as_mut().project() {
-                Step::Seating(seating) => {
-                    let (locking, seat) = ready!(seating.poll(context))?;
-                    self.set(Self::Locking(locking, Some(seat)));
+                Step::Admitting(admitting) => {
+                    let (locking, permit) = ready!(admitting.poll(context))?;
+                    self.set(Self::Locking(locking, Some(permit)));
                 }
-                Step::Locking(locking, seat) => {
+                Step::Locking(locking, permit) => {
                     let (hold, data) = ready!(locking.poll(context, &take_data))?;
-                    return Poll::Ready(Ok((Seated::new(hold, seat.take()), data)));
+                    return Poll::Ready(Ok((Admitted::new(hold, permit.take()), data)));
                 }
             }
         }
@@ -71,7 +71,7 @@ macro_rules! access_future {
         $(#[$meta])*
         #[pin_project::pin_project]
         #[must_use = "futures do nothing unless polled"]
-        pub struct $Future<$($generics)*> {
+        pub struct $Future<$($generics)* = lock_core::Convertible> {
             #[pin]
             access: crate::rwlock::access::Access,
             lock: $Lock,

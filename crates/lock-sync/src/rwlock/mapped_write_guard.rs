@@ -1,7 +1,7 @@
 //! The guard that writes a part of the data.
 
-use super::seats::Seated;
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use super::admission::Admitted;
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 
 /// An [`RwLockWriteGuard`](super::RwLockWriteGuard) that was narrowed with
 /// [`map`](super::RwLockWriteGuard::map).
@@ -12,11 +12,11 @@ use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
 pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
     // In this order: whoever gets the lock next finds the data free.
     data: tokio::sync::RwLockMappedWriteGuard<'a, T>,
-    hold: Seated,
+    hold: Admitted,
 }
 
 impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
-    pub(super) fn new(data: tokio::sync::RwLockMappedWriteGuard<'a, T>, hold: Seated) -> Self {
+    pub(super) fn new(data: tokio::sync::RwLockMappedWriteGuard<'a, T>, hold: Admitted) -> Self {
         Self { data, hold }
     }
 

@@ -3,14 +3,18 @@
 #![allow(clippy::result_large_err, reason = "an error that gives a guard back is larger than that")]
 
 mod access;
+mod admission;
+mod admitting;
+mod error;
+mod making;
 mod mapped_write_guard;
+mod methods;
 mod owned_mapped_write_guard;
 mod owned_read_guard;
 mod owned_upgradable_guard;
 mod owned_write_guard;
 mod read;
 mod read_guard;
-mod seats;
 mod upgradable;
 mod upgradable_guard;
 mod upgrade;
@@ -18,11 +22,13 @@ mod write;
 mod write_guard;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, Key, SharedBackend};
+use lock_core::{Convertible, Fixed, Key};
 
+pub use error::UpgradeError;
 pub use mapped_write_guard::RwLockMappedWriteGuard;
 pub use owned_mapped_write_guard::OwnedRwLockMappedWriteGuard;
 pub use owned_read_guard::OwnedRwLockReadGuard;
@@ -32,14 +38,13 @@ pub use read::{Read, ReadOwned};
 pub use read_guard::RwLockReadGuard;
 pub use upgradable::{UpgradableRead, UpgradableReadOwned};
 pub use upgradable_guard::RwLockUpgradableReadGuard;
-pub use upgrade::{Upgrade, UpgradeError, UpgradeOwned};
+pub use upgrade::{Upgrade, UpgradeOwned};
 pub use write::{Write, WriteOwned};
 pub use write_guard::RwLockWriteGuard;
 
 use crate::engine::{Entry, Manner, Wait};
 use crate::handoff::Handoff;
-use crate::locks::Locks;
-use seats::Seats;
+use admission::Quota;
 
 /// An asynchronous reader-writer lock, as [`tokio::sync::RwLock`] is one, that holds across processes.
 ///
@@ -77,6 +82,20 @@ use seats::Seats;
 /// says so beforehand, with [`upgradable_read`](Self::upgradable_read): there is one such at a time,
 /// beside any number of others, and it can become the writer with nobody in between. tokio's lock does
 /// not have that; `async-lock`'s does.
+///
+/// # Backends that do not convert a lease
+///
+/// Most stores can make a lease weaker or stronger: they implement
+/// [`ConvertBackend`](lock_core::ConvertBackend). Others, as a quorum, cannot. The second type parameter says
+/// which it is: [`Convertible`], the default, or [`Fixed`]. Over a backend of the second kind
+///
+/// - [`upgradable_read`](Self::upgradable_read) does not compile;
+/// - a [`downgrade`](RwLockWriteGuard::downgrade) admits the readers of this process at once, as everywhere, and
+///   keeps the lease exclusive. Readers of other processes wait until the last reader here has let go. So that
+///   they have their turn, no more readers join once another process is known to wait, or a second after the
+///   downgrade.
+///
+/// [`without_upgrades`](Self::without_upgrades) gives a lock over any backend the second type.
 ///
 /// # Deadlocks
 ///
@@ -135,11 +154,12 @@ use seats::Seats;
 /// # Ok(())
 /// # }
 /// ```
-pub struct RwLock<T: ?Sized> {
+pub struct RwLock<T: ?Sized, C = Convertible> {
     core: Core,
     /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
     /// owned guards, which keep the `Arc` of the lock as well and drop it later.
     data: Arc<tokio::sync::RwLock<T>>,
+    conversion: PhantomData<C>,
 }
 
 /// What of a lock does not depend on its data.
@@ -148,132 +168,13 @@ struct Core {
     entry: Arc<Entry>,
     manner: Manner,
     /// `None` if there is no maximum of readers.
-    seats: Option<Seats>,
+    quota: Option<Quota>,
 }
 
-impl<B: ?Sized> Locks<B> {
-    /// The reader-writer lock with this name, around a value of this process.
-    ///
-    /// The value is local: the lock is what processes share. Two locks of one name exclude each other
-    /// but have a value each; wrap one in an `Arc` to share its value between tasks. A name is one kind of
-    /// lock at a time: while a [`Mutex`](crate::Mutex) of the same name is held, it counts as a writer.
-    ///
-    /// Nothing is sent until somebody reads or writes.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the
-    /// [prefix](crate::Builder::prefix), is too long.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let config = locks.rwlock("config", String::from("colour=green"))?;
-    /// assert_eq!(*config.read().await?, "colour=green");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn rwlock<T, K>(&self, name: K, value: T) -> Result<RwLock<T>, Error>
-    where
-        B: SharedBackend,
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        Ok(RwLock::new(self.entry(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
-    }
-
-    /// The reader-writer lock with this name, of which at most `max_readers` are held at once through
-    /// this handle.
-    ///
-    /// As `tokio::sync::RwLock::with_max_readers`, it bounds the readers of this handle: not those of
-    /// other processes, nor those of another lock of the same name here. Whoever waits for the lock counts,
-    /// and so do writers: everybody enters through one line, in the order in which they came. A
-    /// [`shutdown`](crate::Locks::shutdown) is noticed by those who wait at the maximum when their turn
-    /// comes.
-    ///
-    /// # Errors
-    ///
-    /// As [`rwlock`](Self::rwlock), and
-    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) where tokio's panics: if
-    /// `max_readers` is zero or more than `u32::MAX >> 3`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let lock = locks.rwlock_with_max_readers("report", (), 1)?;
-    /// let reading = lock.read().await?;
-    /// assert!(lock.try_read().await.is_err());
-    /// # drop(reading);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn rwlock_with_max_readers<T, K>(
-        &self,
-        name: K,
-        value: T,
-        max_readers: u32,
-    ) -> Result<RwLock<T>, Error>
-    where
-        B: SharedBackend,
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        let seats = Seats::new(max_readers)?;
-        let data = Arc::new(tokio::sync::RwLock::new(value));
-        Ok(RwLock::new(self.entry(name)?, data, Some(seats)))
-    }
-
-    /// The reader-writer lock with this name, around a value that may be unsized.
-    ///
-    /// An [`RwLock`] does not coerce to one of a trait object by itself; a boxed `tokio` lock does. It is
-    /// to be made by its `new`: a lock with a maximum of readers of its own would keep tasks busy that wait
-    /// for it.
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, RwLock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let numbers: Box<tokio::sync::RwLock<[u32]>> = Box::new(tokio::sync::RwLock::new([1, 2]));
-    /// let lock: RwLock<[u32]> = locks.rwlock_from_boxed("numbers", numbers)?;
-    /// assert_eq!(lock.read().await?.len(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`rwlock`](Self::rwlock).
-    pub fn rwlock_from_boxed<T, K>(
-        &self,
-        name: K,
-        value: Box<tokio::sync::RwLock<T>>,
-    ) -> Result<RwLock<T>, Error>
-    where
-        B: SharedBackend,
-        T: ?Sized,
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        Ok(RwLock::new(self.entry(name)?, Arc::from(value), None))
-    }
-}
-
-impl<T: ?Sized> RwLock<T> {
-    fn new(entry: Arc<Entry>, data: Arc<tokio::sync::RwLock<T>>, seats: Option<Seats>) -> Self {
+impl<T: ?Sized, C> RwLock<T, C> {
+    fn new(entry: Arc<Entry>, data: Arc<tokio::sync::RwLock<T>>, quota: Option<Quota>) -> Self {
         let manner = entry.shared().manner;
-        Self { core: Core { entry, manner, seats }, data }
+        Self { core: Core { entry, manner, quota }, data, conversion: PhantomData }
     }
 
     /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
@@ -355,13 +256,36 @@ impl<T: ?Sized> RwLock<T> {
         Arc::into_inner(self.data).expect("guards keep the lock borrowed or alive").into_inner()
     }
 
+    /// The lock without its upgradable reads: the type that it has over every backend.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Fixed, SharedBackend, memory::MemoryBackend};
+    /// use lock_sync::{Locks, RwLock};
+    ///
+    /// /// Works over every backend that knows readers from writers.
+    /// fn prices<B: SharedBackend>(locks: &Locks<B>) -> lock_core::Result<RwLock<u32, Fixed>> {
+    ///     Ok(locks.rwlock("prices", 5)?.without_upgrades())
+    /// }
+    ///
+    /// assert!(prices(&Locks::new(MemoryBackend::new())).is_ok());
+    /// ```
+    #[must_use]
+    pub fn without_upgrades(self) -> RwLock<T, Fixed>
+    where
+        T: Sized,
+    {
+        RwLock { core: self.core, data: self.data, conversion: PhantomData }
+    }
+
     fn default_wait(&self) -> Wait {
         self.core.entry.shared().default_wait()
     }
 }
 
 /// Shows what this process knows, without asking the store.
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+impl<T: ?Sized + fmt::Debug, C> fmt::Debug for RwLock<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("RwLock");
         debug.field("key", self.key());

@@ -2,37 +2,39 @@
 
 use std::sync::Arc;
 
+use lock_core::Convertible;
+
 use super::RwLock;
-use super::seats::Seated;
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use super::admission::Admitted;
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 
 /// An [`OwnedRwLockWriteGuard`](super::OwnedRwLockWriteGuard) that was narrowed with
 /// [`map`](super::OwnedRwLockWriteGuard::map).
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
-pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T> {
+pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {
     // In this order: see `OwnedRwLockWriteGuard`.
     data: tokio::sync::OwnedRwLockMappedWriteGuard<T, U>,
-    hold: Seated,
-    lock: Arc<RwLock<T>>,
+    hold: Admitted,
+    lock: Arc<RwLock<T, C>>,
 }
 
-impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
+impl<T: ?Sized, U: ?Sized, C> OwnedRwLockMappedWriteGuard<T, U, C> {
     pub(super) fn new(
         data: tokio::sync::OwnedRwLockMappedWriteGuard<T, U>,
-        hold: Seated,
-        lock: Arc<RwLock<T>>,
+        hold: Admitted,
+        lock: Arc<RwLock<T, C>>,
     ) -> Self {
         Self { data, hold, lock }
     }
 
     /// The lock that this guard came from.
-    pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.lock
     }
 
     /// Narrows the guard further.
-    pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V>
+    pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V, C>
     where
         F: FnOnce(&mut U) -> &mut V,
     {
@@ -49,7 +51,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
     pub fn try_map<F, V: ?Sized>(
         this: Self,
         f: F,
-    ) -> Result<OwnedRwLockMappedWriteGuard<T, V>, Self>
+    ) -> Result<OwnedRwLockMappedWriteGuard<T, V, C>, Self>
     where
         F: FnOnce(&mut U) -> Option<&mut V>,
     {
@@ -64,4 +66,4 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
     lease_scope!(U, "rwlock", "write");
 }
 
-guard_traits!([T: ?Sized, U: ?Sized], OwnedRwLockMappedWriteGuard<T, U>, U);
+guard_traits!([T: ?Sized, U: ?Sized, C], OwnedRwLockMappedWriteGuard<T, U, C>, U);

@@ -2,38 +2,40 @@
 
 use std::sync::Arc;
 
+use lock_core::Convertible;
+
 use super::RwLock;
-use super::seats::Seated;
-use crate::lease_methods::{lease_methods, lease_scope, reader_traits};
+use super::admission::Admitted;
+use crate::lease::{lease_methods, lease_scope, reader_traits};
 
 /// An [`RwLockReadGuard`](super::RwLockReadGuard) that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
-pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T> {
+pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {
     // In this order: see `OwnedRwLockWriteGuard`.
     data: tokio::sync::OwnedRwLockReadGuard<T, U>,
-    hold: Seated,
-    lock: Arc<RwLock<T>>,
+    hold: Admitted,
+    lock: Arc<RwLock<T, C>>,
 }
 
-impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
+impl<T: ?Sized, U: ?Sized, C> OwnedRwLockReadGuard<T, U, C> {
     pub(super) fn new(
         data: tokio::sync::OwnedRwLockReadGuard<T, U>,
-        hold: Seated,
-        lock: Arc<RwLock<T>>,
+        hold: Admitted,
+        lock: Arc<RwLock<T, C>>,
     ) -> Self {
         Self { data, hold, lock }
     }
 
     /// The lock that this guard came from.
-    pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.lock
     }
 
     /// Narrows the guard to a part of the data.
     ///
     /// An associated function, so that it does not hide methods of the data.
-    pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, V>
+    pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, V, C>
     where
         F: FnOnce(&U) -> &V,
     {
@@ -46,7 +48,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
     /// # Errors
     ///
     /// The guard itself, if it is not.
-    pub fn try_map<F, V: ?Sized>(this: Self, f: F) -> Result<OwnedRwLockReadGuard<T, V>, Self>
+    pub fn try_map<F, V: ?Sized>(this: Self, f: F) -> Result<OwnedRwLockReadGuard<T, V, C>, Self>
     where
         F: FnOnce(&U) -> Option<&V>,
     {
@@ -61,4 +63,4 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
     lease_scope!(shared, U, "read");
 }
 
-reader_traits!([T: ?Sized, U: ?Sized], OwnedRwLockReadGuard<T, U>, U);
+reader_traits!([T: ?Sized, U: ?Sized, C], OwnedRwLockReadGuard<T, U, C>, U);

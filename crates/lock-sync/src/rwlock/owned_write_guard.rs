@@ -2,43 +2,41 @@
 
 use std::sync::Arc;
 
-use lock_core::Mode;
+use lock_core::{Convertible, Mode};
 
-use super::seats::Seated;
-use super::{
-    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard, RwLock,
-};
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use super::admission::Admitted;
+use super::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, RwLock};
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 
 /// An [`RwLockWriteGuard`](super::RwLockWriteGuard) that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
-pub struct OwnedRwLockWriteGuard<T: ?Sized> {
+pub struct OwnedRwLockWriteGuard<T: ?Sized, C = Convertible> {
     // In this order: whoever gets the lock next finds the data free, and whoever gets the last `Arc`
     // of the lock finds the data its own.
-    data: tokio::sync::OwnedRwLockWriteGuard<T>,
-    hold: Seated,
-    lock: Arc<RwLock<T>>,
+    pub(super) data: tokio::sync::OwnedRwLockWriteGuard<T>,
+    pub(super) hold: Admitted,
+    pub(super) lock: Arc<RwLock<T, C>>,
 }
 
-impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
+impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     pub(super) fn new(
         data: tokio::sync::OwnedRwLockWriteGuard<T>,
-        hold: Seated,
-        lock: Arc<RwLock<T>>,
+        hold: Admitted,
+        lock: Arc<RwLock<T, C>>,
     ) -> Self {
         Self { data, hold, lock }
     }
 
     /// The lock that this guard came from.
-    pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.lock
     }
 
     /// Narrows the guard to a part of the data.
     ///
     /// An associated function, so that it does not hide methods of the data.
-    pub fn map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, U>
+    pub fn map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, U, C>
     where
         F: FnOnce(&mut T) -> &mut U,
     {
@@ -55,7 +53,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     pub fn try_map<F, U: ?Sized>(
         this: Self,
         f: F,
-    ) -> Result<OwnedRwLockMappedWriteGuard<T, U>, Self>
+    ) -> Result<OwnedRwLockMappedWriteGuard<T, U, C>, Self>
     where
         F: FnOnce(&mut T) -> Option<&mut U>,
     {
@@ -67,13 +65,13 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     }
 
     /// The guard as one that was narrowed, to the whole of the data.
-    pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T> {
+    pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T, T, C> {
         Self::map(this, |data| data)
     }
 
     /// Goes on to read, with no other writer in between:
     /// see [`RwLockWriteGuard::downgrade`](super::RwLockWriteGuard::downgrade).
-    pub fn downgrade(self) -> OwnedRwLockReadGuard<T> {
+    pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {
         let Self { data, mut hold, lock } = self;
         // The data first: whoever enters beside it finds them free to read.
         let data = data.downgrade();
@@ -81,19 +79,11 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         OwnedRwLockReadGuard::new(data, hold, lock)
     }
 
-    /// Goes on to read with the prospect of writing again, with no other writer in between.
-    pub fn downgrade_to_upgradable(self) -> OwnedRwLockUpgradableReadGuard<T> {
-        let Self { data, mut hold, lock } = self;
-        let data = data.downgrade();
-        hold.downgrade(Mode::Upgradable);
-        OwnedRwLockUpgradableReadGuard::new(data, hold, lock)
-    }
-
     /// Goes on to read a part of the data.
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
     /// everybody else is kept out still.
-    pub fn downgrade_map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, U>
+    pub fn downgrade_map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, U, C>
     where
         F: FnOnce(&T) -> &U,
     {
@@ -112,7 +102,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     pub fn try_downgrade_map<F, U: ?Sized>(
         this: Self,
         f: F,
-    ) -> Result<OwnedRwLockReadGuard<T, U>, Self>
+    ) -> Result<OwnedRwLockReadGuard<T, U, C>, Self>
     where
         F: FnOnce(&T) -> Option<&U>,
     {
@@ -130,4 +120,4 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     lease_scope!(T, "rwlock", "write");
 }
 
-guard_traits!([T: ?Sized], OwnedRwLockWriteGuard<T>, T);
+guard_traits!([T: ?Sized, C], OwnedRwLockWriteGuard<T, C>, T);

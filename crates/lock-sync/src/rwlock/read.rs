@@ -11,7 +11,7 @@ use crate::blocking::assert_may_block;
 use crate::engine::Wait;
 use crate::error::{LockError, TryLockError};
 
-impl<T: ?Sized> RwLock<T> {
+impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read, beside any number of other readers, waiting until no writer has it here
     /// or elsewhere, and none waits who came before.
     ///
@@ -58,7 +58,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read(&self) -> Read<'_, T> {
+    pub fn read(&self) -> Read<'_, T, C> {
         Read::new(self, self.default_wait())
     }
 
@@ -91,7 +91,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_timeout(&self, limit: Duration) -> Read<'_, T> {
+    pub fn read_timeout(&self, limit: Duration) -> Read<'_, T, C> {
         Read::new(self, Wait::AtMost(limit))
     }
 
@@ -121,7 +121,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_owned(self: Arc<Self>) -> ReadOwned<T> {
+    pub fn read_owned(self: Arc<Self>) -> ReadOwned<T, C> {
         let wait = self.default_wait();
         ReadOwned::new(self, wait)
     }
@@ -136,7 +136,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn read_owned_timeout(self: Arc<Self>, limit: Duration) -> ReadOwned<T> {
+    pub fn read_owned_timeout(self: Arc<Self>, limit: Duration) -> ReadOwned<T, C> {
         ReadOwned::new(self, Wait::AtMost(limit))
     }
 
@@ -182,7 +182,9 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`blocking_read`](Self::blocking_read).
     #[track_caller]
-    pub fn blocking_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, LockError> {
+    pub fn blocking_read_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedRwLockReadGuard<T, T, C>, LockError> {
         assert_may_block();
         self.read_owned().block()
     }
@@ -232,14 +234,16 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`try_read`](Self::try_read).
-    pub async fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
+    pub async fn try_read_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedRwLockReadGuard<T, T, C>, TryLockError> {
         ReadOwned::new(self, Wait::Try).attempt().await
     }
 }
 
 access_future! {
     /// Waits to read: what [`RwLock::read`] returns.
-    Read['a, T: ?Sized]['a, T](lock: &'a RwLock<T>) -> RwLockReadGuard<'a, T> {
+    Read['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>) -> RwLockReadGuard<'a, T> {
         mode: Mode::Shared,
         data: lock.data.try_read(),
         guard: |data, hold| RwLockReadGuard::new(data, hold),
@@ -248,7 +252,7 @@ access_future! {
 
 access_future! {
     /// Waits to read: what [`RwLock::read_owned`] returns.
-    ReadOwned[T: ?Sized][T](lock: Arc<RwLock<T>>) -> OwnedRwLockReadGuard<T> {
+    ReadOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>) -> OwnedRwLockReadGuard<T, T, C> {
         mode: Mode::Shared,
         data: Arc::clone(&lock.data).try_read_owned(),
         guard: |data, hold| OwnedRwLockReadGuard::new(data, hold, Arc::clone(lock)),

@@ -1,7 +1,7 @@
 //! The guard that reads, and borrows its lock.
 
-use super::seats::Seated;
-use crate::lease_methods::{lease_methods, lease_scope, reader_traits};
+use super::admission::Admitted;
+use crate::lease::{lease_methods, lease_scope, reader_traits};
 
 /// The right to read the data of an [`RwLock`](super::RwLock), and a lease on its lock.
 ///
@@ -19,11 +19,11 @@ use crate::lease_methods::{lease_methods, lease_scope, reader_traits};
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     // In this order: whoever gets the lock next finds the data free.
     data: tokio::sync::RwLockReadGuard<'a, T>,
-    hold: Seated,
+    hold: Admitted,
 }
 
 impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
-    pub(super) fn new(data: tokio::sync::RwLockReadGuard<'a, T>, hold: Seated) -> Self {
+    pub(super) fn new(data: tokio::sync::RwLockReadGuard<'a, T>, hold: Admitted) -> Self {
         Self { data, hold }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Mode;
+use lock_core::{Mode, Upgradable};
 
 use super::access::access_future;
 use super::{OwnedRwLockUpgradableReadGuard, RwLock, RwLockUpgradableReadGuard};
@@ -11,8 +11,10 @@ use crate::blocking::assert_may_block;
 use crate::engine::Wait;
 use crate::error::{LockError, TryLockError};
 
-impl<T: ?Sized> RwLock<T> {
+impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read, as the one reader that may become the writer without letting go.
+    ///
+    /// Only over a backend that can convert a lease: over any other, as a quorum is, it does not compile.
     ///
     /// Beside it there may be any number of ordinary readers, but no other upgradable one, here or
     /// elsewhere: so two that want to write never wait for one another. Otherwise it waits as
@@ -52,7 +54,10 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn upgradable_read(&self) -> UpgradableRead<'_, T> {
+    pub fn upgradable_read(&self) -> UpgradableRead<'_, T, C>
+    where
+        C: Upgradable,
+    {
         UpgradableRead::new(self, self.default_wait())
     }
 
@@ -66,7 +71,10 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn upgradable_read_timeout(&self, limit: Duration) -> UpgradableRead<'_, T> {
+    pub fn upgradable_read_timeout(&self, limit: Duration) -> UpgradableRead<'_, T, C>
+    where
+        C: Upgradable,
+    {
         UpgradableRead::new(self, Wait::AtMost(limit))
     }
 
@@ -80,7 +88,10 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn upgradable_read_owned(self: Arc<Self>) -> UpgradableReadOwned<T> {
+    pub fn upgradable_read_owned(self: Arc<Self>) -> UpgradableReadOwned<T, C>
+    where
+        C: Upgradable,
+    {
         let wait = self.default_wait();
         UpgradableReadOwned::new(self, wait)
     }
@@ -98,7 +109,10 @@ impl<T: ?Sized> RwLock<T> {
     pub fn upgradable_read_owned_timeout(
         self: Arc<Self>,
         limit: Duration,
-    ) -> UpgradableReadOwned<T> {
+    ) -> UpgradableReadOwned<T, C>
+    where
+        C: Upgradable,
+    {
         UpgradableReadOwned::new(self, Wait::AtMost(limit))
     }
 
@@ -129,7 +143,10 @@ impl<T: ?Sized> RwLock<T> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn blocking_upgradable_read(&self) -> Result<RwLockUpgradableReadGuard<'_, T>, LockError> {
+    pub fn blocking_upgradable_read(&self) -> Result<RwLockUpgradableReadGuard<'_, T, C>, LockError>
+    where
+        C: Upgradable,
+    {
         assert_may_block();
         self.upgradable_read().block()
     }
@@ -147,7 +164,10 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn blocking_upgradable_read_owned(
         self: Arc<Self>,
-    ) -> Result<OwnedRwLockUpgradableReadGuard<T>, LockError> {
+    ) -> Result<OwnedRwLockUpgradableReadGuard<T, C>, LockError>
+    where
+        C: Upgradable,
+    {
         assert_may_block();
         self.upgradable_read_owned().block()
     }
@@ -165,7 +185,10 @@ impl<T: ?Sized> RwLock<T> {
     /// reader.
     pub async fn try_upgradable_read(
         &self,
-    ) -> Result<RwLockUpgradableReadGuard<'_, T>, TryLockError> {
+    ) -> Result<RwLockUpgradableReadGuard<'_, T, C>, TryLockError>
+    where
+        C: Upgradable,
+    {
         UpgradableRead::new(self, Wait::Try).attempt().await
     }
 
@@ -181,15 +204,18 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`try_upgradable_read`](Self::try_upgradable_read).
     pub async fn try_upgradable_read_owned(
         self: Arc<Self>,
-    ) -> Result<OwnedRwLockUpgradableReadGuard<T>, TryLockError> {
+    ) -> Result<OwnedRwLockUpgradableReadGuard<T, C>, TryLockError>
+    where
+        C: Upgradable,
+    {
         UpgradableReadOwned::new(self, Wait::Try).attempt().await
     }
 }
 
 access_future! {
     /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read`] returns.
-    UpgradableRead['a, T: ?Sized]['a, T](lock: &'a RwLock<T>)
-        -> RwLockUpgradableReadGuard<'a, T>
+    UpgradableRead['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>)
+        -> RwLockUpgradableReadGuard<'a, T, C>
     {
         mode: Mode::Upgradable,
         data: lock.data.try_read(),
@@ -199,8 +225,8 @@ access_future! {
 
 access_future! {
     /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read_owned`] returns.
-    UpgradableReadOwned[T: ?Sized][T](lock: Arc<RwLock<T>>)
-        -> OwnedRwLockUpgradableReadGuard<T>
+    UpgradableReadOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>)
+        -> OwnedRwLockUpgradableReadGuard<T, C>
     {
         mode: Mode::Upgradable,
         data: Arc::clone(&lock.data).try_read_owned(),

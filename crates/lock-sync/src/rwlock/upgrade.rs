@@ -7,97 +7,34 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use lock_core::Convertible;
 use pin_project::pin_project;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop::poll_proceed;
 
-use super::seats::Seated;
+use super::admission::{Admitted, Permit};
 use super::{
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockUpgradableReadGuard,
-    RwLockWriteGuard,
+    RwLockWriteGuard, UpgradeError,
 };
 use crate::blocking::block_on;
 use crate::engine::{Denial, Hold, Upgrading, Wait};
-use crate::error::{LockError, TryLockError};
+use crate::error::TryLockError;
 use crate::locking::{lock_error, try_lock_error};
-
-/// Why an upgrade did not come to pass, with the guard that goes on reading.
-///
-/// It turns into the reason alone, which lets go of the guard: in a function that returns a [`LockError`]
-/// by `upgrade().await?`, in others by `upgrade().await.map_err(UpgradeError::into_error)?`.
-#[derive(Clone)]
-#[must_use = "it holds the guard that was to be upgraded"]
-pub struct UpgradeError<G, E = LockError> {
-    guard: G,
-    error: E,
-}
-
-impl<G, E> UpgradeError<G, E> {
-    /// Why.
-    pub fn error(&self) -> &E {
-        &self.error
-    }
-
-    /// Why. The guard is dropped.
-    pub fn into_error(self) -> E {
-        self.error
-    }
-
-    /// The guard, as it was before.
-    pub fn into_guard(self) -> G {
-        self.guard
-    }
-
-    /// The guard, as it was before, and why it still is.
-    pub fn into_parts(self) -> (G, E) {
-        (self.guard, self.error)
-    }
-}
-
-impl<G, E: fmt::Debug> fmt::Debug for UpgradeError<G, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<G, E> fmt::Display for UpgradeError<G, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the lock is still held to read alone")
-    }
-}
-
-impl<G, E: std::error::Error + 'static> std::error::Error for UpgradeError<G, E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<G> From<UpgradeError<G>> for LockError {
-    fn from(error: UpgradeError<G>) -> Self {
-        error.error
-    }
-}
-
-impl<G> From<UpgradeError<G, TryLockError>> for TryLockError {
-    fn from(error: UpgradeError<G, TryLockError>) -> Self {
-        error.error
-    }
-}
 
 /// Waits to write: what [`RwLockUpgradableReadGuard::upgrade`] returns.
 #[pin_project]
 #[must_use = "dropping it lets go of the lock"]
-pub struct Upgrade<'a, T: ?Sized> {
+pub struct Upgrade<'a, T: ?Sized, C = Convertible> {
     #[pin]
     climb: Climb<tokio::sync::RwLockReadGuard<'a, T>>,
-    lock: &'a RwLock<T>,
+    lock: &'a RwLock<T, C>,
 }
 
-impl<'a, T: ?Sized> Upgrade<'a, T> {
+impl<'a, T: ?Sized, C> Upgrade<'a, T, C> {
     pub(super) fn new(
         data: tokio::sync::RwLockReadGuard<'a, T>,
-        hold: Seated,
-        lock: &'a RwLock<T>,
+        hold: Admitted,
+        lock: &'a RwLock<T, C>,
         wait: Wait,
     ) -> Self {
         Self { climb: Climb::new(data, hold, wait), lock }
@@ -106,15 +43,17 @@ impl<'a, T: ?Sized> Upgrade<'a, T> {
     /// Waits by blocking this thread.
     pub(super) fn block(
         self,
-    ) -> Result<RwLockWriteGuard<'a, T>, UpgradeError<RwLockUpgradableReadGuard<'a, T>>> {
+    ) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<RwLockUpgradableReadGuard<'a, T, C>>> {
         block_on(self)
     }
 
     /// Does not wait.
     pub(super) async fn attempt(
         self,
-    ) -> Result<RwLockWriteGuard<'a, T>, UpgradeError<RwLockUpgradableReadGuard<'a, T>, TryLockError>>
-    {
+    ) -> Result<
+        RwLockWriteGuard<'a, T, C>,
+        UpgradeError<RwLockUpgradableReadGuard<'a, T, C>, TryLockError>,
+    > {
         let mut this = pin!(self);
         poll_fn(|context| this.as_mut().poll_guard(context, try_lock_error)).await
     }
@@ -124,10 +63,11 @@ impl<'a, T: ?Sized> Upgrade<'a, T> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         error: impl FnOnce(Denial) -> E,
-    ) -> Poll<Result<RwLockWriteGuard<'a, T>, UpgradeError<RwLockUpgradableReadGuard<'a, T>, E>>>
-    {
+    ) -> Poll<
+        Result<RwLockWriteGuard<'a, T, C>, UpgradeError<RwLockUpgradableReadGuard<'a, T, C>, E>>,
+    > {
         let this = self.project();
-        let lock: &'a RwLock<T> = this.lock;
+        let lock: &'a RwLock<T, C> = this.lock;
         let climbed = ready!(this.climb.poll(context, || lock.data.try_write().ok()));
         Poll::Ready(match climbed {
             Ok((data, hold)) => Ok(RwLockWriteGuard::new(data, hold, lock)),
@@ -139,15 +79,16 @@ impl<'a, T: ?Sized> Upgrade<'a, T> {
     }
 }
 
-impl<'a, T: ?Sized> Future for Upgrade<'a, T> {
-    type Output = Result<RwLockWriteGuard<'a, T>, UpgradeError<RwLockUpgradableReadGuard<'a, T>>>;
+impl<'a, T: ?Sized, C> Future for Upgrade<'a, T, C> {
+    type Output =
+        Result<RwLockWriteGuard<'a, T, C>, UpgradeError<RwLockUpgradableReadGuard<'a, T, C>>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_guard(context, lock_error)
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Upgrade<'_, T> {
+impl<T: ?Sized, C> fmt::Debug for Upgrade<'_, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upgrade").field("key", self.lock.key()).finish_non_exhaustive()
     }
@@ -156,18 +97,18 @@ impl<T: ?Sized> fmt::Debug for Upgrade<'_, T> {
 /// Waits to write: what [`OwnedRwLockUpgradableReadGuard::upgrade`] returns.
 #[pin_project]
 #[must_use = "dropping it lets go of the lock"]
-pub struct UpgradeOwned<T: ?Sized> {
+pub struct UpgradeOwned<T: ?Sized, C = Convertible> {
     // In this order: see `OwnedRwLockWriteGuard`.
     #[pin]
     climb: Climb<tokio::sync::OwnedRwLockReadGuard<T>>,
-    lock: Arc<RwLock<T>>,
+    lock: Arc<RwLock<T, C>>,
 }
 
-impl<T: ?Sized> UpgradeOwned<T> {
+impl<T: ?Sized, C> UpgradeOwned<T, C> {
     pub(super) fn new(
         data: tokio::sync::OwnedRwLockReadGuard<T>,
-        hold: Seated,
-        lock: Arc<RwLock<T>>,
+        hold: Admitted,
+        lock: Arc<RwLock<T, C>>,
         wait: Wait,
     ) -> Self {
         Self { climb: Climb::new(data, hold, wait), lock }
@@ -176,7 +117,8 @@ impl<T: ?Sized> UpgradeOwned<T> {
     /// Waits by blocking this thread.
     pub(super) fn block(
         self,
-    ) -> Result<OwnedRwLockWriteGuard<T>, UpgradeError<OwnedRwLockUpgradableReadGuard<T>>> {
+    ) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<OwnedRwLockUpgradableReadGuard<T, C>>>
+    {
         block_on(self)
     }
 
@@ -184,8 +126,8 @@ impl<T: ?Sized> UpgradeOwned<T> {
     pub(super) async fn attempt(
         self,
     ) -> Result<
-        OwnedRwLockWriteGuard<T>,
-        UpgradeError<OwnedRwLockUpgradableReadGuard<T>, TryLockError>,
+        OwnedRwLockWriteGuard<T, C>,
+        UpgradeError<OwnedRwLockUpgradableReadGuard<T, C>, TryLockError>,
     > {
         let mut this = pin!(self);
         poll_fn(|context| this.as_mut().poll_guard(context, try_lock_error)).await
@@ -196,10 +138,11 @@ impl<T: ?Sized> UpgradeOwned<T> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         error: impl FnOnce(Denial) -> E,
-    ) -> Poll<Result<OwnedRwLockWriteGuard<T>, UpgradeError<OwnedRwLockUpgradableReadGuard<T>, E>>>
-    {
+    ) -> Poll<
+        Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<OwnedRwLockUpgradableReadGuard<T, C>, E>>,
+    > {
         let this = self.project();
-        let lock: &Arc<RwLock<T>> = this.lock;
+        let lock: &Arc<RwLock<T, C>> = this.lock;
         let take_data = || Arc::clone(&lock.data).try_write_owned().ok();
         let climbed = ready!(this.climb.poll(context, take_data));
         Poll::Ready(match climbed {
@@ -212,22 +155,23 @@ impl<T: ?Sized> UpgradeOwned<T> {
     }
 }
 
-impl<T: ?Sized> Future for UpgradeOwned<T> {
-    type Output = Result<OwnedRwLockWriteGuard<T>, UpgradeError<OwnedRwLockUpgradableReadGuard<T>>>;
+impl<T: ?Sized, C> Future for UpgradeOwned<T, C> {
+    type Output =
+        Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<OwnedRwLockUpgradableReadGuard<T, C>>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_guard(context, lock_error)
     }
 }
 
-impl<T: ?Sized> fmt::Debug for UpgradeOwned<T> {
+impl<T: ?Sized, C> fmt::Debug for UpgradeOwned<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpgradeOwned").field("key", self.lock.key()).finish_non_exhaustive()
     }
 }
 
 /// The data and the right to write it; or to read it, as before, and why.
-type Climbed<R, W> = Result<(W, Seated), (R, Seated, Denial)>;
+type Climbed<R, W> = Result<(W, Admitted), (R, Admitted, Denial)>;
 
 /// First the engine's grant, then the data, of which `R` is held to read until then.
 #[pin_project]
@@ -236,20 +180,20 @@ struct Climb<R> {
     reading: Option<R>,
     upgrading: Upgrading,
     hold: Option<Hold>,
-    seat: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
     /// As tokio's futures, so that what is inside may change.
     #[pin]
     _pinned: PhantomPinned,
 }
 
 impl<R> Climb<R> {
-    fn new(reading: R, hold: Seated, wait: Wait) -> Self {
-        let (hold, seat) = hold.into_parts();
+    fn new(reading: R, hold: Admitted, wait: Wait) -> Self {
+        let (hold, permit) = hold.into_parts();
         Self {
             reading: Some(reading),
             upgrading: Upgrading::new(hold, wait),
             hold: None,
-            seat,
+            permit,
             _pinned: PhantomPinned,
         }
     }
@@ -274,7 +218,7 @@ impl<R> Climb<R> {
                     };
                     return Poll::Ready(Err((
                         reading,
-                        Seated::new(hold, this.seat.take()),
+                        Admitted::new(hold, this.permit.take()),
                         denial,
                     )));
                 }
@@ -284,7 +228,7 @@ impl<R> Climb<R> {
         match (take_data(), this.hold.take()) {
             (Some(data), Some(hold)) => {
                 coop.made_progress();
-                Poll::Ready(Ok((data, Seated::new(hold, this.seat.take()))))
+                Poll::Ready(Ok((data, Admitted::new(hold, this.permit.take()))))
             }
             (_, hold) => {
                 // As after any grant, only `Debug` can look at the data, and is done in a moment.

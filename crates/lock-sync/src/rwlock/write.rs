@@ -11,7 +11,7 @@ use crate::blocking::assert_may_block;
 use crate::engine::Wait;
 use crate::error::{LockError, TryLockError};
 
-impl<T: ?Sized> RwLock<T> {
+impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to write, waiting until nobody else has it, here or elsewhere.
     ///
     /// While it waits, readers who come later wait behind it. It waits for as long as the
@@ -43,7 +43,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write(&self) -> Write<'_, T> {
+    pub fn write(&self) -> Write<'_, T, C> {
         Write::new(self, self.default_wait())
     }
 
@@ -58,7 +58,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn write_timeout(&self, limit: Duration) -> Write<'_, T> {
+    pub fn write_timeout(&self, limit: Duration) -> Write<'_, T, C> {
         Write::new(self, Wait::AtMost(limit))
     }
 
@@ -88,7 +88,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write_owned(self: Arc<Self>) -> WriteOwned<T> {
+    pub fn write_owned(self: Arc<Self>) -> WriteOwned<T, C> {
         let wait = self.default_wait();
         WriteOwned::new(self, wait)
     }
@@ -103,7 +103,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn write_owned_timeout(self: Arc<Self>, limit: Duration) -> WriteOwned<T> {
+    pub fn write_owned_timeout(self: Arc<Self>, limit: Duration) -> WriteOwned<T, C> {
         WriteOwned::new(self, Wait::AtMost(limit))
     }
 
@@ -133,7 +133,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn blocking_write(&self) -> Result<RwLockWriteGuard<'_, T>, LockError> {
+    pub fn blocking_write(&self) -> Result<RwLockWriteGuard<'_, T, C>, LockError> {
         assert_may_block();
         self.write().block()
     }
@@ -148,7 +148,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`blocking_read`](Self::blocking_read).
     #[track_caller]
-    pub fn blocking_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, LockError> {
+    pub fn blocking_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T, C>, LockError> {
         assert_may_block();
         self.write_owned().block()
     }
@@ -186,7 +186,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
+    pub async fn try_write(&self) -> Result<RwLockWriteGuard<'_, T, C>, TryLockError> {
         Write::new(self, Wait::Try).attempt().await
     }
 
@@ -201,14 +201,14 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`try_write`](Self::try_write).
     pub async fn try_write_owned(
         self: Arc<Self>,
-    ) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
+    ) -> Result<OwnedRwLockWriteGuard<T, C>, TryLockError> {
         WriteOwned::new(self, Wait::Try).attempt().await
     }
 }
 
 access_future! {
     /// Waits to write: what [`RwLock::write`] returns.
-    Write['a, T: ?Sized]['a, T](lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+    Write['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>) -> RwLockWriteGuard<'a, T, C> {
         mode: Mode::Exclusive,
         data: lock.data.try_write(),
         guard: |data, hold| RwLockWriteGuard::new(data, hold, lock),
@@ -217,7 +217,7 @@ access_future! {
 
 access_future! {
     /// Waits to write: what [`RwLock::write_owned`] returns.
-    WriteOwned[T: ?Sized][T](lock: Arc<RwLock<T>>) -> OwnedRwLockWriteGuard<T> {
+    WriteOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>) -> OwnedRwLockWriteGuard<T, C> {
         mode: Mode::Exclusive,
         data: Arc::clone(&lock.data).try_write_owned(),
         guard: |data, hold| OwnedRwLockWriteGuard::new(data, hold, Arc::clone(lock)),

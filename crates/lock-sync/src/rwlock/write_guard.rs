@@ -1,10 +1,10 @@
 //! The guard that writes, and borrows its lock.
 
-use lock_core::Mode;
+use lock_core::{Convertible, Mode};
 
-use super::seats::Seated;
-use super::{RwLock, RwLockMappedWriteGuard, RwLockReadGuard, RwLockUpgradableReadGuard};
-use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
+use super::admission::Admitted;
+use super::{RwLock, RwLockMappedWriteGuard, RwLockReadGuard};
+use crate::lease::{guard_traits, lease_methods, lease_scope};
 
 /// The right to write the data of an [`RwLock`], and a lease on its lock.
 ///
@@ -25,18 +25,18 @@ use crate::lease_methods::{guard_traits, lease_methods, lease_scope};
 /// longer protected.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
-pub struct RwLockWriteGuard<'a, T: ?Sized> {
+pub struct RwLockWriteGuard<'a, T: ?Sized, C = Convertible> {
     // In this order: whoever gets the lock next finds the data free.
-    data: tokio::sync::RwLockWriteGuard<'a, T>,
-    hold: Seated,
-    lock: &'a RwLock<T>,
+    pub(super) data: tokio::sync::RwLockWriteGuard<'a, T>,
+    pub(super) hold: Admitted,
+    pub(super) lock: &'a RwLock<T, C>,
 }
 
-impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     pub(super) fn new(
         data: tokio::sync::RwLockWriteGuard<'a, T>,
-        hold: Seated,
-        lock: &'a RwLock<T>,
+        hold: Admitted,
+        lock: &'a RwLock<T, C>,
     ) -> Self {
         Self { data, hold, lock }
     }
@@ -98,6 +98,9 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     ///
     /// The guard that reads has lost it as well.
     ///
+    /// Over a backend that [cannot convert a lease](super::RwLock#backends-that-do-not-convert-a-lease) it is the
+    /// readers of this process that enter; those of other processes wait until the last reader here has let go.
+    ///
     /// # Examples
     ///
     /// ```
@@ -122,17 +125,6 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let data = data.downgrade();
         hold.downgrade(Mode::Shared);
         RwLockReadGuard::new(data, hold)
-    }
-
-    /// Goes on to read with the prospect of writing again, with no other writer in between.
-    ///
-    /// As [`downgrade`](Self::downgrade), but what remains can be
-    /// [upgraded](RwLockUpgradableReadGuard::upgrade).
-    pub fn downgrade_to_upgradable(self) -> RwLockUpgradableReadGuard<'a, T> {
-        let Self { data, mut hold, lock } = self;
-        let data = data.downgrade();
-        hold.downgrade(Mode::Upgradable);
-        RwLockUpgradableReadGuard::new(data, hold, lock)
     }
 
     /// Goes on to read a part of the data: [`downgrade`](Self::downgrade), and
@@ -189,4 +181,4 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     lease_scope!(T, "rwlock", "write");
 }
 
-guard_traits!(['a, T: ?Sized], RwLockWriteGuard<'a, T>, T);
+guard_traits!(['a, T: ?Sized, C], RwLockWriteGuard<'a, T, C>, T);

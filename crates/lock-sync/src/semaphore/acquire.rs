@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 
 use lock_core::Mode;
 use pin_project::pin_project;
-use tokio::sync::futures::OwnedNotified;
 
 use super::holds::Holds;
 use super::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::blocking::block_on;
 use crate::engine::{Denial, Wait};
+use crate::foreign::{Bell, Listening};
 use crate::locking::Locking;
 
 /// Waits for permits: what [`Semaphore::acquire`] and [`Semaphore::acquire_many`] return.
@@ -103,8 +103,7 @@ pub(super) struct Waiting {
     #[pin]
     locking: Option<Locking>,
     /// There is one once it has to wait.
-    #[pin]
-    closing: Option<OwnedNotified>,
+    closing: Option<Listening<Arc<Bell>>>,
 }
 
 impl Waiting {
@@ -143,18 +142,18 @@ impl Waiting {
                 return Poll::Ready(result.map(|(hold, ())| Holds::one(hold)));
             }
             if this.closing.is_none() {
-                this.closing.set(Some(Arc::clone(&semaphore.bell).notified_owned()));
+                *this.closing = Some(Bell::listen(Arc::clone(&semaphore.bell)));
                 // It hears of what happens from now on.
                 if semaphore.is_closed() {
                     continue;
                 }
             }
-            if let Some(closing) = this.closing.as_mut().as_pin_mut()
-                && closing.poll(context).is_pending()
+            if let Some(closing) = this.closing.as_mut()
+                && Pin::new(closing).poll(context).is_pending()
             {
                 return Poll::Pending;
             }
-            this.closing.set(None);
+            *this.closing = None;
         }
     }
 }

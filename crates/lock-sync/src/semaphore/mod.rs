@@ -3,18 +3,15 @@
 mod acquire;
 mod error;
 mod holds;
+mod methods;
 mod permit;
 mod poll;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Key, PermitBackend, Permits, Resize};
-use tokio::sync::Notify;
 
 pub use acquire::{Acquire, AcquireOwned};
 pub use error::{AcquireError, TryAcquireError};
@@ -22,19 +19,17 @@ pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 pub use poll::PollSemaphore;
 
 use crate::Locks;
-use crate::asking::ask;
-use crate::blocking::assert_may_block;
+use crate::asking::{ask, ask_about};
 use crate::engine::{Denial, Entry, Manner, Wait};
+use crate::foreign::Bell;
 use crate::handoff::Handoff;
-use acquire::Waiting;
-use holds::Holds;
 
 /// A counting semaphore, as [`tokio::sync::Semaphore`] is one, whose permits are counted over all
 /// processes.
 ///
 /// It is made by [`Locks::semaphore`], which gives it a name and says how many permits there are.
-/// Everything of that name, in any process that uses the same store, draws on the same permits. The
-/// first user stores their number; whoever names another one later gets an error that tells both.
+/// Every semaphore of that name, in any process that uses the same store, draws on the same permits. The
+/// first user stores their number. A later user that names another number gets an error that tells both.
 ///
 /// # What a permit means
 ///
@@ -43,14 +38,21 @@ use holds::Holds;
 /// at the end of their leases.
 ///
 /// Tasks of one process that take permits at about the same time may have them under one lease, which they
-/// lose together. A process that uses permits again and again keeps those that it just gave up for a
-/// millisecond or two, unless somebody elsewhere waits: another one's `try_acquire` may miss them by that.
+/// lose together. A process that uses permits again and again keeps permits that its tasks just gave up for
+/// a millisecond or two, unless another process waits. A `try_acquire` of another process may miss them.
+///
+/// # Fencing tokens
+///
+/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
+/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
+/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
+/// in time have no order.
 ///
 /// # Order
 ///
 /// Permits are given out in the order in which they were asked for, in this process and across all. A
-/// request that waits for many permits gathers what is given back until it has them all, and nobody who
-/// came later overtakes it, however little it asks for. Until then
+/// request that waits for many permits gathers what is given back until it has them all. No later request
+/// overtakes it, however little that asks for. Until then
 /// [`available_permits`](Self::available_permits) is zero. A request that is dropped gives back what it
 /// had gathered.
 ///
@@ -105,7 +107,7 @@ pub struct Semaphore {
     /// No permit is given out through this handle any more.
     closed: AtomicBool,
     /// Rings when it is closed.
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 impl<B: ?Sized> Locks<B> {
@@ -152,9 +154,9 @@ impl Semaphore {
     /// Says how far permits are passed on inside this process while others wait elsewhere, in place of
     /// what its [`Locks`](crate::Locks) say.
     ///
-    /// It holds for permits of this handle: whoever lets go decides. Only while all permits that were
-    /// declared are here can they be passed on without the store; otherwise it gives them to whoever is
-    /// next, wherever that is.
+    /// It holds for permits of this handle: the holder that lets go decides. While another process waits,
+    /// no further holder joins the holders of a lease. Permits of the lease that they do not use go back to
+    /// the store, which gives them to the next request in the queue.
     ///
     /// # Examples
     ///
@@ -173,363 +175,15 @@ impl Semaphore {
         self
     }
 
-    /// Acquires a permit, waiting until there is one.
-    ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
-    /// polled by any executor.
-    ///
-    /// # Cancel safety
-    ///
-    /// Requests are served in the order in which they were first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background: a
-    /// permit that was just granted goes to whoever waits next.
-    ///
-    /// # Errors
-    ///
-    /// - [`AcquireError::Closed`] once the semaphore is closed, for this handle or for all, and after
-    ///   [`Locks::shutdown`](crate::Locks::shutdown);
-    /// - [`AcquireError::Timeout`] if the wait limit was reached;
-    /// - [`AcquireError::Backend`] if the store refused, because this name was declared with another
-    ///   number of permits for instance, or could not be reached for longer than a lease lives, and there
-    ///   is no limit that says to wait longer.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let downloads = locks.semaphore("downloads", 4)?;
-    /// let permit = downloads.acquire().await?;
-    /// assert_eq!(downloads.available_permits().await?, 3);
-    /// permit.release().await?;
-    /// assert_eq!(downloads.available_permits().await?, 4);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn acquire(&self) -> Acquire<'_> {
-        self.acquire_many(1)
-    }
-
-    /// Acquires several permits at once, waiting until there are as many.
-    ///
-    /// All come together or none does: permits that are given back meanwhile are gathered for the request
-    /// that is first in line, and nobody who came later gets them, in whatever process.
-    ///
-    /// A request for none is granted at once, unless the semaphore is closed. One for more than there are
-    /// waits until somebody [adds](Self::add_permits) some, and holds up whoever comes after it.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire). What was gathered goes to those who wait next.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let megabytes = locks.semaphore("cache/megabytes", 512)?;
-    /// let permit = megabytes.acquire_many(64).await?;
-    /// assert_eq!(permit.num_permits(), 64);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn acquire_many(&self, n: u32) -> Acquire<'_> {
-        Acquire::new(self, n, self.default_wait())
-    }
-
-    /// Acquires a permit, waiting for at most `limit` from the first poll on.
-    ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{AcquireError, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let printers = locks.semaphore("printers", 1)?;
-    /// let _permit = printers.acquire().await?;
-    /// let second = printers.acquire_timeout(Duration::from_millis(10)).await;
-    /// assert_eq!(second.err(), Some(AcquireError::Timeout { source: None }));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn acquire_timeout(&self, limit: Duration) -> Acquire<'_> {
-        self.acquire_many_timeout(1, limit)
-    }
-
-    /// Acquires several permits at once, waiting for at most `limit` from the first poll on.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    pub fn acquire_many_timeout(&self, n: u32, limit: Duration) -> Acquire<'_> {
-        Acquire::new(self, n, Wait::AtMost(limit))
-    }
-
-    /// Acquires a permit that keeps the semaphore alive and borrows nothing.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let jobs = Arc::new(locks.semaphore("jobs", 8)?);
-    /// let permit = Arc::clone(&jobs).acquire_owned().await?;
-    /// tokio::spawn(async move {
-    ///     // ... the work ...
-    ///     drop(permit);
-    /// });
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn acquire_owned(self: Arc<Self>) -> AcquireOwned {
-        self.acquire_many_owned(1)
-    }
-
-    /// Acquires several permits at once that keep the semaphore alive and borrow nothing.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    pub fn acquire_many_owned(self: Arc<Self>, n: u32) -> AcquireOwned {
-        let wait = self.default_wait();
-        AcquireOwned::new(self, n, wait)
-    }
-
-    /// Acquires a permit that keeps the semaphore alive, waiting for at most `limit` from the first poll
-    /// on.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_owned_timeout(self: Arc<Self>, limit: Duration) -> AcquireOwned {
-        self.acquire_many_owned_timeout(1, limit)
-    }
-
-    /// Acquires several permits at once that keep the semaphore alive, waiting for at most `limit` from
-    /// the first poll on.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    pub fn acquire_many_owned_timeout(self: Arc<Self>, n: u32, limit: Duration) -> AcquireOwned {
-        AcquireOwned::new(self, n, Wait::AtMost(limit))
-    }
-
-    /// Acquires a permit if one is free, without waiting for one.
-    ///
-    /// Unlike tokio's it is `async`: if nobody of this process waits for permits, it asks the store once.
-    /// It waits for that answer, and for a release by this process that is under way, so that
-    /// `drop(permit)` followed by `try_acquire` succeeds.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// - [`TryAcquireError::NoPermits`] if too few are free, or somebody waits for some;
-    /// - [`TryAcquireError::Closed`] as [`acquire`](Self::acquire);
-    /// - [`TryAcquireError::Backend`] if the store refused or could not be asked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, TryAcquireError};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let gate = locks.semaphore("gate", 1)?;
-    /// let permit = gate.try_acquire().await?;
-    /// assert_eq!(gate.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    /// drop(permit);
-    /// assert!(gate.try_acquire().await.is_ok());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        self.try_acquire_many(1).await
-    }
-
-    /// Acquires several permits at once if as many are free, without waiting for them.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`try_acquire`](Self::try_acquire).
-    pub async fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        Ok(SemaphorePermit::new(self, self.try_holds(n).await?))
-    }
-
-    /// Acquires a permit that keeps the semaphore alive, if one is free.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// As [`try_acquire`](Self::try_acquire).
-    pub async fn try_acquire_owned(
-        self: Arc<Self>,
-    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        self.try_acquire_many_owned(1).await
-    }
-
-    /// Acquires several permits at once that keep the semaphore alive, if as many are free.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`try_acquire`](Self::try_acquire).
-    pub async fn try_acquire_many_owned(
-        self: Arc<Self>,
-        n: u32,
-    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        let holds = self.try_holds(n).await?;
-        Ok(OwnedSemaphorePermit::new(self, holds))
-    }
-
-    /// Acquires a permit from synchronous code.
-    ///
-    /// Needs no runtime of the caller's.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Panics
-    ///
-    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
-    /// `block_in_place` are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let slots = locks.semaphore("slots", 3)?;
-    /// let permit = slots.blocking_acquire_many(2)?;
-    /// assert_eq!(permit.num_permits(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
-        self.blocking_acquire_many(1)
-    }
-
-    /// Acquires several permits at once from synchronous code.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Panics
-    ///
-    /// As [`blocking_acquire`](Self::blocking_acquire).
-    #[track_caller]
-    pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
-        assert_may_block();
-        self.acquire_many(n).block()
-    }
-
-    /// Acquires a permit that keeps the semaphore alive, from synchronous code.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Panics
-    ///
-    /// As [`blocking_acquire`](Self::blocking_acquire).
-    #[track_caller]
-    pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
-        self.blocking_acquire_many_owned(1)
-    }
-
-    /// Acquires several permits at once that keep the semaphore alive, from synchronous code.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Panics
-    ///
-    /// As [`blocking_acquire`](Self::blocking_acquire).
-    #[track_caller]
-    pub fn blocking_acquire_many_owned(
-        self: Arc<Self>,
-        n: u32,
-    ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        assert_may_block();
-        self.acquire_many_owned(n).block()
-    }
-
     /// How many permits a newcomer could get at once, in whatever process. Asks the store.
     ///
     /// Zero while anybody waits, and once the semaphore is [closed for all](Self::close_for_all). The
     /// answer may be out of date when it arrives.
+    ///
+    /// It counts what this process has given up before, by a drop, a merge, a split or a release: the store
+    /// hears of that first. If the store does not answer a release, the question waits for it no longer than a
+    /// second, and no longer than the [lease](crate::Builder::ttl) lives. Then, or if a release fails, it is
+    /// asked without that. Every other question about permits waits in this way.
     ///
     /// # Cancel safety
     ///
@@ -627,7 +281,7 @@ impl Semaphore {
     /// ```
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.bell.notify_waiters();
+        self.bell.ring();
     }
 
     /// Closes the semaphore for every process: nobody is granted a permit any more, under this name, and
@@ -675,22 +329,15 @@ impl Semaphore {
         Ok(closed)
     }
 
-    async fn try_holds(&self, count: u32) -> Result<Holds, TryAcquireError> {
-        let mut waiting = pin!(Waiting::new(self, count, Wait::Try));
-        poll_fn(|context| waiting.as_mut().poll(self, context))
-            .await
-            .map_err(TryAcquireError::from_denial)
-    }
-
     async fn state(&self) -> Result<Permits, Error> {
         let key = self.entry.key();
-        ask(self.entry.shared(), self.backend.permits(key, self.declared)).await
+        ask_about(&self.entry, self.backend.permits(key, self.declared)).await
     }
 
     async fn resize(&self, change: Resize) -> Result<u32, Error> {
         let key = self.entry.key();
-        let resized = ask(self.entry.shared(), self.backend.resize(key, self.declared, change));
-        Ok(resized.await?.changed)
+        let resizing = self.backend.resize(key, self.declared, change);
+        Ok(ask_about(&self.entry, resizing).await?.changed)
     }
 
     /// Learns that it gives out no more permits, if that is why somebody got none.

@@ -155,17 +155,20 @@ macro_rules! permit_methods {
                 self.semaphore.key()
             }
 
-            /// The fencing token of these permits: higher than that of every one that was granted before.
+            /// The fencing token of these permits.
             ///
-            /// It orders grants; it does not say who else holds permits. With a semaphore of one permit
-            /// it fences as that of a [`Mutex`](crate::MutexGuard::fencing_token) does.
-            /// After another process has [added](Semaphore::add_permits) permits it may be lower than one that
-            /// was granted of those.
+            /// A permit's fencing token is unique, and it is higher than every token of a grant that
+            /// ended before the permit's own grant was asked for. A permit's grant is the grant of the
+            /// lease that the permit is a part of; a process passes the permits of one lease from task
+            /// to task. Tokens of grants that overlap in time have no order.
             ///
-            /// Of permits that were [merged](Self::merge) it is the lowest: a resource that compares
-            /// tokens may then refuse them although it need not, but never accepts on the strength of a
-            /// later grant what was done under an earlier one. Without any permits it is zero, which is
-            /// lower than all.
+            /// Tokens cannot fence holders that hold permits at once. If the resource refuses lower tokens,
+            /// take a [`Mutex`](crate::Mutex).
+            ///
+            /// The parts of a permit that was [split](Self::split) have its token. Permits that were
+            /// [merged](Self::merge) have the lowest token of all: a resource that compares tokens may refuse
+            /// them without need, but it never takes an earlier grant for a later one. No permits have the
+            /// token zero, which is lower than all.
             pub fn fencing_token(&self) -> lock_core::FencingToken {
                 self.holds.fencing_token()
             }

@@ -115,6 +115,21 @@ async fn an_owner_enters_again_without_asking() {
 }
 
 #[tokio::test]
+async fn an_owner_tries_again_at_once_whatever_another_has_under_way() {
+    let pair = Pair::threaded();
+    let (here, _) = pair.reentrant_mutexes();
+    let (mut owner, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut outer = here.lock_as(&mut owner).await.unwrap();
+    let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let mut left = Box::pin(here.lock_as(&mut other));
+    assert!(poll_once(left.as_mut()).await.is_pending());
+    drop(left);
+    let mut inner = Box::pin(here.try_lock_as(outer.split().1));
+    assert!(poll_once(inner.as_mut()).await.is_ready(), "it waits for an answer to another owner");
+    gate.open();
+}
+
+#[tokio::test]
 async fn owners_exclude_each_other_here_and_there() {
     let pair = Pair::threaded();
     let (here, there) = pair.reentrant_mutexes();

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::future::{join_all, try_join_all};
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Released, Renew, Renewal, Watch,
-};
+use lock_core::{ErrorKind, Key};
 use lock_sync::{
     AcquireError, AcquireSlot, AcquireSlotOwned, Locks, LossReason, OwnedSlotPermit, ReleaseError,
     SlotPermit, SlotSemaphore, TryAcquireError,
@@ -18,7 +15,7 @@ use lock_sync::{
 use tokio::time::Instant;
 
 use crate::contract::assert_traits;
-use crate::support::{Pair, assert_refuses_to_block, eventually, poll_once};
+use crate::support::{Basic, Pair, assert_refuses_to_block, eventually, poll_once};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -393,39 +390,15 @@ fn numbers_and_names_that_cannot_be_are_refused() {
     assert_eq!(backend.stats().total(), 0);
 }
 
-/// A store that refuses to hear of one slot.
-struct Deaf(MemoryBackend);
-
-#[async_trait]
-impl Backend for Deaf {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        if request.claim.key.as_bytes().ends_with(b"#1") {
-            return Err(Error::new(ErrorKind::Unreachable, "that part of the store is away"));
-        }
-        self.0.try_acquire(request).await
-    }
-    async fn renew(&self, request: &Renew) -> Renewal {
-        self.0.renew(request).await
-    }
-    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        self.0.release(claim).await
-    }
-    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        self.0.watch(key).await
-    }
-    fn clock(&self) -> Clock {
-        self.0.clock()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_cannot_be_reached_is_left_out() {
     let store = MemoryBackend::new();
-    let locks = Locks::builder(Deaf(store.client()))
-        .ttl(TTL)
-        .on_runtime(tokio::runtime::Handle::current())
-        .build()
-        .unwrap();
+    let locks =
+        Locks::builder(Basic::without(store.client(), |key| key.as_bytes().ends_with(b"#1")))
+            .ttl(TTL)
+            .on_runtime(tokio::runtime::Handle::current())
+            .build()
+            .unwrap();
     let semaphore = locks.slot_semaphore("slots", 3).unwrap();
     let first = semaphore.acquire().await.unwrap();
     let second = semaphore.acquire().await.unwrap();

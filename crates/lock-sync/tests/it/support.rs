@@ -6,7 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Fixed, Key, Released, Renew,
+    Renewal, SharedBackend, Watch,
+};
 use lock_sync::{Builder, Locks};
 use tokio::runtime::Handle;
 
@@ -116,4 +121,50 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
         tokio::task::yield_now().await;
         std::thread::yield_now();
     }
+}
+
+/// The store of this process with its basic verbs alone: it converts nothing, and may refuse some keys.
+pub(crate) struct Basic {
+    store: MemoryBackend,
+    refuses: fn(&Key) -> bool,
+}
+
+impl Basic {
+    pub(crate) fn over(store: MemoryBackend) -> Self {
+        Self::without(store, |_| false)
+    }
+
+    pub(crate) fn without(store: MemoryBackend, refuses: fn(&Key) -> bool) -> Self {
+        Self { store, refuses }
+    }
+}
+
+#[async_trait]
+impl Backend for Basic {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        if (self.refuses)(&request.claim.key) {
+            return Err(Error::new(ErrorKind::Unreachable, "that part of the store is away"));
+        }
+        self.store.try_acquire(request).await
+    }
+
+    async fn renew(&self, request: &Renew) -> Renewal {
+        self.store.renew(request).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        self.store.release(claim).await
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+        self.store.watch(key).await
+    }
+
+    fn clock(&self) -> Clock {
+        self.store.clock()
+    }
+}
+
+impl SharedBackend for Basic {
+    type Conversion = Fixed;
 }

@@ -453,3 +453,33 @@ async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
         drop(there.try_lock().await.unwrap());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn permits_go_to_another_process_that_waits() {
+    let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
+    let (here, there) = pair.semaphores(2);
+    let here = Arc::new(here);
+    let tasks: Vec<_> = (0..6)
+        .map(|_| {
+            let here = Arc::clone(&here);
+            tokio::spawn(async move {
+                loop {
+                    let _permit = here.acquire().await.unwrap();
+                    sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    sleep(Duration::from_millis(100)).await;
+    let mut longest = Duration::ZERO;
+    for _ in 0..100 {
+        let begin = Instant::now();
+        let permit = there.acquire().await.unwrap();
+        longest = longest.max(begin.elapsed());
+        sleep(Duration::from_millis(1)).await;
+        drop(permit);
+    }
+    // One hold to hear of it, and one for each lease that is in use.
+    assert!(longest < Duration::from_millis(10), "{longest:?}");
+    tasks.iter().for_each(JoinHandle::abort);
+}

@@ -102,8 +102,14 @@ impl Worker {
                 self.begin(key, job, tasks.parse().ok()?, file)
             }
             ["mix", key, tasks, file, ref steps @ ..] if !steps.is_empty() => {
-                let steps = steps.iter().map(|word| Step::parse(word)).collect::<Option<_>>()?;
-                let job = self.shelf.rwlock(key).map(|lock| Job::Mixed(Mix::Steps(lock, steps)));
+                let steps =
+                    steps.iter().map(|word| Step::parse(word)).collect::<Option<Vec<_>>>()?;
+                let climbs = steps.iter().any(|step| step.is_upgradable());
+                let upgradable = climbs.then(|| self.shelf.rwlock(key)).transpose();
+                let job = self
+                    .shelf
+                    .fixed_rwlock(key)
+                    .and_then(|lock| Ok(Job::Mixed(Mix::Steps(lock, upgradable?, steps))));
                 self.begin(key, job, tasks.parse().ok()?, file)
             }
             ["rest", key] => {

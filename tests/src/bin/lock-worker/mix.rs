@@ -5,14 +5,15 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Clock, FencingToken, Instant};
+use lock_core::{Clock, FencingToken, Fixed, Instant};
 use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
 
 use crate::work::{Failure, given_up};
 
 /// What is held, and in which ways by turns.
 pub(crate) enum Mix {
-    Steps(RwLock<()>, Vec<Step>),
+    /// The second lock is the first, where its readers can become writers.
+    Steps(RwLock<(), Fixed>, Option<RwLock<()>>, Vec<Step>),
     /// One permit, two, and so on, up to so many.
     Permits(Semaphore, u32),
 }
@@ -40,6 +41,10 @@ impl Step {
             _ => return None,
         })
     }
+
+    pub(crate) fn is_upgradable(self) -> bool {
+        matches!(self, Self::Climb | Self::Look)
+    }
 }
 
 impl Mix {
@@ -55,9 +60,12 @@ impl Mix {
             let turn = Turn { file, task, number: turns, asked: now() };
             let way = u64::from(task) + turns;
             match self {
-                Self::Steps(lock, steps) => {
+                Self::Steps(lock, upgradable, steps) => {
                     let step = steps[(way % steps.len() as u64) as usize];
-                    turn.step(lock, step).await?;
+                    match upgradable {
+                        Some(lock) if step.is_upgradable() => turn.climb(lock, step).await?,
+                        _ => turn.step(lock, step).await?,
+                    }
                 }
                 Self::Permits(semaphore, most) => {
                     turn.permits(semaphore, 1 + (way % u64::from(*most)) as u32).await?;
@@ -79,7 +87,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    async fn step(&self, lock: &RwLock<()>, step: Step) -> Result<(), Failure> {
+    async fn step(&self, lock: &RwLock<(), Fixed>, step: Step) -> Result<(), Failure> {
         match step {
             Step::Read => {
                 let guard = lock.read().await?;
@@ -95,7 +103,7 @@ impl Turn<'_> {
                 self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
                 given_up(guard.release().await)
             }
-            Step::Descend => {
+            _ => {
                 let guard = lock.write().await?;
                 let had = now();
                 self.work().await;
@@ -106,6 +114,11 @@ impl Turn<'_> {
                 self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
                 given_up(guard.release().await)
             }
+        }
+    }
+
+    async fn climb(&self, lock: &RwLock<()>, step: Step) -> Result<(), Failure> {
+        match step {
             Step::Climb => {
                 let guard = lock.upgradable_read().await?;
                 let had = now();
@@ -121,7 +134,7 @@ impl Turn<'_> {
                 self.record("u", 1, guard.fencing_token(), had, guard.valid_until())?;
                 given_up(guard.release().await)
             }
-            Step::Look => {
+            _ => {
                 let guard = lock.upgradable_read().await?;
                 let had = now();
                 self.work().await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Error;
+use lock_core::{Error, Fixed};
 use lock_sync::{Mutex, RwLock, Semaphore};
 
 use crate::kind::Kind;
@@ -48,6 +48,10 @@ impl Shelf {
 
     pub(crate) fn rwlock(&self, key: &str) -> Result<RwLock<()>, Error> {
         self.store.rwlock(key)
+    }
+
+    pub(crate) fn fixed_rwlock(&self, key: &str) -> Result<RwLock<(), Fixed>, Error> {
+        self.store.fixed_rwlock(key)
     }
 
     pub(crate) fn semaphore(&self, key: &str, of: u32) -> Result<Semaphore, Error> {

@@ -1,6 +1,6 @@
 //! What the locks are kept in: one server, or a quorum of several.
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Fixed};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_sync::{Locks, Mutex, ReentrantMutex, RwLock, Semaphore};
@@ -18,9 +18,18 @@ impl Store {
         }
     }
 
+    /// A lock whose readers can become writers.
     pub(crate) fn rwlock(&self, key: &str) -> Result<RwLock<()>, Error> {
         match self {
             Self::Server(locks) => locks.rwlock(key, ()),
+            Self::Quorum(_) => Err(lacking("a quorum does not convert leases")),
+        }
+    }
+
+    /// The same lock, as there is one over every store.
+    pub(crate) fn fixed_rwlock(&self, key: &str) -> Result<RwLock<(), Fixed>, Error> {
+        match self {
+            Self::Server(locks) => Ok(locks.rwlock(key, ())?.without_upgrades()),
             Self::Quorum(locks) => locks.rwlock(key, ()),
         }
     }
@@ -28,16 +37,18 @@ impl Store {
     pub(crate) fn reentrant_mutex(&self, key: &str) -> Result<ReentrantMutex<()>, Error> {
         match self {
             Self::Server(locks) => locks.reentrant_mutex(key, ()),
-            Self::Quorum(locks) => locks.reentrant_mutex(key, ()),
+            Self::Quorum(_) => Err(lacking("a quorum has no joint holders")),
         }
     }
 
     pub(crate) fn semaphore(&self, key: &str, of: u32) -> Result<Semaphore, Error> {
         match self {
             Self::Server(locks) => locks.semaphore(key, of as usize),
-            Self::Quorum(_) => {
-                Err(Error::new(ErrorKind::Unsupported, "a quorum has no semaphore that counts"))
-            }
+            Self::Quorum(_) => Err(lacking("a quorum has no semaphore that counts")),
         }
     }
+}
+
+fn lacking(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, what.to_owned())
 }

@@ -372,9 +372,14 @@ fn two_tokens_that_are_exchanged_are_seen() {
         breaks(kind, Property::Tokens, |events, random| {
             let got = places(events, random, |deed| matches!(deed, Deed::Got { .. }));
             let pair = got.iter().find_map(|&one| {
-                // The other asked after this one was had.
+                // The other asked after this one was had. A permit is the first of its client.
+                let first = |place: &usize| {
+                    let client = &events[*place].client;
+                    kind != SEMAPHORE || events[..*place].iter().all(|it| it.client != *client)
+                };
                 let asks = (one..events.len())
-                    .find(|place| matches!(events[*place].deed, Deed::Ask { .. }))?;
+                    .filter(|place| matches!(events[*place].deed, Deed::Ask { .. }))
+                    .find(first)?;
                 let other = (asks..events.len()).find(|place| {
                     is_of(&events[*place], &events[asks])
                         && matches!(events[*place].deed, Deed::Got { .. })

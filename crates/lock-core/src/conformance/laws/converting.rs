@@ -1,17 +1,43 @@
 //! From one mode to another without letting go.
 
 use super::super::Harness;
-use super::super::line::{conversion, queued, refused};
+use super::super::line::{Request, queued, refused};
 use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, ensure};
-use crate::{Acquire, Attempt, ErrorKind, Mode};
+use crate::{Acquire, Attempt, Convert, ErrorKind, Mode};
+
+pub(in super::super) async fn every_conversion_is_served<H: Harness>(scene: Scene<'_, H>) -> Check {
+    let one = scene.client().await?;
+    let ttl = scene.long();
+    let permits = |take| Mode::Permits { take, of: 3 };
+    let steps = [
+        (Mode::Exclusive, Mode::Shared),
+        (Mode::Exclusive, Mode::Upgradable),
+        (Mode::Upgradable, Mode::Shared),
+        (Mode::Upgradable, Mode::Exclusive),
+        (permits(3), permits(2)),
+    ];
+    for (from, to) in steps {
+        let held = in_mode(&scene.key()?, from)?;
+        if !one.serves(from, ttl).await? || !one.serves(to, ttl).await? {
+            continue;
+        }
+        one.obtains(&held, ttl).await?;
+        let convert = Convert::new(held, to, ttl);
+        let attempt = convert.send(&one.backend).await;
+        ensure!(matches!(attempt, Ok(Attempt::Granted(_))), "{}: {attempt:?}", convert.lacking());
+        one.renewed(&convert.request.claim, ttl).await?;
+        one.freed(&convert.request.claim).await?;
+    }
+    Ok(())
+}
 
 pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
     let written = scene.claim(&key)?;
     one.granted(&written, ttl).await?;
-    let downgrade = conversion(&written, Mode::Shared, ttl);
+    let downgrade = Convert::new(written.clone(), Mode::Shared, ttl);
     // A writer is first in line, and must not get in between.
     let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
     let mut reader = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
@@ -21,9 +47,9 @@ pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene
     // What it held is over, and what it holds now is a lease like any other.
     one.lost(&written, ttl).await?;
     one.not_held(&written).await?;
-    one.renewed(&downgrade.claim, ttl).await?;
+    one.renewed(&downgrade.request.claim, ttl).await?;
     writer.still_waits().await?;
-    one.freed(&downgrade.claim).await?;
+    one.freed(&downgrade.request.claim).await?;
     writer.hears_grant().await?;
     ensure!(writer.leaves().await?, "the lease was lost");
     reader.hears_grant().await?;
@@ -47,7 +73,7 @@ pub(in super::super) async fn a_downgrade_lets_readers_in<H: Harness>(
         let held = in_mode(&key, from)?;
         let before = one.obtains(&held, ttl).await?;
         let mut reader = other.waits(queued(&key, welcome, ttl)?).await?;
-        let downgrade = conversion(&held, to, ttl);
+        let downgrade = Convert::new(held.clone(), to, ttl);
         let after = granted(one.ask(&downgrade).await?)?;
         ensure!(
             after.tokens == before.tokens,
@@ -57,7 +83,7 @@ pub(in super::super) async fn a_downgrade_lets_readers_in<H: Harness>(
         );
         reader.hears_grant().await?;
         reader.claims().await?;
-        one.renewed(&downgrade.claim, ttl).await?;
+        one.renewed(&downgrade.request.claim, ttl).await?;
     }
     Ok(())
 }
@@ -71,7 +97,7 @@ pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
     let reader = in_mode(&key, Mode::Shared)?;
     let before = one.obtains(&upgradable, ttl).await?;
     other.obtains(&reader, ttl).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl);
     refused(one.ask(&upgrade).await?)?;
     one.renewed(&upgradable, ttl).await?;
     other.renewed(&reader, ttl).await?;
@@ -82,7 +108,7 @@ pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
     // It holds the key alone, and in that mode only.
     other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
     one.lost(&upgradable, ttl).await?;
-    one.freed(&upgrade.claim).await?;
+    one.freed(&upgrade.request.claim).await?;
     other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
@@ -97,7 +123,7 @@ pub(in super::super) async fn an_upgrade_goes_before_those_in_line<H: Harness>(
     let before = one.obtains(&upgradable, ttl).await?;
     other.obtains(&reader, ttl).await?;
     let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
     let mut upgrade = one.waits(upgrade).await?;
     writer.still_waits().await?;
     other.freed(&reader).await?;
@@ -124,7 +150,7 @@ pub(in super::super) async fn a_waiting_upgrade_keeps_its_lease<H: Harness>(
     let reader = in_mode(&key, Mode::Shared)?;
     one.obtains(&upgradable, ttl).await?;
     other.obtains(&reader, ttl).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
     let mut upgrade = one.waits(upgrade).await?;
     one.renewed(&upgradable, ttl).await?;
     // Readers who come now wait for it, as for any writer.
@@ -150,7 +176,7 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
         let upgradable = in_mode(&key, Mode::Upgradable)?;
         one.obtains(&upgradable, ttl).await?;
         // It asks for less than it has, and what is handed over lives for a moment only.
-        let upgrade = conversion(&upgradable, Mode::Exclusive, scene.ttl());
+        let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, scene.ttl());
         if waits {
             let reader = in_mode(&key, Mode::Shared)?;
             other.obtains(&reader, ttl).await?;
@@ -162,7 +188,7 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
         }
         scene.elapse(scene.ttl().duration()).await;
         other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
-        one.renewed(&upgrade.claim, ttl).await?;
+        one.renewed(&upgrade.request.claim, ttl).await?;
     }
     Ok(())
 }
@@ -176,7 +202,7 @@ pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     let reader = in_mode(&key, Mode::Shared)?;
     one.obtains(&upgradable, ttl).await?;
     other.obtains(&reader, ttl).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl);
     let waiting = one.waits(upgrade.clone().queued()).await?;
     let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
     later.still_waits().await?;
@@ -191,7 +217,7 @@ pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     one.lost(waiting.claim(), ttl).await?;
     // Alone, it is granted.
     granted(one.ask(&upgrade).await?)?;
-    one.freed(&upgrade.claim).await?;
+    one.freed(&upgrade.request.claim).await?;
     Ok(())
 }
 
@@ -208,14 +234,14 @@ pub(in super::super) async fn an_upgradable_holder_hears_that_it_is_alone<H: Har
     }
     other.freed(&readers[0]).await?;
     let mut watches = [(&one, one.watch(&key).await?), (&other, other.watch(&key).await?)];
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl);
     refused(one.ask(&upgrade).await?)?;
     other.freed(&readers[1]).await?;
     for (client, watch) in &mut watches {
         client.hears_release(watch).await?;
     }
     granted(one.ask(&upgrade).await?)?;
-    one.freed(&upgrade.claim).await
+    one.freed(&upgrade.request.claim).await
 }
 
 pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
@@ -229,7 +255,7 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
         let reader = in_mode(&key, Mode::Shared)?;
         one.obtains(&upgradable, if expires { scene.ttl() } else { ttl }).await?;
         other.obtains(&reader, ttl).await?;
-        let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
+        let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
         let upgrade = one.waits(upgrade).await?;
         if expires {
             scene.elapse(scene.ttl().duration()).await;
@@ -241,7 +267,7 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
         other.obtains(&late, ttl).await?;
         other.freed(&late).await?;
         other.freed(&reader).await?;
-        one.lost(upgrade.claim(), ttl).await?;
+        one.lost(upgrade.request.claim(), ttl).await?;
         other.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
@@ -261,7 +287,7 @@ pub(in super::super) async fn a_repeated_conversion_returns_the_same_grant<H: Ha
         let key = scene.key()?;
         let held = in_mode(&key, from)?;
         one.obtains(&held, ttl).await?;
-        let convert = conversion(&held, to, ttl);
+        let convert = Convert::new(held.clone(), to, ttl);
         let first = granted(one.ask(&convert).await?)?;
         for client in [&one, &other] {
             let again = granted(client.ask(&convert).await?)?;
@@ -272,7 +298,7 @@ pub(in super::super) async fn a_repeated_conversion_returns_the_same_grant<H: Ha
                 first.tokens
             );
         }
-        one.freed(&convert.claim).await?;
+        one.freed(&convert.request.claim).await?;
         other.granted(&scene.claim(&key)?, ttl).await?;
     }
     Ok(())
@@ -286,16 +312,16 @@ pub(in super::super) async fn converting_what_is_not_held_fails<H: Harness>(
     for (from, to) in [(Mode::Exclusive, Mode::Shared), (Mode::Upgradable, Mode::Exclusive)] {
         let key = scene.key()?;
         let never = in_mode(&key, from)?;
-        one.fails(&conversion(&never, to, ttl).queued(), ErrorKind::NotHeld).await?;
+        one.fails(&Convert::new(never.clone(), to, ttl).queued(), ErrorKind::NotHeld).await?;
         let over = in_mode(&key, from)?;
         one.obtains(&over, scene.ttl()).await?;
         scene.elapse(scene.ttl().duration()).await;
-        one.fails(&conversion(&over, to, ttl), ErrorKind::NotHeld).await?;
+        one.fails(&Convert::new(over.clone(), to, ttl), ErrorKind::NotHeld).await?;
         // Nor can one convert what another holds.
         let held = in_mode(&key, from)?;
         other.obtains(&held, ttl).await?;
         for claim in [&never, &over] {
-            one.fails(&conversion(claim, to, ttl), ErrorKind::NotHeld).await?;
+            one.fails(&Convert::new(claim.clone(), to, ttl), ErrorKind::NotHeld).await?;
         }
         other.renewed(&held, ttl).await?;
         other.freed(&held).await?;
@@ -321,7 +347,7 @@ pub(in super::super) async fn impossible_conversions_are_refused<H: Harness>(
         let key = scene.key()?;
         let held = in_mode(&key, from)?;
         one.obtains(&held, ttl).await?;
-        one.fails(&conversion(&held, to, ttl), ErrorKind::InvalidConfig).await?;
+        one.fails(&Convert::new(held.clone(), to, ttl), ErrorKind::InvalidConfig).await?;
         one.renewed(&held, ttl).await?;
         other.refused(&key, ttl).await?;
         one.freed(&held).await?;

@@ -1,10 +1,12 @@
 //! What a semaphore remembers: how many permits there are, and whether it is closed.
 
 use super::super::Harness;
-use super::super::line::{conversion, queued};
+use super::super::line::queued;
 use super::super::scene::{Client, Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{Acquire, Claim, Error, ErrorKind, Key, Mode, PermitBackend, Permits, Released};
+use crate::{
+    Acquire, Claim, Convert, Error, ErrorKind, Key, Mode, PermitBackend, Permits, Released,
+};
 use crate::{Resize, Resized};
 
 fn permits(take: u32, of: u32) -> Mode {
@@ -238,7 +240,7 @@ where
     let (key, ttl) = (scene.key()?, scene.long());
     let held = in_mode(&key, permits(4, 4))?;
     let before = one.obtains(&held, ttl).await?;
-    let convert = conversion(&held, permits(2, 4), ttl);
+    let convert = Convert::new(held.clone(), permits(2, 4), ttl);
     for client in [&one, &other, &one] {
         let after = granted(client.ask(&convert).await?)?;
         ensure!(
@@ -250,24 +252,32 @@ where
     }
     one.lost(&held, ttl).await?;
     one.not_held(&held).await?;
-    one.renewed(&convert.claim, ttl).await?;
+    one.renewed(&convert.request.claim, ttl).await?;
     let theirs = in_mode(&key, permits(2, 4))?;
     other.obtains(&theirs, ttl).await?;
 
-    one.fails(&conversion(&convert.claim, permits(3, 4), ttl), ErrorKind::InvalidConfig).await?;
-    one.fails(&conversion(&convert.claim, permits(0, 4), ttl), ErrorKind::InvalidConfig).await?;
+    one.fails(
+        &Convert::new(convert.request.claim.clone(), permits(3, 4), ttl),
+        ErrorKind::InvalidConfig,
+    )
+    .await?;
+    one.fails(
+        &Convert::new(convert.request.claim.clone(), permits(0, 4), ttl),
+        ErrorKind::InvalidConfig,
+    )
+    .await?;
     let never = in_mode(&key, permits(2, 4))?;
-    one.fails(&conversion(&never, permits(1, 4), ttl), ErrorKind::NotHeld).await?;
+    one.fails(&Convert::new(never.clone(), permits(1, 4), ttl), ErrorKind::NotHeld).await?;
 
     let mut first = other.waits(queued(&key, permits(1, 4), ttl)?).await?;
     let mut second = one.waits(queued(&key, permits(1, 4), ttl)?).await?;
-    let convert = conversion(&convert.claim, permits(1, 4), ttl);
+    let convert = Convert::new(convert.request.claim.clone(), permits(1, 4), ttl);
     let after = granted(one.ask(&convert).await?)?;
     ensure!(after.tokens == before.tokens, "the tokens are {:?} now", after.tokens);
     first.hears_grant().await?;
     first.claims().await?;
     second.still_waits().await?;
-    one.freed(&convert.claim).await?;
+    one.freed(&convert.request.claim).await?;
     second.hears_grant().await?;
     second.claims().await?;
     Ok(())
@@ -348,9 +358,9 @@ where
         ensure!(again.tokens == first.tokens, "the lease has {:?} now", again.tokens);
     }
     other.resize(&key, 3, Resize::Add(1)).await??;
-    let fewer = conversion(&held, permits(1, 3), ttl);
+    let fewer = Convert::new(held.clone(), permits(1, 3), ttl);
     granted(one.ask(&fewer).await?)?;
-    one.freed(&fewer.claim).await?;
+    one.freed(&fewer.request.claim).await?;
     one.fails(&Acquire::new(in_mode(&key, permits(1, 3))?, ttl), ErrorKind::Closed).await?;
 
     let key = scene.key()?;

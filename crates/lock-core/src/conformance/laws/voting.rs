@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::super::Harness;
 use super::super::ballots::{after, ballot, elected, from_now, soon};
-use super::super::line::{conversion, queued};
+use super::super::line::queued;
 use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
-use super::{converting, ending, granting, renewing, sharing};
+use super::{ending, granting, renewing, sharing};
 use crate::{Acquire, Ballot, ErrorKind, FencingToken, Hint, Mode, QuorumNode, Renew, Renewal};
 use crate::{TokenRange, Vote};
 
@@ -54,10 +54,6 @@ where
         sharing::each_reader_has_its_own_lease,
         sharing::a_claim_names_its_mode,
         sharing::only_one_reader_is_upgradable,
-        converting::an_upgrade_waits_for_readers,
-        converting::an_upgradable_holder_hears_that_it_is_alone,
-        converting::a_repeated_conversion_returns_the_same_grant,
-        converting::converting_what_is_not_held_fails,
     );
     Ok(())
 }
@@ -89,20 +85,6 @@ where
     let newcomer = scene.claim(&key)?;
     one.granted(&newcomer, ttl).await?;
     one.freed(&newcomer).await?;
-
-    let (upgradable, reader) = (in_mode(&key, Mode::Upgradable)?, in_mode(&key, Mode::Shared)?);
-    other.elected(&ballot(&upgradable, ttl, soon(), 1)).await?;
-    one.elected(&ballot(&reader, ttl, soon(), 1)).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl).queued();
-    let vote = other.vote(&Ballot::new(upgrade.clone(), soon())).await?;
-    ensure!(matches!(vote, Vote::Busy { .. }), "there is another reader, but it got {vote:?}");
-    // An upgrade that waited would hold this one back.
-    let late = in_mode(&key, Mode::Shared)?;
-    one.elected(&ballot(&late, ttl, soon(), 1)).await?;
-    one.freed(&late).await?;
-    one.freed(&reader).await?;
-    one.lost(&upgrade.claim, ttl).await?;
-    other.renewed(&upgradable, ttl).await?;
     Ok(())
 }
 
@@ -167,18 +149,14 @@ where
             client.freed(&claim).await?;
         }
     }
-    // What was granted otherwise counts as well, and so does what an upgrade brings.
+    // What was granted otherwise counts as well.
     let key = scene.key()?;
     let claim = scene.claim(&key)?;
     let floor = one.granted(&claim, ttl).await?.tokens.last();
     one.freed(&claim).await?;
-    let upgradable = in_mode(&key, Mode::Upgradable)?;
-    let first = other.elected(&ballot(&upgradable, ttl, floor, 1)).await?.tokens.last();
+    let next = scene.claim(&key)?;
+    let first = other.elected(&ballot(&next, ttl, floor, 1)).await?.tokens.last();
     ensure!(first == after(floor, 1), "{first} does not come next after {floor}");
-    let upgrade = conversion(&upgradable, Mode::Exclusive, ttl);
-    let upgrade = Ballot::new(upgrade, after(first, 50));
-    let last = other.elected(&upgrade).await?.tokens.last();
-    ensure!(last == upgrade.floor, "an upgrade ends with {last}, the floor: {}", upgrade.floor);
     Ok(())
 }
 
@@ -290,16 +268,7 @@ where
             ensure!(holder == Some(last.owner.tag()), "{holder:?} is not who holds longest");
         }
     }
-    // Who asks for an upgrade is not in its own way.
-    let key = scene.key()?;
-    let (upgradable, reader) = (in_mode(&key, Mode::Upgradable)?, in_mode(&key, Mode::Shared)?);
-    other.elected(&ballot(&reader, long, soon(), 1)).await?;
-    one.elected(&ballot(&upgradable, long, soon(), 1)).await?;
-    let upgrade = conversion(&upgradable, Mode::Exclusive, long);
-    match one.vote(&Ballot::new(upgrade, soon())).await? {
-        Vote::Busy { holder, .. } if holder == Some(reader.owner.tag()) => Ok(()),
-        vote => Err(Failure::Broken(format!("beside another reader an upgrade got {vote:?}"))),
-    }
+    Ok(())
 }
 
 pub(in super::super) async fn permits_are_not_voted_on<H>(scene: Scene<'_, H>) -> Check
@@ -312,9 +281,7 @@ where
     for take in [1, 3] {
         let claim = in_mode(&key, Mode::Permits { take, of })?;
         let plain = ballot(&claim, ttl, soon(), 1);
-        let fewer = claim.clone().in_mode(Mode::Permits { take: take.min(2), of });
-        let convert = Acquire::new(fewer, ttl).converting(claim.mode);
-        for refused in [plain.clone(), plain.guarded(), Ballot::new(convert, soon())] {
+        for refused in [plain.clone(), plain.guarded()] {
             match one.try_vote(&refused).await? {
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
                 answer => {

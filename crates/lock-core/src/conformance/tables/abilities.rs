@@ -7,7 +7,9 @@ use super::super::verdict::Check;
 use super::super::{Harness, Suite, laws};
 use super::{Law, suite};
 use crate::SharedBackend;
-use crate::{CellBackend, InspectBackend, JointBackend, Mode, PermitBackend, QuorumNode};
+use crate::{
+    CellBackend, ConvertBackend, InspectBackend, JointBackend, Mode, PermitBackend, QuorumNode,
+};
 
 const PROMISED: Terms = Terms { mode: Mode::Exclusive, promised: true };
 const UNPROMISED: Terms = Terms { mode: Mode::Exclusive, promised: false };
@@ -18,7 +20,42 @@ macro_rules! __lock_core_shared_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         shared {
             every_way_to_share_is_served:
-                "No mode and no conversion of readers and writers is answered as unsupported.",
+                "No mode of readers and writers is answered as unsupported.",
+        }
+    } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __lock_core_convert_laws {
+    ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
+        converting {
+            every_conversion_is_served:
+                "No conversion between modes that the backend serves is answered as unsupported.",
+            a_downgrade_leaves_no_gap:
+                "A writer becomes a reader at once, and no other writer gets in between.",
+            a_downgrade_lets_readers_in:
+                "A downgrade keeps its tokens and lets in those readers who are first in line.",
+            an_upgrade_waits_for_readers:
+                "An upgrade is granted to the last reader alone, with higher tokens.",
+            an_upgrade_goes_before_those_in_line:
+                "Who waits for an upgrade comes before all others who wait.",
+            a_waiting_upgrade_keeps_its_lease:
+                "Until it is upgraded, a lease stays what it was, and holds back new readers.",
+            an_upgrade_ends_with_its_lease:
+                "When the lease is over, so is the wait for its upgrade.",
+            an_upgrade_never_shortens_the_lease:
+                "An upgraded lease has at least the time that it had before.",
+            an_upgrade_can_leave_the_line:
+                "Who asks for its upgrade again without a place gives up the one it had, and holds on.",
+            an_upgradable_holder_hears_that_it_is_alone:
+                "When the last reader beside an upgradable one lets go, all watchers hear of it.",
+            a_repeated_conversion_returns_the_same_grant:
+                "Who asks again for a conversion that it has gets the same tokens.",
+            converting_what_is_not_held_fails:
+                "A lease that is over, or another's, is not converted.",
+            impossible_conversions_are_refused:
+                "A conversion that there is no safe way for is refused, and the lease stays.",
         }
     } };
 }
@@ -135,9 +172,9 @@ macro_rules! __lock_core_quorum_laws {
             a_vote_is_a_lease:
                 "A vote is given, repeated, dated, renewed, released and ends as a lease is.",
             a_vote_keeps_to_its_mode:
-                "Readers vote beside readers, writers alone, and conversions keep their laws.",
+                "Readers vote beside readers, and writers alone.",
             a_vote_queues_nobody:
-                "Who is refused a vote has no place in the node's queue, not even for an upgrade.",
+                "Who is refused a vote has no place in the node's queue.",
             a_vote_overtakes_nobody:
                 "Who waits in the node's own queue comes before those who ask for a vote.",
             votes_agree_on_their_tokens:
@@ -190,6 +227,11 @@ __lock_core_shared_laws! { [suite]
     /// The laws of [`SharedBackend`] beside those under *Sharing* and *Converting* in the contract of
     /// [`Backend`](crate::Backend).
     shared(SharedBackend, PROMISED)
+}
+
+__lock_core_convert_laws! { [suite]
+    /// The laws of [`ConvertBackend`].
+    convert(ConvertBackend, UNPROMISED)
 }
 
 __lock_core_joint_laws! { [suite]

@@ -192,32 +192,6 @@ macro_rules! __lock_core_mode_laws {
             a_large_request_is_not_starved:
                 "Who waits for many permits gets them before those who came later and want few.",
         }
-        converting {
-            a_downgrade_leaves_no_gap:
-                "A writer becomes a reader at once, and no other writer gets in between.",
-            a_downgrade_lets_readers_in:
-                "A downgrade keeps its tokens and lets in those readers who are first in line.",
-            an_upgrade_waits_for_readers:
-                "An upgrade is granted to the last reader alone, with higher tokens.",
-            an_upgrade_goes_before_those_in_line:
-                "Who waits for an upgrade comes before all others who wait.",
-            a_waiting_upgrade_keeps_its_lease:
-                "Until it is upgraded, a lease stays what it was, and holds back new readers.",
-            an_upgrade_ends_with_its_lease:
-                "When the lease is over, so is the wait for its upgrade.",
-            an_upgrade_never_shortens_the_lease:
-                "An upgraded lease has at least the time that it had before.",
-            an_upgrade_can_leave_the_line:
-                "Who asks for its upgrade again without a place gives up the one it had, and holds on.",
-            an_upgradable_holder_hears_that_it_is_alone:
-                "When the last reader beside an upgradable one lets go, all watchers hear of it.",
-            a_repeated_conversion_returns_the_same_grant:
-                "Who asks again for a conversion that it has gets the same tokens.",
-            converting_what_is_not_held_fails:
-                "A lease that is over, or another's, is not converted.",
-            impossible_conversions_are_refused:
-                "A conversion that there is no safe way for is refused, and the lease stays.",
-        }
         together {
             leases_are_granted_together_or_not_at_all:
                 "Of several keys all are granted at once, or none is.",

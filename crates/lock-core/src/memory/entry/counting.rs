@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::super::connection::Connection;
-use super::super::leases::Lease;
 use super::super::post::Post;
 use super::super::room;
 use super::super::semaphore::Semaphore;
@@ -93,8 +92,8 @@ impl Entry {
 
     /// Refuses a request for permits of which none is granted any more.
     pub(super) fn admit(&self, mode: Mode) -> Result<()> {
-        match (mode, &self.semaphore) {
-            (Mode::Permits { .. }, Some(semaphore)) if semaphore.is_closed() => {
+        match &self.semaphore {
+            Some(semaphore) if mode.counts() && semaphore.is_closed() => {
                 Err(Error::new(ErrorKind::Closed, "the semaphore is closed for everybody"))
             }
             _ => Ok(()),
@@ -104,7 +103,7 @@ impl Entry {
     /// The semaphore with the limit that a user declares, if the key is not another kind of lock.
     fn semaphore(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
         self.drop_ended(now);
-        if !self.leases.as_slice().iter().all(Lease::counts) {
+        if !self.leases.as_slice().iter().all(|lease| lease.mode.counts()) {
             let message = "the key is held as another kind of lock";
             return Err(Error::new(ErrorKind::ForeignKey, message));
         }

@@ -1,5 +1,6 @@
 //! What the store keeps about one key, and what the verbs do to it.
 
+mod converting;
 mod counting;
 mod inspecting;
 mod keeping;
@@ -19,11 +20,11 @@ use super::fence::{Fence, Ticks};
 use super::leases::{Lease, Leases};
 use super::post::Post;
 use super::queue::Queue;
-use super::room::{Conversion, Room, last_end, when_alone};
+use super::room::{Room, last_end};
 use super::semaphore::Semaphore;
 use super::visit::Visit;
 use super::watchers::Watchers;
-use crate::{Acquire, Attempt, Claim, Error, ErrorKind, FencingToken, Grant, Hint, Instant, Mode};
+use crate::{Acquire, Attempt, Claim, Error, FencingToken, Grant, Hint, Instant, Mode};
 use crate::{Released, Renew, Renewal, TokenRange};
 
 /// One key: who holds it, who waits for it, the counter of its tokens, how many permits it has, the
@@ -52,17 +53,11 @@ impl Entry {
         limit: NonZeroU32,
         post: &mut Post,
     ) -> Result<Attempt, Error> {
-        request.check_conversion()?;
-        let conversion = request.from.map(|from| (from, Conversion::to(request.claim.mode)));
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
-        if let Some(grant) = self.repeat(request, visit) {
-            return Ok(Attempt::Granted(grant));
-        }
-        match conversion {
+        match self.repeat(request, visit) {
+            Some(grant) => Ok(Attempt::Granted(grant)),
             None => self.ask(request, visit, limit, post),
-            Some((from, Conversion::Weaker)) => self.weaken(from, request, visit, post),
-            Some((from, Conversion::Upgrade)) => self.upgrade(from, request, visit, limit, post),
         }
     }
 
@@ -74,11 +69,11 @@ impl Entry {
         lease.ttl = *ttl;
         lease.ends = visit.now + ttl.duration();
         lease.belongs_to(visit.client);
-        if let (true, Some(semaphore)) = (lease.counts(), &mut self.semaphore) {
+        if let (true, Some(semaphore)) = (lease.mode.counts(), &mut self.semaphore) {
             semaphore.used_until(lease.ends);
         }
         // Tokens of one member of a group could not be told from those of the next group.
-        let is_joint = matches!(claim.mode, Mode::Joint { .. });
+        let is_joint = claim.mode.is_joint();
         let wanted = NonZeroU32::new(request.tokens).filter(|_| !is_joint);
         Renewal::Renewed {
             valid_until: ttl.valid_until(visit.sent),
@@ -113,12 +108,11 @@ impl Entry {
         self.drop_ended(visit.now);
         if self.queue.is_empty()
             || !next.queue
-            || next.from.is_some()
             || !self.watchers.reach(visit.client)
             || self.leases.find(claim.owner, claim.mode).is_none()
             || self.declare_for(next, visit.now).is_err()
             || self.admit(next.claim.mode).is_err()
-            || self.queue.join(next, visit, limit).is_err()
+            || self.queue.join(next, None, visit, limit).is_err()
         {
             return None;
         }
@@ -202,68 +196,15 @@ impl Entry {
             Room::Now => last_end(self.leases.as_slice()),
             Room::Later(free) => free,
         };
-        self.refuse(free, request, visit, limit, post)
-    }
-
-    /// Converts a lease to a weaker mode, which lets in who waits for that, and nobody else before.
-    fn weaken(
-        &mut self,
-        from: Mode,
-        request: &Acquire,
-        visit: &Visit<'_>,
-        post: &mut Post,
-    ) -> Result<Attempt, Error> {
-        let grant = self.turn(from, request, visit)?.grant(visit);
-        self.serve(None, visit.now, post);
-        Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
-    }
-
-    /// Makes an upgradable lease exclusive once nobody else holds the key, before anybody who waits.
-    fn upgrade(
-        &mut self,
-        from: Mode,
-        request: &Acquire,
-        visit: &Visit<'_>,
-        limit: NonZeroU32,
-        post: &mut Post,
-    ) -> Result<Attempt, Error> {
-        let owner = request.claim.owner;
-        self.leases.find(owner, from).ok_or_else(not_held)?;
-        let alone = when_alone(self.leases.as_slice(), owner, from);
-        if alone.is_some() {
-            if !request.queue && self.queue.leave_conversion(&request.claim, from) {
-                self.serve(None, visit.now, post);
-            }
-            return self.refuse(alone, request, visit, limit, post);
-        }
-        self.queue.leave(&request.claim);
-        let tokens = self.new_tokens(request.tokens, visit.floor);
-        let lease = self.turn(from, request, visit)?;
-        lease.tokens = tokens;
-        let grant = lease.grant(visit);
-        Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
-    }
-
-    /// Turns the lease in the former mode into the one that was asked for, which lives no shorter.
-    fn turn(
-        &mut self,
-        from: Mode,
-        request: &Acquire,
-        visit: &Visit<'_>,
-    ) -> Result<&mut Lease, Error> {
-        let lease = self.leases.find(request.claim.owner, from).ok_or_else(not_held)?;
-        lease.mode = request.claim.mode;
-        lease.extend(request.ttl, visit.now);
-        lease.belongs_to(visit.client);
-        Ok(lease)
+        self.refuse(free, (request, None), visit, limit, post)
     }
 
     /// Refuses a request for which there may be room at `free`, and gives it a place in the queue if
-    /// it asks for one and its client can be told of the grant.
+    /// it asks for one and its client can be told of the grant. A conversion names the mode that it has.
     fn refuse(
         &mut self,
         free: Option<Instant>,
-        request: &Acquire,
+        (request, from): (&Acquire, Option<Mode>),
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
@@ -273,7 +214,7 @@ impl Entry {
             return Ok(Attempt::Busy { retry_after });
         }
         let was_empty = self.queue.is_empty();
-        let is_new = self.queue.join(request, visit, limit)?;
+        let is_new = self.queue.join(request, from, visit, limit)?;
         if was_empty && is_new {
             self.tell_holders(post);
         }
@@ -357,8 +298,4 @@ impl Entry {
         }
         Released::Freed { contended }
     }
-}
-
-fn not_held() -> Error {
-    Error::new(ErrorKind::NotHeld, "the lease that was to be converted is over")
 }

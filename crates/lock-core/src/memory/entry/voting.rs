@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use super::super::leases::Lease;
 use super::super::post::Post;
 use super::super::visit::Visit;
 use super::Entry;
@@ -19,13 +18,11 @@ impl Entry {
         post: &mut Post,
     ) -> Result<Vote> {
         let request = &Acquire { queue: false, ..request.clone() };
-        if request.from.is_none() {
-            self.queue.leave(&request.claim);
-        }
+        self.queue.leave(&request.claim);
         Ok(match self.acquire(request, visit, limit, post)? {
             Attempt::Granted(grant) => Vote::Granted(grant),
             Attempt::Busy { retry_after } | Attempt::Queued { retry_after } => {
-                Vote::Busy { holder: self.in_the_way_of(request), retry_after }
+                Vote::Busy { holder: self.first_holder(), retry_after }
             }
         })
     }
@@ -41,15 +38,11 @@ impl Entry {
         self.leases.has(claim.owner, claim.mode) && self.fence.confirm(token)
     }
 
-    /// Of those who hold the key the one whose lease ends last, but not the lease that is to be
-    /// converted; if nobody does, the first in line.
-    fn in_the_way_of(&self, request: &Acquire) -> Option<OwnerTag> {
-        let is_other = |lease: &&Lease| {
-            request.from.is_none_or(|from| (lease.owner, lease.mode) != (request.claim.owner, from))
-        };
-        let others = self.leases.as_slice().iter().filter(is_other);
+    /// The owner whose lease ends last; if there is no lease, the first in line.
+    fn first_holder(&self) -> Option<OwnerTag> {
+        let leases = self.leases.as_slice().iter();
         // The tag decides between leases that end at once.
-        let last = others.map(|lease| (lease.ends, lease.owner.tag())).max();
+        let last = leases.map(|lease| (lease.ends, lease.owner.tag())).max();
         let first = || self.queue.first().map(|slot| slot.owner.tag());
         last.map(|(_, tag)| tag).or_else(first)
     }

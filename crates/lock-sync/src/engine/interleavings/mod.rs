@@ -85,7 +85,7 @@ struct World {
 impl World {
     fn new(manner: Manner) -> Arc<Self> {
         let max_hold = chance(1, 4).then_some(Duration::from_secs(1));
-        let policy = Policy { ttl: ttl(), renew: true, max_hold };
+        let policy = Policy { ttl: ttl(), renew: true, max_hold, converts: true };
         Arc::new(Self {
             manner,
             state: Mutex::new(State::new(Machine::new(key(), policy, Clock::boot(), owner))),

@@ -1,4 +1,4 @@
-//! The process: the machine behind a lock, its effects carried out after it.
+//! The process: the machine behind a lock, its pass carried out after it.
 //!
 //! As [`Entry`](crate::engine::Entry) does it, with a thread for every command of the driver.
 
@@ -10,7 +10,7 @@ use shuttle::sync::Arc;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::thread;
 
-use super::super::machine::{Denial, Effects, Ending, Entered, Machine, Op, Ticket};
+use super::super::machine::{Denial, Ending, Entered, Machine, Op, Pass, Ticket, Urgency};
 use super::super::queue::{Patience, WaiterId};
 use super::store::{Client, Store};
 use super::witness::{Look, Witness};
@@ -90,11 +90,6 @@ impl State {
             Op::Convert(..) => panic!("there is nothing weaker"),
             Op::Renew(request, _) => Command::Renew(request, now),
             Op::Forget(claim) => Command::Forget(claim),
-            Op::Release { .. } if self.release_queued => return None,
-            Op::Release { .. } => {
-                self.release_queued = true;
-                Command::TakeRelease
-            }
             Op::Watch => {
                 self.watch += 1;
                 Command::Watch(self.watch)
@@ -150,15 +145,14 @@ impl World {
         if patience == Patience::Forever {
             let (wake, woken) = channel();
             let mut state = self.state.lock().unwrap();
-            if let Some(id) = state.machine.join(Mode::Exclusive, || wake) {
+            if let Some(id) = state.machine.join(Mode::Exclusive, &mut Some(wake)) {
                 return Entry::Waits { arrival: state.witness.arrives(), id, woken: Some(woken) };
             }
         }
         let mut attempt = None;
-        let entry = self.event(false, |state, now, effects| {
+        let entry = self.event(false, |state, pass| {
             let arrival = state.witness.arrives();
-            let id = match state.machine.enter(now, Mode::Exclusive, patience, self.manner, effects)
-            {
+            let id = match state.machine.enter(Mode::Exclusive, patience, self.manner, pass) {
                 Entered::Done(outcome) => {
                     return Entry::Done(outcome.map(|ticket| state.guard(arrival, ticket)));
                 }
@@ -191,8 +185,8 @@ impl World {
         loop {
             match (leaves_after.as_mut(), &woken) {
                 (Some(0), _) => {
-                    self.event(false, |state, now, effects| {
-                        state.machine.cancel(now, id, self.manner, effects);
+                    self.event(false, |state, pass| {
+                        state.machine.cancel(id, self.manner, pass);
                     });
                     return None;
                 }
@@ -202,7 +196,7 @@ impl World {
             }
             let (wake, next) = channel();
             let mut state = self.state.lock().unwrap();
-            if let Some(outcome) = state.machine.poll(id, |_| wake) {
+            if let Some(outcome) = state.machine.poll(id, &mut Some(wake)) {
                 return Some(outcome.map(|ticket| state.guard(arrival, ticket)));
             }
             woken = Some(next);
@@ -224,13 +218,11 @@ impl World {
     /// Drops the guard; or releases it and waits, and then whatever is to be released leaves at once.
     pub(super) fn release(self: &Arc<Self>, guard: Guard) {
         let here = chance(1, 2);
-        let command = self.event(true, |state, now, effects| {
+        let command = self.event(true, |state, pass| {
             state.witness.lets_go();
-            state.machine.release(now, guard.ticket.hold, self.manner, effects);
-            let leaves = |op: &Op| matches!(op, Op::Release { urgent } if *urgent || here);
-            let nth = effects.ops.iter().position(leaves)?;
-            effects.ops.swap_remove(nth);
-            state.begin_release()
+            state.machine.release(guard.ticket.hold, self.manner, pass);
+            let leaves = state.machine.due_release()? == Urgency::Now || here;
+            leaves.then(|| state.begin_release())?
         });
         if let Some(command) = command {
             self.run(command);
@@ -238,16 +230,16 @@ impl World {
     }
 
     pub(super) fn close(self: &Arc<Self>) {
-        self.event(false, |state, now, effects| {
+        self.event(false, |state, pass| {
             state.closed = true;
-            state.machine.close(now, effects);
+            state.machine.close(pass);
         });
     }
 
     // ---- What the driver does ----
 
     pub(super) fn tick(self: &Arc<Self>) {
-        self.event(false, |state, now, effects| state.machine.tick(now, effects));
+        self.event(false, |state, pass| state.machine.tick(pass));
     }
 
     fn drive(self: &Arc<Self>, command: Command) {
@@ -267,20 +259,20 @@ impl World {
                 let sent = self.now();
                 let result =
                     self.ask(|store, now| store.acquire(now, sent, Client::Process, &request));
-                self.event(false, |state, now, effects| {
+                self.event(false, |state, pass| {
                     state.witness.is_answered();
-                    state.machine.attempt_done(now, &request.claim, result, effects);
+                    state.machine.attempt_done(&request.claim, result, pass);
                 });
             }
             Command::Renew(request, sent) => {
                 let renewal = self
                     .ask(|store, now| store.renew(now, sent, &request))
                     .unwrap_or_else(Renewal::Unknown);
-                self.event(false, |state, now, effects| {
+                self.event(false, |state, pass| {
                     if let Renewal::Renewed { demand: Demand::Quiet, .. } = renewal {
                         state.witness.hears_of_quiet(request.claim.owner);
                     }
-                    state.machine.renew_done(now, &request.claim, sent, renewal, effects);
+                    state.machine.renew_done(&request.claim, sent, renewal, pass);
                 });
             }
             Command::TakeRelease => {
@@ -300,9 +292,9 @@ impl World {
                 if result.is_err() {
                     self.visit(|store, _| store.excuse(claim.owner));
                 }
-                self.event(false, |state, now, effects| {
+                self.event(false, |state, pass| {
                     state.witness.is_answered();
-                    state.machine.release_done(now, &claim, result, effects);
+                    state.machine.release_done(&claim, result, pass);
                 });
             }
             Command::Forget(claim) => {
@@ -310,8 +302,8 @@ impl World {
             }
             Command::Watch(number) if chance(1, 16) => {
                 let error = unreachable();
-                self.hear(number, |machine, now, effects| {
-                    machine.watch_ended(now, Some(&error), effects);
+                self.hear(number, |machine, pass| {
+                    machine.watch_ended(Some(&error), pass);
                 });
             }
             Command::Watch(number) => {
@@ -347,11 +339,11 @@ impl World {
             0 | 1 => {}
             2 => {
                 self.visit(|store, _| store.unwatch(number));
-                self.hear(number, |machine, now, effects| machine.watch_ended(now, None, effects));
+                self.hear(number, |machine, pass| machine.watch_ended(None, pass));
             }
             copies => {
                 for _ in 0..if copies == 3 { 2 } else { 1 } {
-                    self.hear(number, |machine, now, effects| machine.hint(now, hint, effects));
+                    self.hear(number, |machine, pass| machine.hint(hint, pass));
                 }
             }
         }
@@ -361,12 +353,12 @@ impl World {
     fn hear(
         self: &Arc<Self>,
         number: u64,
-        event: impl FnOnce(&mut Machine<Wake>, Instant, &mut Effects<Wake>),
+        event: impl FnOnce(&mut Machine<Wake>, &mut Pass<Wake>),
     ) -> bool {
-        self.event(false, |state, now, effects| {
+        self.event(false, |state, pass| {
             let current = state.watch == number;
             if current {
-                event(&mut state.machine, now, effects);
+                event(&mut state.machine, pass);
             }
             current
         })
@@ -378,24 +370,29 @@ impl World {
     fn event<R>(
         self: &Arc<Self>,
         by_holder: bool,
-        event: impl FnOnce(&mut State, Instant, &mut Effects<Wake>) -> R,
+        event: impl FnOnce(&mut State, &mut Pass<Wake>) -> R,
     ) -> R {
-        let mut effects = Effects::new();
         let mut state = self.state.lock().unwrap();
         let now = self.now();
+        let mut pass = Pass::at(now);
         let before = Look::at(&state.machine);
-        let result = event(&mut state, now, &mut effects);
+        let result = event(&mut state, &mut pass);
         let after = Look::at(&state.machine);
         state.witness.event(by_holder, before, after, self.manner.handoff);
-        let commands: Vec<_> =
-            effects.ops.drain(..).filter_map(|op| state.command(op, now)).collect();
+        let mut commands: Vec<_> =
+            pass.ops.drain(..).filter_map(|op| state.command(op, now)).collect();
+        if state.machine.due_release().is_some()
+            && !std::mem::replace(&mut state.release_queued, true)
+        {
+            commands.push(Command::TakeRelease);
+        }
         state.flights += commands.len();
         drop(state);
         self.changed.notify_all();
         for command in commands {
             self.drive(command);
         }
-        effects.wake_all(
+        pass.wake_all(
             // It may have left meanwhile.
             |wake| wake.send(()).unwrap_or_default(),
             |_| {},

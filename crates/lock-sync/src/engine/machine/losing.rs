@@ -1,91 +1,81 @@
 //! Losing a lease.
 
-use lock_core::{Instant, Mode};
+use std::sync::Arc;
 
-use super::holds::HoldId;
-use super::{Denial, Effects, Machine, Op, Phase};
+use lock_core::Mode;
+
+use super::leased::Stage;
+use super::seat::Seat;
+use super::{Denial, Machine, Op, Pass};
+use crate::engine::holds::{HoldId, State};
 use crate::error::{LeaseLost, LossReason};
 
 impl<W> Machine<W> {
-    /// All who hold the lease on this seat have lost it.
-    pub(super) fn lose(
-        &mut self,
-        seat: usize,
-        now: Instant,
-        reason: LossReason,
-        effects: &mut Effects<W>,
-    ) {
-        if !matches!(self.seats[seat], Phase::Held(_)) {
+    /// The lease on this seat is over, for all of its holders.
+    pub(super) fn lose(&mut self, seat: usize, reason: LossReason, pass: &mut Pass<W>) {
+        let Some(leased) = self.seats[seat].leased_mut() else { return };
+        if !leased.is_live() {
+            // What was given up is still to be released, but cannot be taken back.
+            leased.spent = true;
             return;
         }
         let loss = LeaseLost::new(reason);
-        let upgrading = self.lose_upgrade(seat, loss, effects);
-        let Phase::Held(mut held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) else {
-            return;
-        };
-        if upgrading {
-            effects.ops.push(Op::Forget(held.claim.clone().in_mode(Mode::Exclusive)));
-        }
-        held.lease.end(held.holds.end_all(), reason);
-        effects.lose(held.lease, loss);
-        self.used_last = held.used;
-        let mode = held.claim.mode;
-        if reason != LossReason::Revoked {
-            // The store may still have it for a moment; there is no reason to make others wait.
-            if let Some(other) = held.converting {
-                effects.ops.push(Op::Forget(held.claim.clone().in_mode(other)));
-            }
-            effects.ops.push(Op::Forget(held.claim));
-        }
-        self.rest_watch(now);
-        // Permits guard no data of this process that somebody else might reach.
-        if held.holds.has_dead() && !matches!(mode, Mode::Permits { .. }) {
-            self.seats[seat] = Phase::Lost { mode, holds: held.holds, loss };
-        }
-        if matches!(mode, Mode::Joint { .. }) {
-            // They would wait for themselves.
-            self.deny_joint(mode, &Denial::Lost(loss), effects);
-        }
-        if !self.queue.is_empty() {
-            self.next_attempt(now, effects);
-        }
-    }
-
-    /// One who holds a lease has held it for too long.
-    pub(super) fn lose_hold(&mut self, hold: HoldId, now: Instant, effects: &mut Effects<W>) {
-        let Phase::Held(held) = &mut self.seats[hold.seat()] else { return };
-        let reason = LossReason::HeldTooLong;
-        if held.holds.live() <= 1 {
-            return self.lose(hold.seat(), now, reason, effects);
-        }
-        if let Some(upgrade) = &self.upgrade
-            && upgrade.hold() == hold
+        // After a revocation the store has only what an unanswered conversion may have left.
+        let revoked = reason == LossReason::Revoked;
+        if let Some(change) = leased.change.take()
+            && (change.strengthens() || !revoked)
         {
-            self.deny_upgrade(now, Denial::Lost(LeaseLost::new(reason)), effects);
+            pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to)));
         }
-        let Phase::Held(held) = &mut self.seats[hold.seat()] else { return };
-        held.holds.change(hold, |holding| holding.state = super::holds::State::Dead);
-        held.lease.end_for([hold.serial()], reason);
-        effects.lose(std::sync::Arc::clone(&held.lease), LeaseLost::new(reason));
-        self.thin_out(hold.seat(), now, effects);
+        if !revoked {
+            // The store may still have it for a moment; there is no reason to make others wait.
+            pass.ops.push(Op::Forget(leased.claim.clone()));
+        }
+        let lost = leased.holds.end_all();
+        if !lost.is_empty() {
+            leased.lease.end(lost, reason);
+            pass.lose(Arc::clone(&leased.lease), loss);
+        }
+        self.used_last = leased.used;
+        let mode = leased.claim.mode;
+        // Permits guard no data of this process that another holder might reach.
+        if leased.holds.has_dead() && !mode.counts() {
+            leased.stage = Stage::Lost(loss);
+        } else {
+            self.seats[seat] = Seat::Free;
+        }
+        self.lose_waiters(seat, mode, loss, pass);
     }
 
-    /// A lease that nobody held is over.
-    pub(super) fn drop_kept(
-        &mut self,
-        seat: usize,
-        now: Instant,
-        reason: LossReason,
-        effects: &mut Effects<W>,
-    ) {
-        match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
-            Phase::Kept { held, .. } => {
-                if reason != LossReason::Revoked {
-                    effects.ops.push(Op::Forget(held.claim));
-                }
-                self.next_attempt(now, effects);
-            }
-            other => self.seats[seat] = other,
+    /// Denies the waiters that waited for more of the lease that was lost.
+    fn lose_waiters(&mut self, seat: usize, mode: Mode, loss: LeaseLost, pass: &mut Pass<W>) {
+        if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.hold.seat() == seat) {
+            pass.wake(self.queue.settle(upgrade.id, Err(Denial::Lost(loss))));
         }
+        if mode.is_joint() {
+            // They are one owner, and would wait for themselves.
+            while let Some((id, _)) = self.queue.first() {
+                pass.wake(self.queue.settle(id, Err(Denial::Lost(loss))));
+            }
+        }
+    }
+
+    /// One holder has held for too long.
+    pub(super) fn lose_hold(&mut self, hold: HoldId, pass: &mut Pass<W>) {
+        let now = pass.now;
+        let reason = LossReason::HeldTooLong;
+        let Some(leased) = self.seats[hold.seat()].live() else { return };
+        if leased.holds.live() <= 1 {
+            return self.lose(hold.seat(), reason, pass);
+        }
+        let loss = LeaseLost::new(reason);
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
+            self.deny_upgrade(Denial::Lost(loss), pass);
+        }
+        let Some(leased) = self.seats[hold.seat()].live_mut() else { return };
+        leased.holds.change(hold, |holding| holding.state = State::Dead);
+        leased.consider_weaker(now);
+        leased.lease.end_for([hold.serial()], reason);
+        pass.lose(Arc::clone(&leased.lease), loss);
     }
 }

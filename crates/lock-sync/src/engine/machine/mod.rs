@@ -1,40 +1,49 @@
-//! The state machine of one key: events in, actions out.
+//! The state machine of one key: events in, pass out.
 //!
-//! It decides everything that happens to a lock inside one process, and does nothing. No runtime,
-//! no clock, no I/O: every event brings the time, and what must be done comes back as
-//! [`Effects`]. That is why every order of events can be tested.
+//! It decides everything that happens to a lock inside one process, and does nothing. It has no runtime,
+//! no clock and no I/O: every event brings the time, and what the shell has to do comes back as
+//! [`Pass`]. That is why tests can put any events in any order.
 //!
-//! One lease on the store serves many holders here: those that fit on it together. Where a lease does not
-//! do for the first who waits, and the store may grant a second one beside it, that is asked for. Each has
-//! a *seat*, which tells what the store knows of it.
+//! One lease on the store serves many holders here, as far as they fit on it together. Where a lease does
+//! not do for the first waiter, and the store may grant a second one beside it, the machine asks for that.
+//! Each lease has a *seat*. Holds in one group, which hold jointly, have a machine of their own.
 //!
-//! What it upholds, whatever the order of events:
-//! - those who hold the lock at once may do so together;
+//! How it works: an event records facts, then [`settle`] compares what each seat is with what its [`plan`]
+//! says that it should be, and acts. No event picks its own follow-ups.
+//!
+//! What the machine upholds, whatever the order of events:
+//! - holders that hold the lock at once may do so together;
 //! - waiters are served in the order in which they came;
-//! - this process has one request for a lease per key on its way at a time, and one owner per request;
-//! - a claim that may be held on the store is released, or its lease has ended, before the machine
-//!   forgets it;
-//! - while others wait elsewhere, the lock goes back to the store within the budget;
+//! - this process has one request for a lease under way at a time, and one owner per request;
+//! - the machine forgets a claim that the store may hold only when the claim is released or its lease has
+//!   ended;
+//! - while other processes wait, the lock goes back to the store within the budget;
 //! - every waiter gets an outcome.
 
 mod asking;
 mod converting;
-mod effects;
-mod held;
-mod holding;
-mod holds;
+mod giving_back;
+mod leased;
 mod losing;
+mod pass;
+mod plan;
+#[cfg(test)]
+mod probe;
+mod releasing;
 mod renewing;
+mod seat;
+mod settle;
+mod short_ways;
+mod staying;
+mod step;
 mod timing;
-mod upgrading;
 mod watching;
+mod weakening;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{
-    Acquire, Claim, Clock, Demand, Error, FencingToken, Instant, Key, Mode, OwnerToken, Ttl,
-};
+use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken, Ttl};
 
 use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
@@ -42,15 +51,16 @@ use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
 pub(super) use converting::Part;
-pub(crate) use effects::Deadline;
-pub(super) use effects::{Effects, Op};
-use held::Held;
-pub(super) use holding::Ending;
-pub(crate) use holds::HoldId;
-use holds::{Holds, beside, covers};
-use renewing::LOW_TOKENS;
-pub(crate) use timing::renewal_window;
-use upgrading::Upgrade;
+pub(crate) use giving_back::Return;
+pub(crate) use pass::Deadline;
+pub(super) use pass::{Op, Pass};
+pub(super) use releasing::{Ending, Rest, Urgency};
+pub(crate) use timing::{BACKOFF, renewal_window};
+
+use super::holds::HoldId;
+use converting::Upgrade;
+use leased::{Release, Stage};
+use seat::{Outage, Seat};
 use watching::Watching;
 
 /// How the locks of one [`Locks`](crate::Locks) behave.
@@ -59,6 +69,8 @@ pub(crate) struct Policy {
     pub(crate) ttl: Ttl,
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// Whether the store can convert a lease that is held.
+    pub(crate) converts: bool,
 }
 
 /// What a holder wants to become of the lock after it.
@@ -111,130 +123,35 @@ pub(super) struct Machine<W> {
     clock: Clock,
     owners: fn() -> Result<OwnerToken, Error>,
     /// What the store knows of this process.
-    seats: Vec<Phase>,
+    seats: Vec<Seat>,
     queue: Queue<W, Outcome>,
-    /// The hold that wants to be exclusive, if there is one.
-    upgrade: Option<Upgrade<W>>,
-    /// What became of others that did, until somebody asks.
-    upgraded: Vec<(HoldId, Outcome)>,
+    /// The waiter at the head of the line, if a holder wants to be exclusive.
+    upgrade: Option<Upgrade>,
+    /// How the latest task wants the lock to be passed on.
+    manner: Manner,
     watch: Watching,
     /// When a watch that is not needed any more is given up.
     rest_at: Instant,
+    /// When [`tick`](Self::tick) has something to do, if no event comes first.
+    next: Option<Deadline>,
     closed: bool,
     /// How many holds there have been: the serial number of the latest.
     holds: u64,
-    /// Tokens of permits up to this one have been given out, here or elsewhere.
-    last_token: Option<FencingToken>,
     /// How many tokens the last lease used: the measure for the next reservation.
     used_last: u32,
     /// When a reader last came the short way.
     shared_at: Instant,
-    /// For how many of those in line permits are asked for at once.
+    /// For how many waiters the machine asks for permits at once.
     run: u32,
     /// How often in a row the store has refused a claim that no hint can reach.
     polls: u32,
     /// Since when this process has taken the lock turn after turn without hearing whether others want it.
     alone_since: Option<Instant>,
-}
-
-/// What the store knows of one claim. What is known of a lease is moved from phase to phase: it is boxed.
-#[derive(Debug)]
-enum Phase {
-    /// Nothing.
-    Idle,
-    /// A request is under way.
-    Attempting {
-        claim: Claim,
-        /// How many had joined the line when the claim was drawn.
-        line: u64,
-        /// No earlier request for it was answered.
-        fresh: bool,
-        /// It asks for a place in the store's queue.
-        queued: bool,
-        /// The claim may have one already, or the lease itself.
-        placed: bool,
-        /// The store stopped answering: the claim may be held.
-        outage: Option<Outage>,
-        heard: Heard,
-        /// A hint said that others wait.
-        wanted: bool,
-    },
-    /// Refused: waiting for a hint, or for the time to ask again.
-    Waiting {
-        claim: Claim,
-        line: u64,
-        outage: Option<Outage>,
-        /// The claim has a place in the store's queue, or may have one.
-        placed: bool,
-        /// Hints before this are answered at this: others go first.
-        yielding: Option<Instant>,
-        until: Instant,
-        /// Whether the request may be repeated a little earlier, in company: only to keep its place.
-        relaxed: bool,
-    },
-    /// Held by somebody here.
-    Held(Box<Held>),
-    /// Held by nobody here, but not given up: for the sake of the next who wants it, or because
-    /// the next has no token yet.
-    Kept { held: Box<Held>, manner: Manner, until: Instant },
-    /// The lease is lost, but guards live that had it, and with them a way to the data. Those who
-    /// wait here wait for their end; the lock is others' meanwhile.
-    Lost { mode: Mode, holds: Holds, loss: LeaseLost },
-    /// Given up by the last holder, not yet by the store.
-    Releasing {
-        held: Box<Held>,
-        stage: Stage,
-        /// The claim that asks for a place in the queue in its stead.
-        next: Option<Next>,
-        /// The store stopped answering.
-        outage: Option<Outage>,
-    },
-}
-
-/// A claim that is to be queued by the release of another.
-#[derive(Debug)]
-struct Next {
-    claim: Claim,
-    line: u64,
-    heard: Heard,
-}
-
-/// What hints said about a claim while a request for it was under way. The answer may be older.
-#[derive(Clone, Copy, Debug)]
-struct Heard {
-    /// A refusal may be out of date: ask again at once.
-    again: bool,
-    /// When to ask again at the latest.
-    ask_by: Instant,
-}
-
-impl Heard {
-    const NOTHING: Self = Self { again: false, ask_by: Instant::FAR_FUTURE };
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Nothing was sent yet: the lease can still be used.
-    Queued,
-    /// It is under way. At this instant somebody looks after it.
-    Sent(Instant),
-    /// It failed, and is due again at this instant.
-    Failed(Instant),
-}
-
-#[derive(Clone, Debug)]
-struct Outage {
-    since: Instant,
-    error: Error,
-    tries: u32,
-}
-
-impl Outage {
-    /// The outage so far, and one more failure.
-    fn continued(before: Option<Self>, now: Instant, error: Error) -> Self {
-        let (since, tries) = before.map_or((now, 0), |outage| (outage.since, outage.tries + 1));
-        Self { since, error, tries }
-    }
+    /// The next claim lets other processes go first: until the first instant if a hint says that the key is
+    /// free, and until the second in any case.
+    courtesy: Option<(Instant, Instant)>,
+    /// The store did not answer the last release: the next claim has waited for the store since then.
+    trouble: Option<Outage>,
 }
 
 impl<W> Machine<W> {
@@ -249,310 +166,122 @@ impl<W> Machine<W> {
             policy,
             clock,
             owners,
-            seats: vec![Phase::Idle],
+            seats: vec![Seat::Free],
             queue: Queue::new(),
             upgrade: None,
-            upgraded: Vec::new(),
+            manner: Manner { handoff: Handoff::Fair, cache: None },
             watch: Watching::Off,
             rest_at: Instant::FAR_FUTURE,
+            next: None,
             closed: false,
             holds: 0,
-            last_token: None,
             used_last: 0,
             shared_at: Instant::from_nanos(0),
             run: 1,
             polls: 0,
             alone_since: None,
+            courtesy: None,
+            trouble: None,
         }
     }
 
-    /// Whether nothing is held, wanted or under way.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.seats.iter().all(|phase| matches!(phase, Phase::Idle)) && self.queue.is_empty()
+    // ---- What others ask ----
+
+    /// When [`tick`](Self::tick) has something to do, if no event comes first.
+    pub(super) fn next_deadline(&self) -> Option<Deadline> {
+        self.next
     }
 
-    /// Whose claim it is that is held, wanted or given up, on the first seat.
-    #[cfg(test)]
-    pub(super) fn owner(&self) -> Option<OwnerToken> {
-        match &self.seats[0] {
-            Phase::Idle | Phase::Lost { .. } => None,
-            Phase::Attempting { claim, .. } | Phase::Waiting { claim, .. } => Some(claim.owner),
-            Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } => {
-                Some(held.claim.owner)
-            }
-        }
-    }
-
-    /// Whose leases are waited for to be renewed or converted.
-    #[cfg(test)]
-    pub(super) fn renewing(&self) -> Vec<OwnerToken> {
-        let owner = |phase: &Phase| match phase {
-            Phase::Held(held) | Phase::Kept { held, .. } if held.renewing => Some(held.claim.owner),
-            _ => None,
-        };
-        self.seats.iter().filter_map(owner).collect()
-    }
-
-    /// Whether a renewal of the current lease is under way.
-    #[cfg(test)]
-    pub(super) fn is_renewing(&self) -> bool {
-        matches!(&self.seats[0], Phase::Held(held) | Phase::Kept { held, .. } if held.renewing)
-    }
-
-    /// Whether it was refused, and waits.
-    #[cfg(test)]
-    pub(super) fn is_waiting(&self) -> bool {
-        matches!(self.seats[0], Phase::Waiting { .. })
-    }
-
-    /// When it asks again, if it was refused and the store answers.
-    #[cfg(test)]
-    pub(super) fn asks_at(&self) -> Option<Instant> {
-        match &self.seats[0] {
-            Phase::Waiting { until, outage: None, .. } => Some(*until),
-            _ => None,
-        }
-    }
-
-    /// What is known of others who wait for what is held.
-    #[cfg(test)]
-    pub(super) fn demand(&self) -> Option<Demand> {
-        match &self.seats[0] {
-            Phase::Held(held) | Phase::Kept { held, .. } => Some(held.demand()),
-            _ => None,
-        }
-    }
-
-    /// Whether somebody here holds the lock.
+    /// Whether a holder of this process has the lock.
     pub(super) fn is_held(&self) -> bool {
-        self.seats.iter().any(|phase| matches!(phase, Phase::Held(_)))
+        self.seats.iter().filter_map(Seat::live).any(|leased| !leased.holds.is_empty())
     }
 
-    /// Whether a lease is kept although nobody here holds it.
+    /// Whether a lease is here although no holder has it.
     pub(super) fn is_cached(&self) -> bool {
-        self.queue.is_empty() && self.seats.iter().any(|phase| matches!(phase, Phase::Kept { .. }))
+        self.queue.is_empty()
+            && self.seats.iter().filter_map(Seat::live).any(|leased| leased.is_idle())
     }
 
     /// The claims to be released if the machine goes away now.
     pub(super) fn left_behind(&self) -> impl Iterator<Item = &Claim> {
-        self.seats.iter().filter_map(|phase| match phase {
-            Phase::Kept { held, .. } => Some(&held.claim),
-            _ => None,
+        let idle = self.seats.iter().filter_map(Seat::live).filter(|leased| leased.is_idle());
+        idle.map(|leased| &leased.claim)
+    }
+
+    /// The claim under which the store knows the lease of this hold, unless the lease is over.
+    pub(super) fn claim(&self, hold: HoldId) -> Option<&Claim> {
+        let leased = self.seats.get(hold.seat())?.live()?;
+        leased.holds.get(hold).map(|_| &leased.claim)
+    }
+
+    /// Whether a release has failed and waits for another try.
+    pub(super) fn is_retrying(&self) -> bool {
+        self.seats.iter().filter_map(Seat::leased).any(|leased| {
+            matches!(&leased.stage, Stage::Going(going)
+                if matches!(going.release, Release::Failed(_)))
         })
     }
 
-    /// The claim under which the store knows what this hold is on, unless that is over.
-    pub(super) fn claim(&self, hold: HoldId) -> Option<&Claim> {
-        match self.seats.get(hold.seat()) {
-            Some(Phase::Held(held)) if held.holds.get(hold).is_some() => Some(&held.claim),
-            _ => None,
-        }
-    }
+    // ---- Waiters ----
 
     /// A task wants the lock.
     pub(super) fn enter(
         &mut self,
-        now: Instant,
         want: Mode,
         patience: Patience,
         manner: Manner,
-        effects: &mut Effects<W>,
+        pass: &mut Pass<W>,
     ) -> Entered {
-        if self.closed {
-            return Entered::Done(Err(Denial::Closed));
-        }
-        // What its owner holds already it waits for behind nobody.
-        let joint = matches!(want, Mode::Joint { .. });
-        if joint && let Some(outcome) = self.enter_again(now, want, manner) {
-            return Entered::Done(outcome);
+        let now = pass.now;
+        if let Some(denial) = self.refuses(want, now) {
+            return Entered::Done(Err(denial));
         }
         let first = self.queue.is_empty();
-        if first && let Some(ticket) = self.enter_at_once(now, want, manner, effects) {
-            return Entered::Done(Ok(ticket));
-        }
-        // What is kept here for nobody in particular makes way.
-        self.clear_kept(now, want, effects);
-        if first && let Some(seat) = self.to_restock(now, want) {
-            let id = self.queue.push(patience, want);
-            self.restock(seat, now, effects);
-            return Entered::Queued(id);
-        }
-        if (first || joint) && self.may_ask_after_flush(now, want, effects) {
-            let id = self.queue.push(patience, want);
-            return match self.begin_attempt(now, want, patience != Patience::Try, None) {
-                Ok(request) => Entered::Attempt(id, request),
-                Err(error) => {
-                    self.queue.remove(id);
-                    Entered::Done(Err(Denial::Failed(error)))
-                }
-            };
-        }
-        if patience == Patience::Try && !(first && self.is_in_motion()) {
+        if patience == Patience::Try && !first {
             return Entered::Done(Err(Denial::WouldBlock));
         }
-        Entered::Queued(self.queue.push(patience, want))
+        self.manner = manner;
+        if first && self.upgrade.is_none() {
+            self.take_back(want, now);
+        }
+        let id = self.queue.push(patience, want);
+        self.settle(pass);
+        if let Some(outcome) = self.queue.take(id) {
+            return Entered::Done(outcome);
+        }
+        match first.then(|| pass.take_attempt()).flatten() {
+            Some(request) => Entered::Attempt(id, request),
+            None => Entered::Queued(id),
+        }
     }
 
-    /// The short way for one more reader to those who read already, if there is nothing else to decide.
-    pub(super) fn share(&mut self, now: Instant, manner: Manner) -> Option<Ticket> {
-        let plain = !self.closed
-            && self.queue.is_empty()
-            && self.upgrade.is_none()
-            && self.policy.max_hold.is_none();
-        if !plain {
+    /// Why a newcomer cannot even wait.
+    fn refuses(&self, want: Mode, now: Instant) -> Option<Denial> {
+        if self.closed {
+            return Some(Denial::Closed);
+        }
+        if !want.is_joint() {
             return None;
         }
-        let quiet = |phase: &Phase| matches!(phase, Phase::Held(held) | Phase::Kept { held, .. } if held.is_shared_quietly());
-        let seat = self.seats.iter().position(quiet)?;
-        if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
-            return None;
-        }
-        let phase = &mut self.seats[seat];
-        let (Phase::Held(held) | Phase::Kept { held, .. }) = phase else { return None };
-        if !held.may_go_on(now, manner, &self.policy) {
-            return None;
-        }
-        self.holds += 1;
-        self.shared_at = now;
-        let ticket = held.share((seat, self.holds), manner)?;
-        if matches!(phase, Phase::Kept { .. })
-            && let Phase::Kept { held, .. } = std::mem::replace(phase, Phase::Idle)
-        {
-            *phase = Phase::Held(held);
-        }
-        Some(ticket)
-    }
-
-    /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
-    pub(super) fn unshare(&mut self, hold: HoldId) -> bool {
-        let plain = self.queue.is_empty() && self.upgrade.is_none();
-        match self.seats.get_mut(hold.seat()) {
-            Some(Phase::Held(held)) if plain => held.holds.remove_beside_others(hold),
-            _ => false,
-        }
-    }
-
-    /// The short way out for the last reader of a lease that stays here for a moment, counted from when the
-    /// last reader came: that takes no clock. `armed` is when the machine is going to be looked at in any
-    /// case. Returns whether it was taken.
-    pub(super) fn linger(&mut self, hold: HoldId, manner: Manner, armed: Instant) -> bool {
-        let (seat, now) = (hold.seat(), self.shared_at);
-        let Some(Phase::Held(held)) = self.seats.get(seat) else { return false };
-        let until = held.idles(manner).map(|idle| now + idle);
-        let plain = self.queue.is_empty()
-            && self.upgrade.is_none()
-            && manner.handoff != Handoff::Never
-            && held.tokens_left() >= LOW_TOKENS
-            && held.demand() == Demand::Quiet
-            && self.may_keep(now, held);
-        let Some(until) = until.filter(|until| plain && armed <= *until) else { return false };
-        let Phase::Held(held) = &mut self.seats[seat] else { return false };
-        if !held.holds.remove_alone(hold, now) {
-            return false;
-        }
-        if let Phase::Held(held) = std::mem::replace(&mut self.seats[seat], Phase::Idle) {
-            self.seats[seat] = Phase::Kept { held, manner, until };
-        }
-        true
-    }
-
-    /// Takes away seats at the end that nobody has any more.
-    pub(super) fn clear_seats(&mut self) {
-        while let [_, .., Phase::Idle] = &self.seats[..] {
-            self.seats.pop();
-        }
-    }
-
-    /// Whether something is about to happen without anybody's letting go: the next token comes, or the
-    /// answer to an attempt or a release that nobody here waits for any more.
-    fn is_in_motion(&self) -> bool {
-        self.seats.iter().any(|phase| match phase {
-            Phase::Attempting { .. } | Phase::Kept { .. } | Phase::Releasing { .. } => true,
-            Phase::Held(held) => held.has_idle_permits(),
-            _ => false,
+        // The guards of one owner would wait for themselves.
+        self.seats.iter().filter_map(Seat::leased).find_map(|leased| match leased.stage {
+            Stage::Lost(loss) => Some(Denial::Lost(loss)),
+            Stage::Live if leased.is_held() && !leased.lease.is_valid(now) => {
+                Some(Denial::Lost(LeaseLost::new(LossReason::Expired)))
+            }
+            _ => None,
         })
     }
 
-    /// Enters a lease that is here, if there is one with room.
-    fn enter_at_once(
-        &mut self,
-        now: Instant,
-        want: Mode,
-        manner: Manner,
-        effects: &mut Effects<W>,
-    ) -> Option<Ticket> {
-        for seat in 0..self.seats.len() {
-            match &self.seats[seat] {
-                Phase::Held(held)
-                    if held.has_room(want)
-                        && !self.is_upgrading(seat)
-                        && self.is_tolerated(seat, want)
-                        && self.admits(seat, now, manner, None) =>
-                {
-                    let ticket = self.ticket(seat, now, want, manner);
-                    if ticket.is_some() {
-                        self.settle_in(seat, now, effects);
-                        return ticket;
-                    }
-                }
-                Phase::Kept { .. } | Phase::Releasing { stage: Stage::Queued, .. } => {
-                    if let Some(ticket) = self.take_back(seat, now, want, manner, effects) {
-                        return Some(ticket);
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// Enters what the group of this hold has here already. An outcome only if it has something.
-    fn enter_again(&mut self, now: Instant, want: Mode, manner: Manner) -> Option<Outcome> {
-        for seat in 0..self.seats.len() {
-            match &self.seats[seat] {
-                Phase::Held(held) if held.claim.mode == want && held.holds.live() > 0 => {
-                    if !held.lease.is_valid(now) {
-                        return Some(Err(Denial::Lost(LeaseLost::new(LossReason::Expired))));
-                    }
-                    return self.ticket(seat, now, want, manner).map(Ok);
-                }
-                Phase::Lost { mode, loss, .. } if *mode == want => {
-                    return Some(Err(Denial::Lost(*loss)));
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else
-    /// to decide. That takes no clock, and one look at the line.
-    pub(super) fn join(&mut self, want: Mode, waker: impl FnOnce() -> W) -> Option<WaiterId> {
-        let waits = match (&self.seats[..], want) {
-            (_, Mode::Joint { .. }) => false,
-            ([Phase::Held(held)], _) => !self.queue.is_empty() || !held.has_room(want),
-            ([Phase::Waiting { .. } | Phase::Attempting { .. }], _) => true,
-            ([Phase::Lost { mode, holds, .. }], _) => !holds.tolerate(*mode, want),
-            ([Phase::Releasing { stage: Stage::Sent(_), .. }], _) => true,
-            _ => false,
-        };
-        let asks = matches!(&self.seats[..], [Phase::Held(held)] if beside(held.claim.mode, want));
-        if self.closed || !waits || asks && self.queue.is_empty() {
-            return None;
-        }
-        let id = self.queue.push(Patience::Forever, want);
-        self.queue.park(id, |_| waker());
-        Some(id)
-    }
-
-    /// A waiter asks what became of it; `None` leaves its waker.
-    pub(super) fn poll(
-        &mut self,
-        id: WaiterId,
-        waker: impl FnOnce(Option<W>) -> W,
-    ) -> Option<Outcome> {
+    /// A waiter asks what became of it; `None` leaves its waker, and hands out the former one.
+    pub(super) fn poll(&mut self, id: WaiterId, waker: &mut Option<W>) -> Option<Outcome> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
+    }
+
+    /// The waker that a waiter has left.
+    pub(super) fn parked(&self, id: WaiterId) -> Option<&W> {
+        self.queue.parked(id)
     }
 
     /// Takes back the waker that a waiter has left.
@@ -561,85 +290,51 @@ impl<W> Machine<W> {
     }
 
     /// A waiter leaves, whatever its state.
-    pub(super) fn cancel(
-        &mut self,
-        now: Instant,
-        id: WaiterId,
-        manner: Manner,
-        effects: &mut Effects<W>,
-    ) {
-        match self.queue.remove(id) {
-            Some(Ok(ticket)) => {
-                self.release(now, ticket.hold, manner, effects);
-            }
-            Some(Err(_)) | None => self.line_changed(now, effects),
+    pub(super) fn cancel(&mut self, id: WaiterId, manner: Manner, pass: &mut Pass<W>) {
+        let (waker, outcome) = self.queue.remove(id);
+        pass.discard(waker);
+        match outcome {
+            Some(Ok(ticket)) => drop(self.release(ticket.hold, manner, pass)),
+            Some(Err(_)) | None => self.settle(pass),
         }
+    }
+
+    /// A waiter for an upgrade leaves. Its hold stays as it is.
+    pub(super) fn abandon_upgrade(&mut self, id: WaiterId, pass: &mut Pass<W>) {
+        let now = pass.now;
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.id == id) {
+            self.leave_upgrade(now);
+        }
+        pass.discard(self.queue.remove(id).0);
+        self.settle(pass);
+    }
+
+    // ---- Time, and the end ----
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, pass: &mut Pass<W>) {
+        self.expire_waiters(pass);
+        self.settle(pass);
     }
 
     /// Refuses newcomers and sends the waiters home. The current holds go on.
-    pub(super) fn close(&mut self, now: Instant, effects: &mut Effects<W>) {
+    pub(super) fn close(&mut self, pass: &mut Pass<W>) {
         self.closed = true;
-        self.deny_all(&Denial::Closed, effects);
-        self.deny_upgrade(now, Denial::Closed, effects);
-        self.line_changed(now, effects);
-        self.stop_watching(effects);
+        self.deny_all(&Denial::Closed, pass);
+        self.settle(pass);
     }
 
-    /// There is no driver any more: nobody renews, releases or listens.
-    pub(super) fn stop(&mut self, now: Instant, error: &Error, effects: &mut Effects<W>) {
+    /// There is no driver any more that renews, releases or listens.
+    pub(super) fn stop(&mut self, error: &Error, pass: &mut Pass<W>) {
         self.closed = true;
-        self.deny_all(&Denial::Failed(error.clone()), effects);
+        self.deny_all(&Denial::Failed(error.clone()), pass);
         for seat in 0..self.seats.len() {
-            self.lose(seat, now, LossReason::DriverStopped, effects);
-            if matches!(self.seats[seat], Phase::Releasing { stage: Stage::Failed(_), .. }) {
-                self.seats[seat] = Phase::Idle;
+            let leased = self.seats[seat].leased();
+            if leased.is_some_and(|leased| leased.is_held()) {
+                self.lose(seat, LossReason::DriverStopped, pass);
             }
+            self.drop_failed_release(seat);
         }
-        self.line_changed(now, effects);
-        self.stop_watching(effects);
-    }
-
-    /// Whoever was first in line may not be any more: lets go of claims that nobody here waits for, and
-    /// sees to whoever is first now.
-    fn line_changed(&mut self, now: Instant, effects: &mut Effects<W>) {
-        if self.queue.is_empty() {
-            self.rest_watch(now);
-        }
-        for seat in 0..self.seats.len() {
-            self.settle_seat(seat, now, effects);
-        }
-        if !self.queue.is_empty() {
-            self.serve_here(now, effects);
-            self.next_attempt(now, effects);
-        }
-    }
-
-    /// Lets go of the claim on this seat if nobody here waits for it.
-    fn settle_seat(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
-        let over = match &self.seats[seat] {
-            Phase::Waiting { claim, .. } => !self.is_wanted(claim.mode),
-            Phase::Kept { until, .. } => self.queue.is_empty() && (self.closed || now >= *until),
-            _ => false,
-        };
-        if !over {
-            return;
-        }
-        match std::mem::replace(&mut self.seats[seat], Phase::Idle) {
-            // The claim may be held, or have a place in the queue: the store must hear of it.
-            Phase::Waiting { claim, outage, placed, .. } if outage.is_some() || placed => {
-                let end = now + self.policy.ttl.duration();
-                self.give_up(seat, Held::unseen(self.clock, claim, end, now), effects);
-            }
-            Phase::Kept { held, .. } => self.give_up(seat, held, effects),
-            _ => {}
-        }
-    }
-
-    /// Whether a claim in this mode is what somebody here waits for now.
-    fn is_wanted(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Joint { .. } => self.queue.find(mode).is_some(),
-            _ => self.queue.first_want() == Some(mode),
-        }
+        self.settle(pass);
     }
 }

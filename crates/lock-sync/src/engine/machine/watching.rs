@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use lock_core::{Claim, Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
+use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
-use super::timing::{BACKOFF, doubled, jitter};
-use super::{Effects, Machine, Next, Op, Phase};
+use super::leased::Leased;
+use super::seat::{Asking, Seat};
+use super::timing::{BACKOFF, jitter};
+use super::{Machine, Op, Pass};
 
-/// How long the machine goes on listening when nobody here needs it: a lock that was contended a
-/// moment ago is likely to be so again, and who listens is queued with its first request.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long the machine goes on listening when no waiter or holder here needs it: a lock that was contended
+/// a moment ago is likely to be so again, and a process that listens is queued with its first request.
+const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// After how long it listens again where it was refused. Rights may be given, and are taken by mistake.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -23,23 +25,22 @@ pub(super) enum Watching {
 }
 
 impl<W> Machine<W> {
+    // ---- Events ----
+
     /// The watch is in place: what happened before it is unknown.
-    pub(in super::super) fn watch_started(&mut self, now: Instant, effects: &mut Effects<W>) {
+    pub(in super::super) fn watch_started(&mut self, pass: &mut Pass<W>) {
         if let Watching::Starting { failures } = self.watch {
             self.watch = Watching::On { failures };
             self.polls = 0;
             self.alone_since = None;
-            self.hint(now, Hint::Resync, effects);
+            self.hear(Hint::Resync, pass);
         }
+        self.settle(pass);
     }
 
     /// The watch could not be put in place, or has ended.
-    pub(in super::super) fn watch_ended(
-        &mut self,
-        now: Instant,
-        error: Option<&Error>,
-        effects: &mut Effects<W>,
-    ) {
+    pub(in super::super) fn watch_ended(&mut self, error: Option<&Error>, pass: &mut Pass<W>) {
+        let now = pass.now;
         let (failures, was_on) = match self.watch {
             Watching::On { failures } => (failures, true),
             Watching::Starting { failures } => (failures, false),
@@ -48,67 +49,51 @@ impl<W> Machine<W> {
         let retry = match error {
             Some(error) if error.kind() == ErrorKind::Unsupported => Instant::FAR_FUTURE,
             Some(error) if !error.is_retryable() => now + REFUSED,
-            _ => now + doubled(BACKOFF.0, failures).min(BACKOFF.1),
+            _ => now + BACKOFF.after(failures).pause(),
         };
         self.watch = Watching::Failed { retry, failures: failures.saturating_add(1) };
-        for seat in 0..self.seats.len() {
-            match &mut self.seats[seat] {
-                // Nobody can say any more that he wants it.
-                Phase::Held(held) | Phase::Releasing { held, .. } => {
-                    held.set_demand(Demand::Unknown, now);
-                }
-                Phase::Kept { held, .. } => {
-                    held.set_demand(Demand::Unknown, now);
-                    if !was_on {
-                        self.review_kept(seat, now, true, false, effects);
-                    }
-                }
-                _ => {}
-            }
-        }
+        // No other process can say any more that it wants the lock.
+        self.seats.iter_mut().filter_map(Seat::leased_mut).for_each(|it| it.hear_nothing(now));
         if was_on {
-            self.hint(now, Hint::Resync, effects);
+            self.hear(Hint::Resync, pass);
         }
+        self.settle(pass);
     }
 
     /// A hint about the key.
-    pub(in super::super) fn hint(&mut self, now: Instant, hint: Hint, effects: &mut Effects<W>) {
+    pub(in super::super) fn hint(&mut self, hint: Hint, pass: &mut Pass<W>) {
         if let (Watching::On { failures }, false) = (&mut self.watch, hint == Hint::Resync) {
             *failures = 0;
         }
-        match hint {
-            Hint::Granted { owner, grant } => {
-                for seat in 0..self.seats.len() {
-                    self.granted_by_hint(seat, now, owner, grant, effects);
+        self.hear(hint, pass);
+        self.settle(pass);
+    }
+
+    fn hear(&mut self, hint: Hint, pass: &mut Pass<W>) {
+        let now = pass.now;
+        for seat in 0..self.seats.len() {
+            match hint {
+                Hint::Granted { owner, grant } => {
+                    self.granted_by_hint(seat, owner, grant, pass);
                 }
-            }
-            Hint::Next { owner, after } => {
-                for seat in 0..self.seats.len() {
-                    self.next_by_hint(seat, now, owner, after);
-                }
-            }
-            Hint::Wanted => self.wanted(now, effects),
-            // Somebody else got it, which is no news to who waits.
-            Hint::Changed => self.doubt(now),
-            _ => {
-                for seat in 0..self.seats.len() {
-                    self.heard(seat, now, hint == Hint::Resync, effects);
-                }
-                self.ask_upgrade_again(effects);
+                Hint::Next { owner, after } => self.next_by_hint(seat, now, owner, after),
+                Hint::Wanted => self.wanted(seat, now),
+                // Another process got it, which is no news to a waiter.
+                Hint::Changed => self.doubt_seat(seat, now),
+                _ => self.heard(seat, now, hint == Hint::Resync),
             }
         }
     }
 
     /// Something has happened to the key, or may have.
-    fn heard(&mut self, seat: usize, now: Instant, resync: bool, effects: &mut Effects<W>) {
+    fn heard(&mut self, seat: usize, now: Instant, resync: bool) {
+        self.hint_at_change(seat, now);
         match &mut self.seats[seat] {
-            Phase::Attempting { heard, .. } => heard.again = true,
-            // A store out of reach is not asked more often because it flickers.
-            Phase::Waiting { outage: None, yielding: Some(end), until, .. } if now < *end => {
-                *until = (*until).min(*end);
+            Seat::Asking(asking) => asking.hear(now),
+            Seat::Leased(leased) if resync && self.policy.renew => {
+                leased.listen_again();
+                leased.check_at = Some(now);
             }
-            Phase::Waiting { outage: None, .. } => self.ask_again(seat, now, effects),
-            _ if resync => self.inquire(seat, now, effects),
             _ => self.doubt_seat(seat, now),
         }
     }
@@ -117,124 +102,156 @@ impl<W> Machine<W> {
     fn granted_by_hint(
         &mut self,
         seat: usize,
-        now: Instant,
         owner: OwnerToken,
         grant: Option<Grant>,
-        effects: &mut Effects<W>,
+        pass: &mut Pass<W>,
     ) {
+        let now = pass.now;
         // Without renewal the lease must have its full length at once, which takes a request.
         let grant = grant.filter(|grant| self.policy.renew && grant.valid_until > now);
-        match &mut self.seats[seat] {
-            Phase::Waiting { claim, line, .. } if claim.owner == owner => {
-                let Some(grant) = grant else { return self.ask_again(seat, now, effects) };
-                let (claim, line) = (claim.clone(), *line);
-                self.seats[seat] = Phase::Idle;
-                self.granted(seat, now, claim, line, grant, effects);
-            }
-            // The answer to the request under way may be older than the grant.
-            Phase::Attempting { claim, heard, .. } if claim.owner == owner => heard.again = true,
-            Phase::Releasing { next: Some(next), .. } if next.claim.owner == owner => {
-                next.heard.again = true;
-            }
-            Phase::Held(held) if held.claim.owner == owner => self.ask_upgrade_again(effects),
-            _ => {}
+        if let Some(asking) = self.seats[seat].waiting().filter(|it| it.claim.owner == owner)
+            && let Some(grant) = grant
+        {
+            let claim = asking.claim.clone();
+            return self.granted(seat, claim, grant, pass);
+        }
+        if let Some(asking) = self.seats[seat].asking_mut().filter(|it| it.claim.owner == owner) {
+            asking.hear_grant();
+        } else if self.seats[seat].live().is_some_and(|it| it.claim.owner == owner) {
+            self.hint_at_change(seat, now);
         }
     }
 
     /// The store says that this claim is the first in its queue, and how long the lease before it lives.
     /// No message tells that this lease has ended, so the claim asks then.
     fn next_by_hint(&mut self, seat: usize, now: Instant, owner: OwnerToken, after: Duration) {
-        let ask_by = |claim: &Claim| now + after + jitter(claim);
+        let asking = self.seats[seat].asking_mut().filter(|asking| asking.claim.owner == owner);
+        if let Some(asking) = asking {
+            let ask_by = now + after + jitter(&asking.claim);
+            asking.ask_by(ask_by);
+        }
+    }
+
+    /// Another process waits for what this one has.
+    fn wanted(&mut self, seat: usize, now: Instant) {
         match &mut self.seats[seat] {
-            Phase::Waiting { claim, outage: None, until, relaxed, .. } if claim.owner == owner => {
-                *relaxed &= *until < ask_by(claim);
-                *until = (*until).min(ask_by(claim));
+            Seat::Asking(asking) => {
+                if let Some(sent) = &mut asking.sent {
+                    sent.wanted = true;
+                }
             }
-            // The answer to the request under way may be older than the hint.
-            Phase::Attempting { claim, heard, .. }
-            | Phase::Releasing { next: Some(Next { claim, heard, .. }), .. }
-                if claim.owner == owner =>
-            {
-                heard.ask_by = heard.ask_by.min(ask_by(claim));
-            }
-            _ => {}
+            Seat::Leased(leased) => leased.hear_wish(now),
+            Seat::Free => {}
         }
     }
 
-    /// Somebody waits elsewhere for what is held here.
-    fn wanted(&mut self, now: Instant, effects: &mut Effects<W>) {
-        for seat in 0..self.seats.len() {
-            match &mut self.seats[seat] {
-                Phase::Attempting { wanted, .. } => *wanted = true,
-                Phase::Held(held) => {
-                    held.hear_wish(now);
-                    self.weaken(seat, now, effects);
-                }
-                // It may be taken back.
-                Phase::Releasing { held, .. } => held.hear_wish(now),
-                Phase::Kept { held, .. } => {
-                    held.hear_wish(now);
-                    self.review_kept(seat, now, true, false, effects);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Something may have happened to the leases that are held: it is looked into soon.
+    /// Something may have happened to the leases that are here: the process looks soon.
     pub(super) fn doubt(&mut self, now: Instant) {
-        for seat in 0..self.seats.len() {
-            self.doubt_seat(seat, now);
-        }
+        (0..self.seats.len()).for_each(|seat| self.doubt_seat(seat, now));
     }
 
     fn doubt_seat(&mut self, seat: usize, now: Instant) {
-        if let Phase::Held(held) | Phase::Kept { held, .. } | Phase::Releasing { held, .. } =
-            &mut self.seats[seat]
-            && self.policy.renew
+        if self.policy.renew
+            && let Some(leased) = self.seats[seat].leased_mut()
         {
-            held.doubt(now);
+            leased.doubt(now);
         }
     }
 
-    /// Hints may have been missed: whether the lease is held and wanted must be asked.
-    fn inquire(&mut self, seat: usize, now: Instant, effects: &mut Effects<W>) {
-        match &mut self.seats[seat] {
-            // The answer to the renewal under way may be older.
-            Phase::Held(held) | Phase::Kept { held, .. } if held.renewing => {
-                held.check_at = Some(now);
-            }
-            _ => self.renew_seat(seat, now, effects),
-        }
-    }
+    // ---- Listening or not ----
 
-    /// Listens, now or again.
-    pub(super) fn watch_again(&mut self, now: Instant, effects: &mut Effects<W>) {
-        self.rest_at = Instant::FAR_FUTURE;
+    /// Listens, stops, or lets things be.
+    pub(super) fn settle_watch(&mut self, pass: &mut Pass<W>) {
+        let now = pass.now;
         let failures = match self.watch {
-            Watching::Off => 0,
-            Watching::Failed { retry, failures } if now >= retry => failures,
-            _ => return,
+            Watching::Off => Some(0),
+            Watching::Failed { retry, failures } if now >= retry => Some(failures),
+            _ => None,
         };
-        if self.closed {
-            return;
+        if let Some(failures) = failures
+            && self.wants_watch(now)
+        {
+            self.watch = Watching::Starting { failures };
+            pass.ops.push(Op::Watch);
         }
-        self.watch = Watching::Starting { failures };
-        effects.ops.push(Op::Watch);
-    }
-
-    /// Nobody here needs to listen for the moment.
-    pub(super) fn rest_watch(&mut self, now: Instant) {
-        if !matches!(self.watch, Watching::Off) {
-            self.rest_at = now + LINGER;
+        let needed = !self.queue.is_empty()
+            || self.seats.iter().any(|seat| seat.waiting().is_some() || seat.live().is_some());
+        if needed && !self.closed {
+            self.rest_at = Instant::FAR_FUTURE;
+        } else if self.rest_at == Instant::FAR_FUTURE {
+            self.rest_at = now + REST_AFTER;
         }
-    }
-
-    pub(super) fn stop_watching(&mut self, effects: &mut Effects<W>) {
-        self.rest_at = Instant::FAR_FUTURE;
-        if !matches!(self.watch, Watching::Off) {
+        if (self.closed || now >= self.rest_at) && !matches!(self.watch, Watching::Off) {
             self.watch = Watching::Off;
-            effects.ops.push(Op::Unwatch);
+            pass.ops.push(Op::Unwatch);
+        }
+    }
+
+    /// Whether a hint would be of use to what is here.
+    fn wants_watch(&self, now: Instant) -> bool {
+        let lonely = self.was_alone(now) && self.is_waited_for();
+        let several = self.seats.iter().filter(|seat| !seat.is_free()).count() > 1;
+        !self.closed
+            && (lonely
+                || self.seats.iter().any(|seat| match seat {
+                    Seat::Free => false,
+                    // A process that has one lease and waits for another is contended for certain.
+                    Seat::Asking(asking) => several || asking.is_held_up(),
+                    Seat::Leased(leased) => self.wants_hints(leased, now),
+                }))
+    }
+
+    fn wants_hints(&self, leased: &Leased, now: Instant) -> bool {
+        let failed = matches!(self.watch, Watching::Failed { .. });
+        leased.is_idle()
+            || leased.is_live() && leased.crowded && leased.demand() == Demand::Unknown
+            || leased.is_live() && self.policy.renew && (failed || now >= leased.watch_at)
+    }
+
+    /// When the machine begins to listen, or stops, if nothing else happens.
+    pub(super) fn watch_due(&self) -> Instant {
+        match self.watch {
+            _ if self.closed => Instant::FAR_FUTURE,
+            Watching::Failed { retry, .. } if self.wants_watch(retry) => retry,
+            Watching::Off if self.policy.renew => {
+                let live = self.seats.iter().filter_map(Seat::live);
+                live.map(|leased| leased.watch_at).min().unwrap_or(Instant::FAR_FUTURE)
+            }
+            Watching::Off => Instant::FAR_FUTURE,
+            _ => self.rest_at,
+        }
+    }
+}
+
+impl Asking {
+    /// Something has happened to the key.
+    fn hear(&mut self, now: Instant) {
+        match (&mut self.sent, self.yielding) {
+            (Some(sent), _) => sent.again = true,
+            // A store out of reach is not asked more often because it flickers.
+            _ if self.outage.is_some() => {}
+            (None, Some(end)) if now < end => self.until = self.until.min(end),
+            (None, _) => self.hinted = true,
+        }
+    }
+
+    /// The store says that it has granted the claim. An answer under way may be older.
+    fn hear_grant(&mut self) {
+        match &mut self.sent {
+            Some(sent) => sent.again = true,
+            None => self.hinted = true,
+        }
+    }
+
+    /// Asks again by then.
+    fn ask_by(&mut self, at: Instant) {
+        match &mut self.sent {
+            Some(sent) => sent.ask_by = sent.ask_by.min(at),
+            None if self.outage.is_some() => {}
+            None => {
+                self.relaxed &= self.until < at;
+                self.until = self.until.min(at);
+            }
         }
     }
 }

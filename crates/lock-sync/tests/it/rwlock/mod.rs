@@ -3,6 +3,7 @@
 mod cancel;
 mod contract;
 mod downgrade;
+mod fixed;
 mod guards;
 mod lease;
 mod order;

@@ -1,6 +1,6 @@
 //! What guards of all kinds have in common.
 
-use lock_core::{FencingToken, Instant, Key};
+use lock_core::{FencingToken, Fixed, Instant, Key};
 use lock_sync::{
     AllGuard, Leadership, LeaseLost, Lost, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, OwnedSlotPermit,
@@ -67,8 +67,11 @@ grips!(
     OwnedMutexGuard<()>,
     RwLockReadGuard<'_, ()>,
     OwnedRwLockReadGuard<()>,
+    OwnedRwLockReadGuard<(), (), Fixed>,
     RwLockWriteGuard<'_, ()>,
+    RwLockWriteGuard<'_, (), Fixed>,
     OwnedRwLockWriteGuard<()>,
+    OwnedRwLockWriteGuard<(), Fixed>,
     RwLockUpgradableReadGuard<'_, ()>,
     OwnedRwLockUpgradableReadGuard<()>,
     SemaphorePermit<'_>,

@@ -84,8 +84,8 @@ impl Primitive {
 
     /// Whether there is one over this deployment.
     fn is_over(self, deployment: Deployment) -> bool {
-        // A barrier counts its arrivals.
-        deployment.counts() || !matches!(self, Self::Semaphore | Self::Barrier)
+        // A barrier counts its arrivals, and a quorum knows no joint holders.
+        deployment.counts() || !matches!(self, Self::Semaphore | Self::Barrier | Self::Reentrant)
     }
 }
 
@@ -258,8 +258,9 @@ mod tests {
         assert_eq!((memory.wait_limit, memory.clients), (Duration::from_secs(3), 3));
         let quorum = "--folder f --client q --deployment quorum-3 --url a --url b --url c";
         let quorum = parse(quorum).unwrap();
-        assert!(!quorum.primitives.contains(&Primitive::Semaphore));
-        assert_eq!(quorum.primitives.len(), Primitive::ALL.len() - 2);
+        let without = |primitive| !quorum.primitives.contains(&primitive);
+        assert!(without(Primitive::Semaphore) && without(Primitive::Reentrant));
+        assert_eq!(quorum.primitives.len(), Primitive::ALL.len() - 3);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_core::{Backend, CellBackend, Error, JointBackend, PermitBackend, SharedBackend, Ttl};
+use lock_core::{Backend, CellBackend, Convertible, Error, Fixed, JointBackend, PermitBackend};
+use lock_core::{SharedBackend, Ttl};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{
@@ -46,16 +47,24 @@ pub(crate) fn permits(key: &str) -> Option<u32> {
 pub(crate) struct Shelf {
     pub(crate) locks: Locks,
     pub(crate) mutexes: Vec<Arc<Mutex<()>>>,
-    pub(crate) rwlocks: Vec<Arc<RwLock<()>>>,
-    pub(crate) reentrant: ReentrantMutex<()>,
+    pub(crate) rwlocks: RwLocks,
+
     pub(crate) slots: Arc<SlotSemaphore>,
     pub(crate) election: Election,
     pub(crate) cells: Cells,
     pub(crate) counting: Option<Counting>,
 }
 
-/// What there is where permits are counted.
+/// The reader-writer locks.
+pub(crate) enum RwLocks {
+    Convertible(Vec<Arc<RwLock<()>>>),
+    /// Those of a quorum, whose readers become no writers.
+    Fixed(Vec<Arc<RwLock<(), Fixed>>>),
+}
+
+/// What there is where permits are counted, and leases are held jointly.
 pub(crate) struct Counting {
+    pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) semaphores: Vec<Arc<Semaphore>>,
     pub(crate) barrier: Barrier,
     /// To be asked how many permits there are.
@@ -81,35 +90,46 @@ impl Shelf {
                 if let Some(max_ttl) = options.max_ttl {
                     quorum = quorum.max_ttl(Ttl::new(max_ttl)?);
                 }
-                Self::over(&locks(quorum.build().await?, options)?, options)
+                let locks = locks(quorum.build().await?, options)?;
+                let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
+                let rwlocks = RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?;
+                Self::over(&locks, RwLocks::Fixed(rwlocks), options)
             }
         }
     }
 
     fn counting_over<B>(backend: B, options: &Options) -> Result<Self, Error>
     where
-        B: SharedBackend + JointBackend + CellBackend + PermitBackend + Clone,
+        B: SharedBackend<Conversion = Convertible>
+            + JointBackend
+            + CellBackend
+            + PermitBackend
+            + Clone,
     {
         let locks = locks(backend.clone(), options)?;
         let semaphore = |(key, of): (&str, u32)| locks.semaphore(key, of as usize).map(Arc::new);
+        let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
+        let rwlocks = RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?;
         let counting = Counting {
+            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             semaphores: SEMAPHORES.into_iter().map(semaphore).collect::<Result<_, _>>()?,
             barrier: locks.barrier(BARRIER, options.party as usize)?,
             backend: Arc::new(backend),
         };
-        Ok(Self { counting: Some(counting), ..Self::over(&locks, options)? })
+        Ok(Self {
+            counting: Some(counting),
+            ..Self::over(&locks, RwLocks::Convertible(rwlocks), options)?
+        })
     }
 
-    fn over<B>(locks: &Locks<B>, options: &Options) -> Result<Self, Error>
+    fn over<B>(locks: &Locks<B>, rwlocks: RwLocks, options: &Options) -> Result<Self, Error>
     where
-        B: SharedBackend + JointBackend + CellBackend,
+        B: CellBackend,
     {
         let mutex = |key: &str| locks.mutex(key, ()).map(Arc::new);
-        let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
         Ok(Self {
             mutexes: MUTEXES.into_iter().map(mutex).collect::<Result<_, _>>()?,
-            rwlocks: RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?,
-            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
+            rwlocks,
             slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
             election: locks.election(ELECTION)?,
             cells: Cells::new(locks.clone(), Series::new(options.ttl / 2)),

@@ -13,7 +13,7 @@ use crate::worker::options::Primitive;
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
 use crate::worker::shelf::{
-    ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, SEMAPHORES, SLOT_COUNT, SLOTS,
+    ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, RwLocks, SEMAPHORES, SLOT_COUNT, SLOTS,
 };
 use crate::worker::task::{Patience, Task};
 
@@ -46,12 +46,20 @@ async fn mutexes(task: &mut Task, crew: &Crew) {
 }
 
 async fn rwlocks(task: &mut Task, crew: &Crew) {
-    for (number, lock) in crew.shelf.rwlocks.iter().enumerate() {
-        if number == UPGRADED {
-            upgrade(task, RWLOCKS[number], lock).await;
-        } else {
-            let holding = attempt(task, RWLOCKS[number], Way::Write, lock.try_write()).await;
-            end(holding).await;
+    match &crew.shelf.rwlocks {
+        RwLocks::Convertible(locks) => {
+            for (number, lock) in locks.iter().enumerate() {
+                if number == UPGRADED {
+                    upgrade(task, RWLOCKS[number], lock).await;
+                } else {
+                    end(attempt(task, RWLOCKS[number], Way::Write, lock.try_write()).await).await;
+                }
+            }
+        }
+        RwLocks::Fixed(locks) => {
+            for (key, lock) in RWLOCKS.into_iter().zip(locks) {
+                end(attempt(task, key, Way::Write, lock.try_write()).await).await;
+            }
         }
     }
 }
@@ -92,8 +100,9 @@ fn known(crew: &Crew) -> Option<u32> {
 }
 
 async fn reentrant(task: &mut Task, crew: &Crew) {
+    let Some(counting) = &crew.shelf.counting else { return };
     let mut owner = Owner::new().unwrap_or_else(|error| panic!("there is no owner: {error}"));
-    let (way, lock) = (Way::Owner(crew.owner()), &crew.shelf.reentrant);
+    let (way, lock) = (Way::Owner(crew.owner()), &counting.reentrant);
     let holding = attempt(task, REENTRANT, way, lock.try_lock_as(&mut owner)).await;
     end(holding).await;
 }

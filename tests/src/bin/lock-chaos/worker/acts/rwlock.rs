@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lock_core::Fixed;
 use lock_sync::{
     OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLock,
     RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard, UpgradeError,
@@ -13,61 +14,83 @@ use crate::worker::grip::Grip;
 use crate::worker::op::{Holding, Subject, Turned};
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
-use crate::worker::shelf::RWLOCKS;
+use crate::worker::shelf::{RWLOCKS, RwLocks};
 use crate::worker::task::{Patience, Task};
+
+/// Waits by blocking a thread.
+macro_rules! to_block {
+    ($task:ident, $lock:ident, $which:ident) => {{
+        if $task.random.percent(50) {
+            let asking = move || $lock.blocking_read_owned();
+            let taken = $task.take_blocking(subject($which, Way::Read), asking).await;
+            $task.use_up_anywhere(taken).await;
+        } else {
+            let asking = move || $lock.blocking_write_owned();
+            let taken = $task.take_blocking(subject($which, Way::Write), asking).await;
+            $task.use_up_anywhere(taken).await;
+        }
+    }};
+}
+
+macro_rules! to_read {
+    ($task:ident, $lock:ident, $which:ident) => {{
+        let subject = subject($which, Way::Read);
+        if $task.random.percent(50) {
+            let taken = ask!($task, &[subject], $lock.[read, read_timeout, try_read]());
+            $task.use_up(taken).await;
+        } else {
+            let taken = ask!(
+                $task, &[subject],
+                $lock.[read_owned, read_owned_timeout, try_read_owned]()
+            );
+            $task.use_up_anywhere(taken).await;
+        }
+    }};
+}
+
+/// Writes, and goes on as is said last.
+macro_rules! to_write {
+    ($task:ident, $lock:ident, $which:ident, $goes_on:ident) => {{
+        let subject = subject($which, Way::Write);
+        if $task.random.percent(50) {
+            let taken = ask!($task, &[subject], $lock.[write, write_timeout, try_write]());
+            $goes_on($task, taken).await;
+        } else {
+            let taken = ask!(
+                $task, &[subject],
+                $lock.[write_owned, write_owned_timeout, try_write_owned]()
+            );
+            $goes_on($task, taken).await;
+        }
+    }};
+}
 
 pub(super) async fn act(task: &mut Task) {
     let which = task.random.below(RWLOCKS.len());
-    match task.random.below(20) {
-        0 => block(task, which).await,
-        1..=8 => read(task, which).await,
-        9..=13 => write(task, which).await,
-        _ => upgradable(task, which).await,
+    let crew = Arc::clone(&task.crew);
+    match &crew.shelf.rwlocks {
+        RwLocks::Convertible(locks) => {
+            let lock = Arc::clone(&locks[which]);
+            match task.random.below(20) {
+                0 => to_block!(task, lock, which),
+                1..=8 => to_read!(task, lock, which),
+                9..=13 => to_write!(task, lock, which, descend),
+                _ => upgradable(task, lock, which).await,
+            }
+        }
+        RwLocks::Fixed(locks) => {
+            let lock = Arc::clone(&locks[which]);
+            match task.random.below(20) {
+                0 => to_block!(task, lock, which),
+                1..=10 => to_read!(task, lock, which),
+                _ => to_write!(task, lock, which, settle),
+            }
+        }
     }
 }
 
-async fn block(task: &mut Task, which: usize) {
-    if task.random.percent(50) {
-        let (lock, subject) = subject(task, which, Way::Read);
-        let taken = task.take_blocking(subject, move || lock.blocking_read_owned()).await;
-        task.use_up_anywhere(taken).await;
-    } else {
-        let (lock, subject) = subject(task, which, Way::Write);
-        let taken = task.take_blocking(subject, move || lock.blocking_write_owned()).await;
-        task.use_up_anywhere(taken).await;
-    }
-}
-
-async fn read(task: &mut Task, which: usize) {
-    let (lock, subject) = subject(task, which, Way::Read);
-    if task.random.percent(50) {
-        let taken = ask!(task, &[subject], lock.[read, read_timeout, try_read]());
-        task.use_up(taken).await;
-    } else {
-        let taken = ask!(
-            task, &[subject],
-            lock.[read_owned, read_owned_timeout, try_read_owned]()
-        );
-        task.use_up_anywhere(taken).await;
-    }
-}
-
-async fn write(task: &mut Task, which: usize) {
-    let (lock, subject) = subject(task, which, Way::Write);
-    if task.random.percent(50) {
-        let taken = ask!(task, &[subject], lock.[write, write_timeout, try_write]());
-        descend(task, taken).await;
-    } else {
-        let taken = ask!(
-            task, &[subject],
-            lock.[write_owned, write_owned_timeout, try_write_owned]()
-        );
-        descend(task, taken).await;
-    }
-}
-
-async fn upgradable(task: &mut Task, which: usize) {
-    let (lock, subject) = subject(task, which, Way::Upgradable);
+async fn upgradable(task: &mut Task, lock: Arc<RwLock<()>>, which: usize) {
+    let subject = subject(which, Way::Upgradable);
     if task.random.percent(50) {
         let taken = ask!(
             task, &[subject],
@@ -87,11 +110,21 @@ async fn upgradable(task: &mut Task, which: usize) {
     }
 }
 
-fn subject(task: &Task, which: usize, way: Way) -> (Arc<RwLock<()>>, Subject) {
-    (Arc::clone(&task.crew.shelf.rwlocks[which]), Subject { key: RWLOCKS[which], way })
+fn subject(which: usize, way: Way) -> Subject {
+    Subject { key: RWLOCKS[which], way }
 }
 
 /// Writes, and perhaps reads afterwards.
+async fn settle<W: Settles>(task: &mut Task, taken: Option<Holding<W>>) {
+    let Some(mut holding) = taken else { return };
+    task.visit(&mut holding).await;
+    match task.random.below(10) {
+        0..=4 => task.part(holding).await,
+        _ => down(task, holding, Way::Read, W::down).await,
+    }
+}
+
+/// Writes, and perhaps reads afterwards, with the prospect of writing or without.
 async fn descend<W: Writes>(task: &mut Task, taken: Option<Holding<W>>) {
     let Some(mut holding) = taken else { return };
     task.visit(&mut holding).await;
@@ -145,11 +178,15 @@ impl Denial for Never {
 }
 
 /// A guard that writes.
-trait Writes: Grip + Sized {
+trait Settles: Grip + Sized {
     type Reader: Grip;
-    type Upgradable: Grip;
 
     fn down(self) -> Self::Reader;
+}
+
+/// A guard that writes, and whose reader may write again.
+trait Writes: Settles {
+    type Upgradable: Grip;
 
     fn down_to_upgradable(self) -> Self::Upgradable;
 }
@@ -183,15 +220,29 @@ impl Denial for NotUp {
     }
 }
 
-macro_rules! conversions {
-    ($([$($lifetime:lifetime)?] $write:ty, $upgradable:ty, $read:ty;)*) => {$(
-        impl$(<$lifetime>)? Writes for $write {
+macro_rules! downgrades {
+    ($([$($lifetime:lifetime)?] $write:ty, $read:ty;)*) => {$(
+        impl$(<$lifetime>)? Settles for $write {
             type Reader = $read;
-            type Upgradable = $upgradable;
 
             fn down(self) -> $read {
                 self.downgrade()
             }
+        }
+    )*};
+}
+
+downgrades! {
+    ['a] RwLockWriteGuard<'a, ()>, RwLockReadGuard<'a, ()>;
+    [] OwnedRwLockWriteGuard<()>, OwnedRwLockReadGuard<()>;
+    ['a] RwLockWriteGuard<'a, (), Fixed>, RwLockReadGuard<'a, ()>;
+    [] OwnedRwLockWriteGuard<(), Fixed>, OwnedRwLockReadGuard<(), (), Fixed>;
+}
+
+macro_rules! conversions {
+    ($([$($lifetime:lifetime)?] $write:ty, $upgradable:ty, $read:ty;)*) => {$(
+        impl$(<$lifetime>)? Writes for $write {
+            type Upgradable = $upgradable;
 
             fn down_to_upgradable(self) -> $upgradable {
                 self.downgrade_to_upgradable()

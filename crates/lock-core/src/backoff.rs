@@ -1,0 +1,118 @@
+//! Pauses between tries.
+
+use std::time::Duration;
+
+/// Pauses that double from one failure to the next, up to a longest one.
+///
+/// Arithmetic alone: it waits for nothing and knows no clock.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use lock_core::Backoff;
+///
+/// let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(50));
+/// let pauses = [backoff.fail(), backoff.fail(), backoff.fail()];
+/// assert_eq!(pauses.map(|pause| pause.as_millis()), [20, 40, 50]);
+/// backoff.reset();
+/// assert_eq!(backoff.fail().as_millis(), 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    /// No failure yet. The pause after the first one, and the longest pause.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, failures: 0 }
+    }
+
+    /// The same pauses, after so many failures in a row.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lock_core::Backoff;
+    ///
+    /// const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    /// assert_eq!(PAUSES.after(3).pause().as_millis(), 160);
+    /// ```
+    #[must_use]
+    pub const fn after(self, failures: u32) -> Self {
+        Self { failures, ..self }
+    }
+
+    /// Counts a failure, and returns the pause that follows it.
+    #[must_use = "the pause is what a failure costs"]
+    pub fn fail(&mut self) -> Duration {
+        let pause = self.pause();
+        self.failures = self.failures.saturating_add(1);
+        pause
+    }
+
+    /// Counts a failure, and returns a pause between half of what [`fail`](Self::fail) returns and the whole.
+    /// Clients with different fractions, of 0 to 1, do not come back together.
+    #[must_use = "the pause is what a failure costs"]
+    pub fn fail_scattered(&mut self, fraction: f64) -> Duration {
+        let longest = self.fail();
+        longest / 2 + longest.mul_f64(fraction.clamp(0.0, 1.0) / 2.0)
+    }
+
+    /// The pause that follows the next failure.
+    pub fn pause(&self) -> Duration {
+        self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest)
+    }
+
+    /// How many failures there were in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// A try succeeded.
+    pub fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut backoff = Backoff::new(FIRST, LONGEST);
+        let pauses: Vec<_> = (0..100).map(|_| backoff.fail().as_millis()).collect();
+        assert_eq!(pauses[..7], [20, 40, 80, 160, 320, 640, 1000]);
+        assert!(pauses[7..].iter().all(|pause| *pause == 1000));
+        assert_eq!(backoff.failures(), 100);
+        backoff.reset();
+        assert_eq!((backoff.failures(), backoff.pause()), (0, FIRST));
+    }
+
+    #[test]
+    fn the_longest_pause_may_be_shorter_than_the_first_and_no_sum_overflows() {
+        assert_eq!(Backoff::new(LONGEST, FIRST).fail(), FIRST);
+        let mut backoff =
+            Backoff { failures: u32::MAX, ..Backoff::new(Duration::MAX, Duration::MAX) };
+        assert_eq!(backoff.fail(), Duration::MAX);
+        assert_eq!(backoff.failures(), u32::MAX);
+    }
+
+    #[test]
+    fn scattered_pauses_are_in_the_upper_half() {
+        for (fraction, millis) in [(-1.0, 10), (0.0, 10), (0.5, 15), (1.0, 20), (7.0, 20)] {
+            let pause = Backoff::new(FIRST, LONGEST).fail_scattered(fraction);
+            assert_eq!(pause, Duration::from_millis(millis), "{fraction}");
+        }
+    }
+}

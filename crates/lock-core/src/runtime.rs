@@ -1,0 +1,66 @@
+//! A thread with a runtime, for what must not depend on the runtime of an app.
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Runs this work on a runtime of its own, on a thread of this name. Both end with the work.
+///
+/// # Errors
+///
+/// If the system has no resources for a runtime or for a thread.
+pub fn spawn_thread(
+    name: &str,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    // If there is no thread for it, the runtime must not be dropped here, which may be inside another.
+    let slot = Arc::new(Mutex::new(Some(runtime)));
+    let taken = Arc::clone(&slot);
+    let run = move || {
+        if let Some(runtime) = take(&taken) {
+            runtime.block_on(work);
+        }
+    };
+    if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(run) {
+        if let Some(runtime) = take(&slot) {
+            runtime.shutdown_background();
+        }
+        return Err(error);
+    }
+    Ok(handle)
+}
+
+fn take(slot: &Mutex<Option<Runtime>>) -> Option<Runtime> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn the_work_runs_on_the_thread_and_the_thread_ends_with_it() {
+        let (end, ended) = oneshot::channel::<()>();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let handle = spawn_thread("a name", async move {
+            let name = thread::current().name().map(str::to_owned);
+            sender.send(name).unwrap();
+            let _ = ended.await;
+        });
+        let handle = handle.unwrap();
+        assert_eq!(receiver.recv().unwrap().as_deref(), Some("a name"));
+        let spawned = handle.spawn(std::future::pending::<()>());
+        drop(end);
+        // What the runtime still had is dropped with it.
+        while !spawned.is_finished() {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Code of others that runs inside ours: wakers, and whatever a waker owns.
+//!
+//! A waker may own anything, a guard of the very lock that it waits for as well. So none is cloned, woken or
+//! dropped while a lock of this crate is held. One that panics stops no other, and no drop of ours panics
+//! because of it: [`survive`] ends the panic, of which the panic hook has told by then.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Runs code of others, whose panic ends here.
+pub(crate) fn survive(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        // Its drop could panic again.
+        std::mem::forget(panic);
+    }
+}
+
+pub(crate) fn wake(waker: Waker) {
+    survive(|| waker.wake());
+}
+
+/// Drops a waker.
+pub(crate) fn discard(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        survive(|| drop(waker));
+    }
+}
+
+/// Wakes all who listen, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But there a
+/// waker that panics stops others.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// How often it has rung.
+    rung: AtomicU64,
+    listeners: Mutex<Listeners>,
+}
+
+/// Those who listen for the next ring, by number.
+#[derive(Debug, Default)]
+struct Listeners {
+    last: u64,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        let mut listeners = self.lock();
+        self.rung.fetch_add(1, Ordering::Release);
+        let wakers = std::mem::take(&mut listeners.wakers);
+        drop(listeners);
+        wakers.into_values().for_each(wake);
+    }
+
+    /// Listens for the first ring from now on.
+    pub(crate) fn listen<B: Deref<Target = Self>>(bell: B) -> Listening<B> {
+        let heard = bell.rung.load(Ordering::Acquire);
+        Listening { bell, heard, number: None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Resolves when the bell has rung.
+#[derive(Debug)]
+pub(crate) struct Listening<B: Deref<Target = Bell>> {
+    bell: B,
+    /// How often the bell had rung before.
+    heard: u64,
+    /// There is one once a waker was left.
+    number: Option<u64>,
+}
+
+impl<B: Deref<Target = Bell> + Unpin> Future for Listening<B> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { bell, heard, number } = self.get_mut();
+        let mut fresh = number.is_none().then(|| context.waker().clone());
+        let polled = loop {
+            let mut listeners = bell.lock();
+            if bell.rung.load(Ordering::Acquire) != *heard {
+                break Poll::Ready(());
+            }
+            let parked = number.and_then(|number| listeners.wakers.get(&number));
+            if parked.is_some_and(|parked| parked.will_wake(context.waker())) {
+                break Poll::Pending;
+            }
+            if let Some(waker) = fresh.take() {
+                listeners.last += 1;
+                let number = *number.get_or_insert(listeners.last);
+                fresh = listeners.wakers.insert(number, waker);
+                break Poll::Pending;
+            }
+            drop(listeners);
+            fresh = Some(context.waker().clone());
+        };
+        discard(fresh);
+        polled
+    }
+}
+
+impl<B: Deref<Target = Bell>> Drop for Listening<B> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.bell.lock().wakers.remove(&number);
+            discard(waker);
+        }
+    }
+}

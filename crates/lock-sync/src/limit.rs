@@ -1,0 +1,104 @@
+//! Waits that end at a time, on the driver's clock: the task need not have a runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Instant};
+use tokio::sync::oneshot;
+
+use crate::engine::{Command, Denial, Shared, Wait};
+
+/// Those parts of a wait that know why it takes so long have this much time to say so.
+const LAST_WORD: Duration = Duration::from_millis(5);
+
+/// How long a wait may take, from when it began: a limit does not begin anew with each of its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    wait: Wait,
+    end: Option<Instant>,
+}
+
+impl Limit {
+    pub(crate) fn none() -> Self {
+        Self { wait: Wait::Forever, end: None }
+    }
+
+    /// A limit that begins now.
+    pub(crate) fn of(wait: Wait, shared: &Shared) -> Self {
+        let end = match wait {
+            Wait::AtMost(limit) => Some(shared.clock.now() + limit),
+            Wait::Try | Wait::Forever => None,
+        };
+        Self { wait, end }
+    }
+
+    /// How long the next part of the wait may take.
+    pub(crate) fn wait(self, shared: &Shared) -> Wait {
+        self.left(shared).map_or(self.wait, Wait::AtMost)
+    }
+
+    /// What is left of the limit, if there is one.
+    pub(crate) fn left(self, shared: &Shared) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(shared.clock.now()))
+    }
+
+    /// Rings when the limit is reached; never, if there is none. The driver must have been started.
+    pub(crate) fn bell(self, shared: &Shared) -> Bell {
+        self.left(shared).map_or(Bell::silent(), |left| alarm(shared, left))
+    }
+
+    /// Waits for this, unless the limit is reached or the locks shut down before.
+    pub(crate) async fn bound<T, E: From<Denial>>(
+        self,
+        shared: &Arc<Shared>,
+        waiting: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        shared.start().map_err(Denial::Failed)?;
+        let reached =
+            self.left(shared).map_or(Bell::silent(), |left| alarm(shared, left + LAST_WORD));
+        tokio::select! {
+            biased;
+            outcome = waiting => outcome,
+            () = shared.closed() => Err(Denial::Closed.into()),
+            () = reached => Err(Denial::Timeout(None).into()),
+        }
+    }
+}
+
+/// Resolves after a time, and at once if the driver has gone. Dropping it frees the driver of it.
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct Bell(Option<oneshot::Receiver<()>>);
+
+impl Bell {
+    /// Never resolves.
+    pub(crate) fn silent() -> Self {
+        Self(None)
+    }
+}
+
+impl Future for Bell {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Some(bell) => Pin::new(bell).poll(context).map(drop),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Rings after this time.
+pub(crate) fn alarm(shared: &Shared, after: Duration) -> Bell {
+    let (ring, bell) = oneshot::channel();
+    shared.send(Command::Alarm(after, ring));
+    Bell(Some(bell))
+}
+
+/// The limit is reached, and the store has not answered.
+pub(crate) fn unanswered() -> Denial {
+    let silent = "the backend has not answered yet";
+    Denial::Timeout(Some(Error::new(ErrorKind::Timeout, silent)))
+}

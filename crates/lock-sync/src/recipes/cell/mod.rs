@@ -1,0 +1,138 @@
+//! The value beside a lock, which only the holder can write: what a `OnceCell`, an `Election` and a
+//! `Barrier` stand on.
+
+mod retries;
+mod watcher;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, Stored};
+
+pub(crate) use retries::Retries;
+pub(crate) use watcher::Watcher;
+
+use crate::asking::{ask, ask_about};
+use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Shared, Wait};
+use crate::error::{LeaseLost, LossReason};
+use crate::limit::Limit;
+use crate::locks::Locks;
+
+/// A lock, and the value beside it.
+#[derive(Clone)]
+pub(crate) struct RemoteCell {
+    entry: Arc<Entry>,
+    /// The same store as the entry's, with the ability to keep values.
+    backend: Arc<dyn CellBackend>,
+}
+
+/// Why a value was not stored.
+pub(crate) enum Unstored {
+    /// The lease under which it was to be written is over. Nothing was written, unless by a request that
+    /// was not answered.
+    Lost(LeaseLost),
+    Failed(Error),
+}
+
+impl RemoteCell {
+    pub(crate) fn new<B, K>(locks: &Locks<B>, name: K) -> Result<Self, Error>
+    where
+        B: CellBackend + ?Sized,
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Self { entry: locks.entry(name)?, backend: Arc::new(Arc::clone(&locks.backend)) })
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        self.entry.key()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.entry.shared()
+    }
+
+    /// How often a value is looked at although nothing was heard of it.
+    pub(crate) fn interval(&self) -> Duration {
+        self.shared().policy.ttl.duration() / 3
+    }
+
+    /// Waits for the lock.
+    pub(crate) async fn lock(&self, wait: Wait, manner: Manner) -> Result<Hold, Denial> {
+        let mut acquiring = Acquiring::new(Arc::clone(&self.entry), Mode::Exclusive, wait, manner);
+        poll_fn(|context| acquiring.poll(context)).await
+    }
+
+    /// Asks for the value once.
+    pub(crate) async fn load(&self) -> Result<Option<Cell>, Error> {
+        ask_about(&self.entry, self.backend.load(self.key())).await
+    }
+
+    /// Asks for the value until there is an answer, or no retries left.
+    pub(crate) async fn load_patiently(&self, limit: Limit) -> Result<Option<Cell>, Denial> {
+        let mut retries = Retries::new(self.shared(), limit);
+        loop {
+            match self.load().await {
+                Ok(cell) => return Ok(cell),
+                Err(error) => retries.after(error).await?,
+            }
+        }
+    }
+
+    /// Asks for the value as this holder, whom nobody before can surprise any more; until there is an answer, the
+    /// lease is over, or no retries left.
+    pub(crate) async fn load_under(
+        &self,
+        hold: &Hold,
+        limit: Limit,
+    ) -> Result<Option<Cell>, Denial> {
+        let mut retries = Retries::new(self.shared(), limit);
+        loop {
+            let claim = Self::claim(hold).map_err(Denial::Lost)?;
+            match ask(self.shared(), self.backend.load_under(&claim)).await {
+                Ok(cell) => return Ok(cell),
+                Err(error) if error.kind() == ErrorKind::NotHeld => {
+                    return Err(Denial::Lost(lost(hold)));
+                }
+                Err(error) => retries.after(error).await?,
+            }
+        }
+    }
+
+    /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
+    /// no retries left.
+    ///
+    /// Whoever drops it leaves open whether it was written.
+    pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
+        let mut retries = Retries::new(self.shared(), Limit::none());
+        loop {
+            let claim = Self::claim(hold).map_err(Unstored::Lost)?;
+            let storing = self.backend.store(&claim, hold.fencing_token(), value);
+            match ask(self.shared(), storing).await {
+                Ok(Stored::Written) => return Ok(()),
+                Ok(_) => return Err(Unstored::Lost(lost(hold))),
+                Err(error) => retries.after(error).await.map_err(|denial| match denial {
+                    Denial::Failed(error) | Denial::Timeout(Some(error)) => Unstored::Failed(error),
+                    _ => Unstored::Lost(lost(hold)),
+                })?,
+            }
+        }
+    }
+
+    /// What the store knows this holder by.
+    fn claim(hold: &Hold) -> Result<Claim, LeaseLost> {
+        hold.check()?;
+        hold.claim().ok_or_else(|| lost(hold))
+    }
+
+    /// Listens for changes of the value.
+    pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
+        Watcher::new(&self.entry, interval)
+    }
+}
+
+/// Why a hold that the store does not know any more is over.
+fn lost(hold: &Hold) -> LeaseLost {
+    hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
+}

@@ -1,0 +1,195 @@
+//! Being the leader.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use lock_core::{Cell, Error, FencingToken, Instant, Key};
+
+use crate::engine::Hold;
+use crate::error::{LeaseLost, ReleaseError};
+use crate::lost::Lost;
+use crate::recipes::cell::{RemoteCell, Unstored};
+
+/// The leadership of an [`Election`](crate::Election), and a lease on it.
+///
+/// # Dropping
+///
+/// Dropping it resigns. The release is *enqueued*: the driver sends it to the store a moment later, from
+/// its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
+/// [`resign`](Self::resign) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before
+/// the process ends.
+///
+/// # If the lease is lost
+///
+/// Somebody else may lead. [`lost`](Self::lost) tells as a future, [`is_valid`](Self::is_valid) by the
+/// clock; [`while_held`](Self::while_held) ends the work of a leader with its term.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the leader resigns at once"]
+pub struct Leadership {
+    remote: RemoteCell,
+    hold: Hold,
+}
+
+impl Leadership {
+    pub(super) fn new(remote: RemoteCell, hold: Hold) -> Self {
+        Self { remote, hold }
+    }
+
+    /// The name of the election.
+    pub fn key(&self) -> &Key {
+        self.hold.key()
+    }
+
+    /// The fencing token of this term: higher than that of every leader before.
+    ///
+    /// Hand it to whatever the leader changes, and let that refuse lower ones: see [`FencingToken`].
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.fencing_token()
+    }
+
+    /// Whether the lease is held now, by the clock of this process.
+    ///
+    /// No I/O: see [`MutexGuard::is_valid`](crate::MutexGuard::is_valid). Once it has returned `false` it
+    /// never returns `true` again.
+    pub fn is_valid(&self) -> bool {
+        self.hold.check().is_ok()
+    }
+
+    /// Why the lease is lost, if it is.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`], once [`is_valid`](Self::is_valid) is `false`.
+    pub fn check(&self) -> Result<(), LeaseLost> {
+        self.hold.check()
+    }
+
+    /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
+    pub fn valid_until(&self) -> Instant {
+        self.hold.valid_until()
+    }
+
+    /// How long the lease lives on unless it is renewed; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// A future that resolves when the lease is lost.
+    ///
+    /// It borrows nothing; it never resolves if the leader resigns first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it loses nothing; a lease that is lost stays lost.
+    pub fn lost(&self) -> Lost {
+        self.hold.lost()
+    }
+
+    /// Runs a future for as long as the lease is held.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is lost before the future is done, which is then dropped where it stands.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the future.
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
+        self.hold.while_held(work).await
+    }
+
+    /// Leads on under another value, which those who observe will see.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the value was stored.
+    ///
+    /// # Errors
+    ///
+    /// - [`UpdateError::Lost`] if the lease was lost before: somebody else may lead;
+    /// - [`UpdateError::Backend`] if the value is too long, or the store refused or could not be reached
+    ///   for as long as a lease lives. It may then be stored or not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let election = locks.election("primary")?;
+    /// let mut leadership = election.campaign("starting").await?;
+    /// leadership.update("ready").await?;
+    /// let leader = election.leader().await?.ok_or("nobody leads")?;
+    /// assert_eq!(leader.value, b"ready");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn update(&mut self, value: impl AsRef<[u8]>) -> Result<(), UpdateError> {
+        let value = value.as_ref();
+        Cell::check_len(value).map_err(UpdateError::Backend)?;
+        self.remote.store(&self.hold, Some(value)).await.map_err(|unstored| match unstored {
+            Unstored::Lost(lost) => UpdateError::Lost(lost),
+            Unstored::Failed(error) => UpdateError::Backend(error),
+        })
+    }
+
+    /// Resigns, and waits until the store has confirmed it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once it was polled, the leader resigns no matter what becomes of the future.
+    ///
+    /// # If the lease is lost
+    ///
+    /// The error says so. Nothing of a later leader is touched.
+    ///
+    /// # Errors
+    ///
+    /// - [`ReleaseError::Lost`] if the lease had ended before;
+    /// - [`ReleaseError::Backend`] if the store did not confirm. The driver goes on trying where that can
+    ///   help, until the lease has ended by itself.
+    pub async fn resign(self) -> Result<(), ReleaseError> {
+        self.hold.release().await
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("key", self.key())
+            .field("fencing_token", &self.fencing_token())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a leader could not change its value.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// The lease is over: somebody else may lead.
+    Lost(LeaseLost),
+    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
+    Backend(Error),
+}
+
+impl fmt::Display for UpdateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lost(_) => "the lease of the leader was lost before its value was stored",
+            Self::Backend(_) => "the lock backend failed",
+        })
+    }
+}
+
+impl StdError for UpdateError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Lost(source) => Some(source),
+            Self::Backend(source) => Some(source),
+        }
+    }
+}

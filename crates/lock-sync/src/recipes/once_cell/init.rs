@@ -1,0 +1,202 @@
+//! Initializing the value.
+
+use std::future::Future;
+
+use lock_core::{Cell, Error, ErrorKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::finding::{Entered, Seen};
+use super::{OnceCell, OnceCellError, SetError, decode};
+use crate::engine::{Denial, Hold, Wait};
+use crate::limit::Limit;
+
+impl<T: Serialize + DeserializeOwned> OnceCell<T> {
+    /// The value; if there is none anywhere, initializes it with what `f` returns.
+    ///
+    /// While somebody else initializes it, in this process or another, it waits for that. `f` is called
+    /// only under the lock, and is not called if there is a value by then: also one that an attempt has left
+    /// in [a part of the store](OnceCell#one-value-for-all), which it stores once more.
+    ///
+    /// It will wait for itself for ever, as tokio's does, if `f` tries to initialize the same cell. Nor may `f`
+    /// wait for what a cell of this name [loads](Self::load).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `f` where it stands and lets go of the lock: another call makes
+    /// another attempt. If it is dropped while it stores the value, that may be stored all the same; then it
+    /// is the one that all see.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_or_try_init`](Self::get_or_try_init), apart from [`OnceCellError::Init`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, OnceCell};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let primes: OnceCell<Vec<u32>> = locks.once_cell("primes")?;
+    /// let primes = primes.get_or_init(async || vec![2, 3, 5]).await?;
+    /// assert_eq!(primes.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn get_or_init<F, Fut>(&self, f: F) -> Result<&T, OnceCellError>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.get_or_try_init(|| async { Ok(f().await) }).await
+    }
+
+    /// The value; if there is none anywhere, initializes it with what `f` returns, if that is no error.
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    ///
+    /// # If the lease is lost
+    ///
+    /// If that happens while `f` is at work, its future is dropped. If somebody else has stored a value by
+    /// then, that is returned; otherwise the call fails, and another one makes another attempt.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    ///
+    /// # Errors
+    ///
+    /// - [`OnceCellError::Init`] with the error of `f`: the next call makes another attempt;
+    /// - [`OnceCellError::Lost`] if the lease was lost during the attempt;
+    /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the
+    ///   [`Locks`](crate::Locks) was reached before there was a value or the lock; how long `f` takes does not
+    ///   count;
+    /// - [`OnceCellError::Value`] if what is stored is not of this type, or what `f` returned cannot be
+    ///   stored, for instance because it is too long;
+    /// - [`OnceCellError::Backend`] if the store refused or could not be reached for longer than a lease
+    ///   lives, and there is no limit that says to wait longer;
+    /// - [`OnceCellError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, OnceCell, OnceCellError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let port: OnceCell<u16> = locks.once_cell("port")?;
+    /// let failed = port.get_or_try_init(async || "70000".parse()).await;
+    /// assert!(matches!(failed, Err(OnceCellError::Init(_))));
+    /// assert_eq!(*port.get_or_try_init(async || "7000".parse()).await?, 7000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn get_or_try_init<E, F, Fut>(&self, f: F) -> Result<&T, OnceCellError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        if let Some(value) = self.get() {
+            return Ok(value);
+        }
+        let limit = Limit::of(self.default_wait(), self.remote.shared());
+        let done = match limit.bound(self.remote.shared(), self.enter(limit)).await {
+            Ok(Entered::Late(value)) => return Ok(value),
+            Ok(Entered::Leader(hold, _turn)) => match hold.while_held(async { f().await }).await {
+                Ok(Ok(value)) => self.store(&hold, value).await,
+                Ok(Err(error)) => Err(OnceCellError::Init(error)),
+                Err(lost) => Err(OnceCellError::Lost(lost)),
+            },
+            Err(error) => Err(error),
+        };
+        match done {
+            // Whoever has had the lock since may be done already.
+            Err(OnceCellError::Lost(lost)) => match self.remote.load().await {
+                Ok(Some(cell)) if cell.settled => {
+                    let value = decode(&cell.value)?;
+                    Ok(self.value.get_or_init(|| value))
+                }
+                _ => Err(OnceCellError::Lost(lost)),
+            },
+            done => done,
+        }
+    }
+
+    /// Initializes the value with this one, if there is none anywhere and nobody else is about to.
+    ///
+    /// It asks the store, but waits for nobody.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped while it stores the value, that may be stored all the same.
+    ///
+    /// # Errors
+    ///
+    /// All of them give the value back:
+    ///
+    /// - [`SetError::AlreadyInitializedError`] if there is a value;
+    /// - [`SetError::InitializingError`] if there is none that all see, but somebody has the lock;
+    /// - [`SetError::Failed`] if neither could be found out, or the value not be stored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, OnceCell};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let winner: OnceCell<String> = locks.once_cell("winner")?;
+    /// winner.set("me".to_owned()).await?;
+    /// assert!(winner.set("you".to_owned()).await.unwrap_err().is_already_init_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn set(&self, value: T) -> Result<(), SetError<T>> {
+        if self.initialized() {
+            return Err(SetError::AlreadyInitializedError(value));
+        }
+        let Ok(_turn) = self.turn.try_lock() else {
+            return Err(SetError::InitializingError(value));
+        };
+        // The lock first: then nobody can get between the look and the store.
+        let locked = self.remote.lock(Wait::Try, self.manner()).await;
+        let failed = match locked {
+            Ok(hold) => match self.find_under(&hold, Limit::none()).await {
+                Ok(Some(_)) => return Err(SetError::AlreadyInitializedError(value)),
+                Ok(None) => match self.send(&hold, &value).await {
+                    Ok(()) => {
+                        self.value.get_or_init(|| value);
+                        return Ok(());
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            },
+            Err(denial) => match (self.look(Limit::none()).await, denial) {
+                (Ok(Seen::Value(_)), _) => return Err(SetError::AlreadyInitializedError(value)),
+                (Ok(_), Denial::WouldBlock) => return Err(SetError::InitializingError(value)),
+                (Ok(_), denial) => denial.into(),
+                (Err(error), _) => error,
+            },
+        };
+        Err(SetError::Failed(value, failed))
+    }
+
+    async fn store<E>(&self, hold: &Hold, value: T) -> Result<&T, OnceCellError<E>> {
+        self.send(hold, &value).await?;
+        Ok(self.value.get_or_init(|| value))
+    }
+
+    async fn send<E>(&self, hold: &Hold, value: &T) -> Result<(), OnceCellError<E>> {
+        let json = serde_json::to_vec(value).map_err(|error| {
+            let message = "the value cannot be written as JSON";
+            OnceCellError::Value(Error::with_source(ErrorKind::InvalidConfig, message, error))
+        })?;
+        Cell::check_len(&json).map_err(OnceCellError::Value)?;
+        Ok(self.remote.store(hold, Some(&json)).await?)
+    }
+}

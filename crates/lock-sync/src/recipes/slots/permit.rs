@@ -1,0 +1,121 @@
+//! A slot that was acquired.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::SlotSemaphore;
+use crate::engine::Hold;
+
+/// A permit of a [`SlotSemaphore`], and a lease on its slot.
+///
+/// # Dropping
+///
+/// Dropping it gives the slot back. If another task of this process waits for it, it has it at once;
+/// otherwise the release is *enqueued*: the driver sends it to the store a moment later, from its own
+/// thread. Dropping never blocks, spawns or panics, and needs no runtime. Use [`release`](Self::release) to
+/// wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
+///
+/// # If the lease is lost
+///
+/// The permit stays, but its slot has gone back to the semaphore, and another may have it.
+/// [`is_valid`](Self::is_valid) tells by the clock, [`lost`](Self::lost) as a future.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the permit is given back at once"]
+pub struct SlotPermit<'a> {
+    hold: Hold,
+    slot: usize,
+    semaphore: &'a SlotSemaphore,
+}
+
+/// A permit of a [`SlotSemaphore`] that borrows nothing: it keeps an `Arc` of it.
+///
+/// In all else as [`SlotPermit`].
+#[clippy::has_significant_drop]
+#[must_use = "if unused the permit is given back at once"]
+pub struct OwnedSlotPermit {
+    hold: Hold,
+    slot: usize,
+    semaphore: Arc<SlotSemaphore>,
+}
+
+impl<'a> SlotPermit<'a> {
+    pub(super) fn new(semaphore: &'a SlotSemaphore, slot: usize, hold: Hold) -> Self {
+        Self { hold, slot, semaphore }
+    }
+
+    /// The semaphore that this permit came from.
+    pub fn semaphore(&self) -> &'a SlotSemaphore {
+        self.semaphore
+    }
+}
+
+impl OwnedSlotPermit {
+    pub(super) fn new(semaphore: Arc<SlotSemaphore>, slot: usize, hold: Hold) -> Self {
+        Self { hold, slot, semaphore }
+    }
+
+    /// The semaphore that this permit came from.
+    pub fn semaphore(&self) -> &Arc<SlotSemaphore> {
+        &self.semaphore
+    }
+}
+
+/// What both kinds of permit can do.
+macro_rules! permit_methods {
+    ([$($generics:tt)*], $permit:ty, $name:literal) => {
+        impl<$($generics)*> $permit {
+            /// Which of the slots this is, from zero. No other holder has it while the permit is valid, so it can
+            /// stand for one of as many resources.
+            pub fn slot(&self) -> usize {
+                self.slot
+            }
+
+            /// The name of the slot's lock: that of the semaphore, `#`, and the slot.
+            pub fn key(&self) -> &lock_core::Key {
+                self.hold.key()
+            }
+
+            /// The fencing token of this permit: higher than that of every earlier holder of *this slot*.
+            ///
+            /// Each slot has tokens of its own, and tokens of two slots have no order. A resource that refuses
+            /// lower tokens has to compare them by slot.
+            pub fn fencing_token(&self) -> lock_core::FencingToken {
+                self.hold.fencing_token()
+            }
+
+            crate::lease::lease_questions!("permit");
+
+            /// Gives the slot back, and waits until the store has confirmed it or the slot has gone to
+            /// another task of this process.
+            ///
+            /// # Cancel safety
+            ///
+            /// Once it was polled, the release happens no matter what becomes of the future.
+            ///
+            /// # If the lease is lost
+            ///
+            /// The error says so. Nothing of a later holder is touched.
+            ///
+            /// # Errors
+            ///
+            /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
+            /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
+            ///   driver goes on trying where that can help, until the lease has ended by itself.
+            pub async fn release(self) -> Result<(), crate::ReleaseError> {
+                self.hold.release().await
+            }
+        }
+
+        impl<$($generics)*> fmt::Debug for $permit {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct($name)
+                    .field("key", self.key())
+                    .field("fencing_token", &self.fencing_token())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+permit_methods!(['a], SlotPermit<'a>, "SlotPermit");
+permit_methods!([], OwnedSlotPermit, "OwnedSlotPermit");

@@ -1,0 +1,176 @@
+//! The way to any one of several locks.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use lock_core::{Error, Mode};
+use tokio::task::coop::poll_proceed;
+
+use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
+use crate::limit::{Bell, Limit, unanswered};
+
+/// A wait for one of several slots. It can be dropped at any point.
+///
+/// First it tries one after the other: to ask for all at once would take them all for a moment, and from
+/// others who need one. Only when none is free it waits for all of them.
+pub(super) struct Search {
+    slots: Arc<[Arc<Entry>]>,
+    first: usize,
+    wait: Wait,
+    /// Fixed with the first poll: a limit does not begin anew.
+    limit: Limit,
+    manner: Manner,
+    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    on_driver: bool,
+    state: State,
+}
+
+#[allow(clippy::large_enum_variant, reason = "one of them takes all the time that there is")]
+enum State {
+    New,
+    /// After so many others, with the bell that rings at the limit.
+    Trying {
+        tried: usize,
+        place: Place,
+        bell: Bell,
+    },
+    Waiting(Lines),
+    Done,
+}
+
+/// Where it stands: which slot, and the way to that.
+type Place = (usize, Acquiring);
+
+/// The places in the lines of all slots for which it makes sense to wait.
+struct Lines {
+    places: Vec<Place>,
+    /// Why the others were left.
+    denial: Option<Denial>,
+}
+
+impl Search {
+    pub(super) fn new(slots: Arc<[Arc<Entry>]>, first: usize, wait: Wait, manner: Manner) -> Self {
+        let (limit, state) = (Limit::none(), State::New);
+        Self { slots, first, wait, limit, manner, on_driver: false, state }
+    }
+
+    pub(super) fn on_driver(&mut self) {
+        self.on_driver = true;
+    }
+
+    /// The slot that was found, and the hold on it.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(usize, Hold), Denial>> {
+        // A task that acquires in a loop yields to the others now and then, as with tokio's locks.
+        let coop = ready!(poll_proceed(context));
+        let found = ready!(self.poll_slots(context));
+        // The places in the other lines are given up now, not when the future is dropped.
+        self.state = State::Done;
+        coop.made_progress();
+        Poll::Ready(found)
+    }
+
+    fn poll_slots(&mut self, context: &mut Context<'_>) -> Poll<Result<(usize, Hold), Denial>> {
+        loop {
+            match &mut self.state {
+                State::New => {
+                    if let Err(error) = self.begin() {
+                        return Poll::Ready(Err(Denial::Failed(error)));
+                    }
+                }
+                State::Trying { tried, place: (slot, trying), bell } => {
+                    match trying.poll(context) {
+                        Poll::Ready(Ok(hold)) => return Poll::Ready(Ok((*slot, hold))),
+                        Poll::Ready(Err(denial)) => {
+                            let tried = *tried + 1;
+                            let bell = std::mem::replace(bell, Bell::silent());
+                            if let Some(denial) = self.go_on(tried, denial, bell) {
+                                return Poll::Ready(Err(denial));
+                            }
+                        }
+                        Poll::Pending => {
+                            // If it is the driver that has gone, the answer says so.
+                            ready!(Pin::new(bell).poll(context));
+                            return Poll::Ready(Err(unanswered()));
+                        }
+                    }
+                }
+                State::Waiting(lines) => return lines.poll(context),
+                State::Done => panic!("a future for a permit was polled after it had completed"),
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        let shared = self.slots[0].shared();
+        shared.start()?;
+        self.limit = Limit::of(self.wait, shared);
+        let bell = self.limit.bell(shared);
+        self.attempt(0, bell);
+        Ok(())
+    }
+
+    /// What comes after a slot that could not be had at once; or why that is the end.
+    fn go_on(&mut self, tried: usize, denial: Denial, bell: Bell) -> Option<Denial> {
+        match denial {
+            Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, bell),
+            Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
+            // To ask about each slot of a store that does not answer would take its time for each.
+            // The lines bear with it.
+            Denial::Failed(error) if error.is_retryable() && !matches!(self.wait, Wait::Try) => {
+                self.stand_in_line();
+            }
+            denial => return Some(denial),
+        }
+        None
+    }
+
+    fn attempt(&mut self, tried: usize, bell: Bell) {
+        let place = self.place(tried, Wait::Try);
+        self.state = State::Trying { tried, place, bell };
+    }
+
+    fn stand_in_line(&mut self) {
+        let wait = self.limit.wait(self.slots[0].shared());
+        let places = (0..self.slots.len()).map(|after| self.place(after, wait)).collect();
+        self.state = State::Waiting(Lines { places, denial: None });
+    }
+
+    /// At the slot so many after the first.
+    fn place(&self, after: usize, wait: Wait) -> Place {
+        let slot = (self.first + after) % self.slots.len();
+        let entry = Arc::clone(&self.slots[slot]);
+        let mut acquiring = Acquiring::new(entry, Mode::Exclusive, wait, self.manner);
+        if self.on_driver {
+            acquiring.on_driver();
+        }
+        (slot, acquiring)
+    }
+}
+
+impl Lines {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(usize, Hold), Denial>> {
+        let mut at = 0;
+        while let Some((slot, place)) = self.places.get_mut(at) {
+            match place.poll(context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(Ok(hold)) => return Poll::Ready(Ok((*slot, hold))),
+                Poll::Ready(Err(Denial::Closed)) => return Poll::Ready(Err(Denial::Closed)),
+                Poll::Ready(Err(denial)) => {
+                    drop(self.places.remove(at));
+                    // What went wrong says more than that time has passed.
+                    if !matches!(self.denial, Some(Denial::Failed(_))) {
+                        self.denial = Some(denial);
+                    }
+                }
+            }
+        }
+        match self.denial.take_if(|_| self.places.is_empty()) {
+            Some(denial) => Poll::Ready(Err(denial)),
+            None => Poll::Pending,
+        }
+    }
+}

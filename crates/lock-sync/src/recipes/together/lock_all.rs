@@ -1,0 +1,220 @@
+//! The futures that wait for several locks.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use lock_core::{Error, Mode};
+use pin_project::pin_project;
+use tokio::task::coop::poll_proceed;
+
+use super::AllGuard;
+use crate::blocking::block_on;
+use crate::engine::{Acquiring, Denial, Entry, Gathering, Hold, Wait};
+use crate::error::{LockError, TryLockError};
+use crate::limit::{Bell, Limit, unanswered};
+use crate::locking::{lock_error, try_lock_error};
+use crate::lost::Lost;
+
+/// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct LockAll {
+    climbing: Climbing,
+    /// As tokio's futures, so that what is inside may change.
+    #[pin]
+    _pinned: PhantomPinned,
+}
+
+impl LockAll {
+    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
+        Self { climbing: Climbing::new(entries, wait), _pinned: PhantomPinned }
+    }
+
+    /// Waits by blocking this thread.
+    pub(super) fn block(mut self) -> Result<AllGuard, LockError> {
+        self.climbing.on_driver = true;
+        block_on(self)
+    }
+}
+
+impl Future for LockAll {
+    type Output = Result<AllGuard, LockError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(lock_error)
+    }
+}
+
+impl fmt::Debug for LockAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockAll").finish_non_exhaustive()
+    }
+}
+
+/// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct TryLockAll {
+    climbing: Climbing,
+    #[pin]
+    _pinned: PhantomPinned,
+}
+
+impl TryLockAll {
+    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>) -> Self {
+        Self { climbing: Climbing::new(entries, Wait::Try), _pinned: PhantomPinned }
+    }
+}
+
+impl Future for TryLockAll {
+    type Output = Result<AllGuard, TryLockError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(try_lock_error)
+    }
+}
+
+impl fmt::Debug for TryLockAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryLockAll").finish_non_exhaustive()
+    }
+}
+
+/// The way to all of the locks: at once, and if that fails, one after the other in the order of their
+/// keys.
+struct Climbing {
+    /// Each once, in that order.
+    entries: Vec<Arc<Entry>>,
+    wait: Wait,
+    /// Fixed with the first poll: a limit does not begin anew.
+    limit: Limit,
+    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    on_driver: bool,
+    state: State,
+}
+
+#[allow(clippy::large_enum_variant, reason = "one of them takes all the time that there is")]
+enum State {
+    Refused(Error),
+    New,
+    /// With the bell that rings at the limit.
+    AtOnce(Gathering, Bell),
+    InOrder(Rungs),
+    Done,
+}
+
+/// The locks that are held, and the wait for the next.
+struct Rungs {
+    held: Vec<Hold>,
+    next: Acquiring,
+    /// That one of those that are held is lost.
+    lost: Lost,
+}
+
+impl Climbing {
+    fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
+        let (entries, state) = match entries {
+            Ok(entries) => (entries, State::New),
+            Err(error) => (Vec::new(), State::Refused(error)),
+        };
+        Self { entries, wait, limit: Limit::none(), on_driver: false, state }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
+        let coop = ready!(poll_proceed(context));
+        let outcome = ready!(self.poll_holds(context));
+        // What is left of a wait that failed must not stand in others' way until the future is dropped.
+        self.state = State::Done;
+        coop.made_progress();
+        Poll::Ready(outcome)
+    }
+
+    fn poll_holds(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
+        loop {
+            match &mut self.state {
+                State::Refused(error) => return Poll::Ready(Err(Denial::Failed(error.clone()))),
+                State::New => {
+                    if let Err(denial) = self.begin() {
+                        return Poll::Ready(Err(denial));
+                    }
+                }
+                State::AtOnce(gathering, bell) => match gathering.poll(context) {
+                    Poll::Ready(Ok(holds)) => return Poll::Ready(Ok(holds)),
+                    Poll::Ready(Err(denial)) => {
+                        let again = gathering.is_unable() || !matches!(self.wait, Wait::Try);
+                        if !again || matches!(denial, Denial::Closed) {
+                            return Poll::Ready(Err(denial));
+                        }
+                        self.climb_anew();
+                    }
+                    Poll::Pending => {
+                        // If it is the driver that has gone, the answer says so.
+                        ready!(Pin::new(bell).poll(context));
+                        return Poll::Ready(Err(unanswered()));
+                    }
+                },
+                State::InOrder(rungs) => {
+                    if Pin::new(&mut rungs.lost).poll(context).is_ready() {
+                        self.climb_anew();
+                        continue;
+                    }
+                    rungs.held.push(ready!(rungs.next.poll(context))?);
+                    if !rungs.held.iter().all(|hold| hold.check().is_ok()) {
+                        self.climb_anew();
+                        continue;
+                    }
+                    let held = std::mem::take(&mut rungs.held);
+                    if held.len() == self.entries.len() {
+                        return Poll::Ready(Ok(held));
+                    }
+                    self.climb_on(held);
+                }
+                State::Done => panic!("a lock future was polled after it had completed"),
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Denial> {
+        let Some(first) = self.entries.first() else {
+            self.state = State::AtOnce(Gathering::begin(&[])?, Bell::silent());
+            return Ok(());
+        };
+        let shared = Arc::clone(first.shared());
+        self.limit = Limit::of(self.wait, &shared);
+        if self.entries.len() == 1 {
+            self.climb_anew();
+            return Ok(());
+        }
+        match Gathering::begin(&self.entries) {
+            Ok(gathering) => {
+                self.state = State::AtOnce(gathering, self.limit.bell(&shared));
+            }
+            Err(Denial::WouldBlock) if !matches!(self.wait, Wait::Try) => self.climb_anew(),
+            Err(denial) => return Err(denial),
+        }
+        Ok(())
+    }
+
+    /// Lets go of everything, and waits for the first.
+    fn climb_anew(&mut self) {
+        self.state = State::Done;
+        self.climb_on(Vec::new());
+    }
+
+    /// Waits for the lock after these.
+    fn climb_on(&mut self, held: Vec<Hold>) {
+        let entry = Arc::clone(&self.entries[held.len()]);
+        let wait = self.limit.wait(entry.shared());
+        let manner = entry.shared().manner;
+        let mut next = Acquiring::new(entry, Mode::Exclusive, wait, manner);
+        if self.on_driver {
+            next.on_driver();
+        }
+        let lost = Lost::first_of(held.iter().map(Hold::lost).collect());
+        self.state = State::InOrder(Rungs { held, next, lost });
+    }
+}

@@ -1,0 +1,93 @@
+//! At most so many at a time.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use lock_core::{Error, ErrorKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::engine::Hold;
+use crate::error::ReleaseError;
+use crate::foreign::survive;
+
+/// How many readers a lock with a maximum still admits.
+///
+/// A task has a permit of it before it asks the engine. Writers need one too, so that a writer that becomes a
+/// reader is within the maximum. The tasks without a permit stand in one line, in the order in which they came,
+/// and hold nothing that others wait for.
+#[derive(Clone)]
+pub(super) struct Quota(pub(super) Arc<Semaphore>);
+
+impl Quota {
+    pub(super) fn new(quota: u32) -> Result<Self, Error> {
+        if quota == 0 {
+            let message = "a RwLock may not be created with 0 readers";
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        if quota > MAX_QUOTA {
+            let message = format!("a RwLock may not be created with more than {MAX_QUOTA} readers");
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        // Where `usize` is shorter than that, nobody has memory for so many guards.
+        Ok(Self(Arc::new(Semaphore::new(usize::try_from(quota).unwrap_or(usize::MAX >> 3)))))
+    }
+}
+
+/// As many as tokio's lock has.
+const MAX_QUOTA: u32 = u32::MAX >> 3;
+
+/// A permit of the quota. Its drop wakes the next waiter, and does not panic if the waker does.
+#[derive(Debug)]
+pub(super) struct Permit(Option<OwnedSemaphorePermit>);
+
+impl Permit {
+    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Some(permit))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let permit = self.0.take();
+        survive(|| drop(permit));
+    }
+}
+
+/// A hold, and the permit under which it was taken if the lock has a maximum.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    // In this order: the task that gets the permit next finds the lock given up.
+    hold: Hold,
+    permit: Option<Permit>,
+}
+
+impl Admitted {
+    pub(super) fn new(hold: Hold, permit: Option<Permit>) -> Self {
+        Self { hold, permit }
+    }
+
+    pub(super) fn into_parts(self) -> (Hold, Option<Permit>) {
+        (self.hold, self.permit)
+    }
+
+    pub(super) async fn release(self) -> Result<(), ReleaseError> {
+        let Self { hold, permit } = self;
+        let released = hold.release().await;
+        drop(permit);
+        released
+    }
+}
+
+impl Deref for Admitted {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.hold
+    }
+}
+
+impl DerefMut for Admitted {
+    fn deref_mut(&mut self) -> &mut Hold {
+        &mut self.hold
+    }
+}

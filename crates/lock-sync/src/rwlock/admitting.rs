@@ -1,0 +1,92 @@
+//! Waiting to be among the users of a lock with a maximum.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use lock_core::Mode;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+
+use super::Core;
+use super::admission::{Permit, Quota};
+use crate::engine::{Denial, Wait};
+use crate::limit::{Bell, Limit};
+use crate::locking::Locking;
+
+/// The wait for a permit of the quota. What is asked of the engine afterwards has what is left of the time.
+pub(super) struct Admitting {
+    core: Core,
+    quota: Quota,
+    mode: Mode,
+    wait: Wait,
+    on_driver: bool,
+    queued: Option<Queued>,
+}
+
+struct Queued {
+    permit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
+    limit: Limit,
+    bell: Bell,
+}
+
+impl Admitting {
+    pub(super) fn new(core: &Core, quota: &Quota, mode: Mode, wait: Wait) -> Self {
+        let (core, quota) = (core.clone(), quota.clone());
+        Self { core, quota, mode, wait, on_driver: false, queued: None }
+    }
+
+    /// For a caller that blocks its thread.
+    pub(super) fn on_driver(&mut self) {
+        self.on_driver = true;
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(Locking, Permit), Denial>> {
+        if self.queued.is_none() {
+            // A permit that comes free goes to the first in line: this overtakes no one.
+            if let Ok(permit) = Arc::clone(&self.quota.0).try_acquire_owned() {
+                return Poll::Ready(Ok((self.locking(self.wait), Permit::new(permit))));
+            }
+        }
+        let queued = match &mut self.queued {
+            Some(queued) => queued,
+            none => none.insert(Queued::new(&self.core, &self.quota, self.wait)?),
+        };
+        if let Poll::Ready(permit) = queued.permit.as_mut().poll(context) {
+            // It cannot be refused: nobody closes it.
+            let permit = permit.map(Permit::new).map_err(|_| Denial::Closed)?;
+            let wait = queued.limit.wait(self.core.entry.shared());
+            return Poll::Ready(Ok((self.locking(wait), permit)));
+        }
+        ready!(Pin::new(&mut queued.bell).poll(context));
+        // It rang in time, or because the driver has gone.
+        self.core.entry.shared().start().map_err(Denial::Failed)?;
+        Poll::Ready(Err(Denial::Timeout(None)))
+    }
+
+    fn locking(&self, wait: Wait) -> Locking {
+        let mut locking = Locking::new(&self.core.entry, self.mode, wait, self.core.manner);
+        if self.on_driver {
+            locking.on_driver();
+        }
+        locking
+    }
+}
+
+impl Queued {
+    fn new(core: &Core, quota: &Quota, wait: Wait) -> Result<Self, Denial> {
+        let shared = core.entry.shared();
+        match wait {
+            Wait::Try => return Err(Denial::WouldBlock),
+            // The limit is the driver's.
+            Wait::AtMost(_) => shared.start().map_err(Denial::Failed)?,
+            Wait::Forever => {}
+        }
+        let limit = Limit::of(wait, shared);
+        let permit = Box::pin(Arc::clone(&quota.0).acquire_owned());
+        Ok(Self { permit, limit, bell: limit.bell(shared) })
+    }
+}

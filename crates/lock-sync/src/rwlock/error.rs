@@ -1,0 +1,68 @@
+//! Why a reader does not write.
+
+use std::fmt;
+
+use crate::error::{LockError, TryLockError};
+
+/// Why an upgrade did not come to pass, with the guard that goes on reading.
+///
+/// It turns into the reason alone, which lets go of the guard: in a function that returns a [`LockError`]
+/// by `upgrade().await?`, in others by `upgrade().await.map_err(UpgradeError::into_error)?`.
+#[derive(Clone)]
+#[must_use = "it holds the guard that was to be upgraded"]
+pub struct UpgradeError<G, E = LockError> {
+    pub(super) guard: G,
+    pub(super) error: E,
+}
+
+impl<G, E> UpgradeError<G, E> {
+    /// Why.
+    pub fn error(&self) -> &E {
+        &self.error
+    }
+
+    /// Why. The guard is dropped.
+    pub fn into_error(self) -> E {
+        self.error
+    }
+
+    /// The guard, as it was before.
+    pub fn into_guard(self) -> G {
+        self.guard
+    }
+
+    /// The guard, as it was before, and why it still is.
+    pub fn into_parts(self) -> (G, E) {
+        (self.guard, self.error)
+    }
+}
+
+impl<G, E: fmt::Debug> fmt::Debug for UpgradeError<G, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<G, E> fmt::Display for UpgradeError<G, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the lock is still held to read alone")
+    }
+}
+
+impl<G, E: std::error::Error + 'static> std::error::Error for UpgradeError<G, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<G> From<UpgradeError<G>> for LockError {
+    fn from(error: UpgradeError<G>) -> Self {
+        error.error
+    }
+}
+
+impl<G> From<UpgradeError<G, TryLockError>> for TryLockError {
+    fn from(error: UpgradeError<G, TryLockError>) -> Self {
+        error.error
+    }
+}

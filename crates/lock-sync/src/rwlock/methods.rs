@@ -1,0 +1,222 @@
+//! The ways from reading to writing.
+
+use std::time::Duration;
+
+use super::{
+    OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, Upgrade, UpgradeError, UpgradeOwned,
+};
+use crate::blocking::assert_may_block;
+use crate::engine::Wait;
+use crate::error::TryLockError;
+
+impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
+    /// Goes on to write, waiting until the other readers have left, here and elsewhere.
+    ///
+    /// It goes before everybody who waits for the lock, and until it writes it reads: nobody else can have
+    /// written in between. Readers who come later wait behind it. The guard that it becomes has a
+    /// fencing token of its own, above those of all readers.
+    ///
+    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future lets go of the lock altogether. To keep on reading when it takes too long, use
+    /// [`upgrade_timeout`](Self::upgrade_timeout).
+    ///
+    /// # If the lease is lost
+    ///
+    /// The error is [`LockError::Lost`](crate::LockError::Lost), and the guard that it gives back
+    /// [is no longer valid](Self::is_valid).
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::read`](crate::RwLock::read), each with the guard, which reads as before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("orders", vec![1])?;
+    /// let orders = lock.upgradable_read().await?;
+    /// if orders.is_empty() {
+    ///     return Ok(());
+    /// }
+    /// match orders.upgrade().await {
+    ///     Ok(mut orders) => orders.clear(),
+    ///     Err(error) => {
+    ///         eprintln!("{}", error.error());
+    ///         let orders = error.into_guard();
+    ///         println!("still reading {} orders", orders.len());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upgrade(self) -> Upgrade<'a, T, C> {
+        let wait = self.lock.default_wait();
+        self.upgrading(wait)
+    }
+
+    /// Goes on to write, waiting for at most `limit` from the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{LockError, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = locks.rwlock("orders", 0)?;
+    /// let another = lock.read().await?;
+    /// let reading = lock.upgradable_read().await?;
+    /// let error = reading.upgrade_timeout(Duration::from_millis(10)).await.unwrap_err();
+    /// assert!(matches!(error.error(), LockError::Timeout { .. }));
+    ///
+    /// drop(another);
+    /// let reading = error.into_guard();
+    /// assert!(reading.is_valid() && reading.try_upgrade().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upgrade_timeout(self, limit: Duration) -> Upgrade<'a, T, C> {
+        self.upgrading(Wait::AtMost(limit))
+    }
+
+    /// Goes on to write, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Panics
+    ///
+    /// As [`RwLock::blocking_read`](crate::RwLock::blocking_read).
+    #[track_caller]
+    pub fn blocking_upgrade(self) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self>> {
+        assert_may_block();
+        self.upgrade().block()
+    }
+
+    /// Goes on to write if there are no other readers, without waiting for one.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::try_write`](crate::RwLock::try_write), each with the guard, which reads as before.
+    pub async fn try_upgrade(
+        self,
+    ) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self, TryLockError>> {
+        self.upgrading(Wait::Try).attempt().await
+    }
+
+    fn upgrading(self, wait: Wait) -> Upgrade<'a, T, C> {
+        let Self { data, hold, lock } = self;
+        Upgrade::new(data, hold, lock, wait)
+    }
+}
+
+impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
+    /// Goes on to write, waiting until the other readers have left: see
+    /// [`RwLockUpgradableReadGuard::upgrade`](super::RwLockUpgradableReadGuard::upgrade).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future lets go of the lock altogether. To keep on reading when it takes too long, use
+    /// [`upgrade_timeout`](Self::upgrade_timeout).
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::read`](crate::RwLock::read), each with the guard, which reads as before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lock = Arc::new(locks.rwlock("orders", 1)?);
+    /// let orders = Arc::clone(&lock).upgradable_read_owned().await?;
+    /// tokio::spawn(async move {
+    ///     *orders.upgrade().await? += 1;
+    ///     Ok::<_, lock_sync::LockError>(())
+    /// })
+    /// .await??;
+    /// assert_eq!(*lock.read().await?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upgrade(self) -> UpgradeOwned<T, C> {
+        let wait = self.lock.default_wait();
+        self.upgrading(wait)
+    }
+
+    /// Goes on to write, waiting for at most `limit` from the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    pub fn upgrade_timeout(self, limit: Duration) -> UpgradeOwned<T, C> {
+        self.upgrading(Wait::AtMost(limit))
+    }
+
+    /// Goes on to write, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Panics
+    ///
+    /// As [`RwLock::blocking_read`](crate::RwLock::blocking_read).
+    #[track_caller]
+    pub fn blocking_upgrade(self) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self>> {
+        assert_may_block();
+        self.upgrade().block()
+    }
+
+    /// Goes on to write if there are no other readers, without waiting for one.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::try_write`](crate::RwLock::try_write), each with the guard, which reads as before.
+    pub async fn try_upgrade(
+        self,
+    ) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self, TryLockError>> {
+        self.upgrading(Wait::Try).attempt().await
+    }
+
+    fn upgrading(self, wait: Wait) -> UpgradeOwned<T, C> {
+        let Self { data, hold, lock } = self;
+        UpgradeOwned::new(data, hold, lock, wait)
+    }
+}

@@ -1,0 +1,376 @@
+//! The ways to acquire permits.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Semaphore;
+use super::acquire::{Acquire, AcquireOwned, Waiting};
+use super::error::{AcquireError, TryAcquireError};
+use super::holds::Holds;
+use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
+use crate::blocking::assert_may_block;
+use crate::engine::Wait;
+
+impl Semaphore {
+    /// Acquires a permit, waiting until there is one.
+    ///
+    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
+    /// polled by any executor.
+    ///
+    /// # Cancel safety
+    ///
+    /// Requests are served in the order in which they were first polled. Dropping the future gives up the
+    /// place in that queue. Whatever it has asked of the store by then is undone in the background: a
+    /// permit that was just granted goes to whoever waits next.
+    ///
+    /// # Errors
+    ///
+    /// - [`AcquireError::Closed`] once the semaphore is closed, for this handle or for all, and after
+    ///   [`Locks::shutdown`](crate::Locks::shutdown);
+    /// - [`AcquireError::Timeout`] if the wait limit was reached;
+    /// - [`AcquireError::Backend`] if the store refused, because this name was declared with another
+    ///   number of permits for instance, or could not be reached for longer than a lease lives, and there
+    ///   is no limit that says to wait longer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let downloads = locks.semaphore("downloads", 4)?;
+    /// let permit = downloads.acquire().await?;
+    /// assert_eq!(downloads.available_permits().await?, 3);
+    /// permit.release().await?;
+    /// assert_eq!(downloads.available_permits().await?, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self) -> Acquire<'_> {
+        self.acquire_many(1)
+    }
+
+    /// Acquires several permits at once, waiting until there are as many.
+    ///
+    /// All come together or none does: permits that are given back meanwhile are gathered for the request
+    /// that is first in line, and nobody who came later gets them, in whatever process.
+    ///
+    /// A request for none is granted at once, unless the semaphore is closed. One for more than there are
+    /// waits until somebody [adds](Self::add_permits) some, and holds up whoever comes after it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire). What was gathered goes to those who wait next.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let megabytes = locks.semaphore("cache/megabytes", 512)?;
+    /// let permit = megabytes.acquire_many(64).await?;
+    /// assert_eq!(permit.num_permits(), 64);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_many(&self, n: u32) -> Acquire<'_> {
+        Acquire::new(self, n, self.default_wait())
+    }
+
+    /// Acquires a permit, waiting for at most `limit` from the first poll on.
+    ///
+    /// A limit shorter than a round trip to the store is a limit on the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{AcquireError, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let printers = locks.semaphore("printers", 1)?;
+    /// let _permit = printers.acquire().await?;
+    /// let second = printers.acquire_timeout(Duration::from_millis(10)).await;
+    /// assert_eq!(second.err(), Some(AcquireError::Timeout { source: None }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_timeout(&self, limit: Duration) -> Acquire<'_> {
+        self.acquire_many_timeout(1, limit)
+    }
+
+    /// Acquires several permits at once, waiting for at most `limit` from the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_timeout(&self, n: u32, limit: Duration) -> Acquire<'_> {
+        Acquire::new(self, n, Wait::AtMost(limit))
+    }
+
+    /// Acquires a permit that keeps the semaphore alive and borrows nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let jobs = Arc::new(locks.semaphore("jobs", 8)?);
+    /// let permit = Arc::clone(&jobs).acquire_owned().await?;
+    /// tokio::spawn(async move {
+    ///     // ... the work ...
+    ///     drop(permit);
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_owned(self: Arc<Self>) -> AcquireOwned {
+        self.acquire_many_owned(1)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive and borrow nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_owned(self: Arc<Self>, n: u32) -> AcquireOwned {
+        let wait = self.default_wait();
+        AcquireOwned::new(self, n, wait)
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, waiting for at most `limit` from the first poll
+    /// on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_owned_timeout(self: Arc<Self>, limit: Duration) -> AcquireOwned {
+        self.acquire_many_owned_timeout(1, limit)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, waiting for at most `limit` from
+    /// the first poll on.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    pub fn acquire_many_owned_timeout(self: Arc<Self>, n: u32, limit: Duration) -> AcquireOwned {
+        AcquireOwned::new(self, n, Wait::AtMost(limit))
+    }
+
+    /// Acquires a permit if one is free, without waiting for one.
+    ///
+    /// Unlike tokio's it is `async`: if nobody of this process waits for permits, it asks the store once.
+    /// It waits for that answer, and for a release by this process that is under way, so that
+    /// `drop(permit)` followed by `try_acquire` succeeds.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// - [`TryAcquireError::NoPermits`] if too few are free, or somebody waits for some;
+    /// - [`TryAcquireError::Closed`] as [`acquire`](Self::acquire);
+    /// - [`TryAcquireError::Backend`] if the store refused or could not be asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, TryAcquireError};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let gate = locks.semaphore("gate", 1)?;
+    /// let permit = gate.try_acquire().await?;
+    /// assert_eq!(gate.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
+    /// drop(permit);
+    /// assert!(gate.try_acquire().await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Acquires several permits at once if as many are free, without waiting for them.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        Ok(SemaphorePermit::new(self, self.try_holds(n).await?))
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, if one is free.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_owned(
+        self: Arc<Self>,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.try_acquire_many_owned(1).await
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, if as many are free.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        let holds = self.try_holds(n).await?;
+        Ok(OwnedSemaphorePermit::new(self, holds))
+    }
+
+    /// Acquires a permit from synchronous code.
+    ///
+    /// Needs no runtime of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    ///
+    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
+    /// `block_in_place` are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let slots = locks.semaphore("slots", 3)?;
+    /// let permit = slots.blocking_acquire_many(2)?;
+    /// assert_eq!(permit.num_permits(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.blocking_acquire_many(1)
+    }
+
+    /// Acquires several permits at once from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        assert_may_block();
+        self.acquire_many(n).block()
+    }
+
+    /// Acquires a permit that keeps the semaphore alive, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.blocking_acquire_many_owned(1)
+    }
+
+    /// Acquires several permits at once that keep the semaphore alive, from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    ///
+    /// As [`blocking_acquire`](Self::blocking_acquire).
+    #[track_caller]
+    pub fn blocking_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        assert_may_block();
+        self.acquire_many_owned(n).block()
+    }
+
+    async fn try_holds(&self, count: u32) -> Result<Holds, TryAcquireError> {
+        let mut waiting = pin!(Waiting::new(self, count, Wait::Try));
+        poll_fn(|context| waiting.as_mut().poll(self, context))
+            .await
+            .map_err(TryAcquireError::from_denial)
+    }
+}

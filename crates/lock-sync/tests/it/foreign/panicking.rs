@@ -1,0 +1,168 @@
+//! A waker panics. That stops no other waker, and no drop panics because of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+
+use futures::executor::block_on;
+use lock_core::memory::Verb;
+
+use super::{Flag, in_time, poll, poll_into_line, until};
+use crate::support::Pair;
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics on purpose");
+    }
+}
+
+fn panics() -> Waker {
+    Waker::from(Arc::new(Panics))
+}
+
+/// Panics when it is dropped, as the destructor of a task may that it owns.
+struct PanicsInDrop;
+
+impl Wake for PanicsInDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("a waker panics in its drop on purpose");
+    }
+}
+
+/// Parks a waker that panics, and after it one that does not.
+fn park<F: Future + ?Sized>(one: &mut Pin<Box<F>>, two: &mut Pin<Box<F>>) -> Arc<Flag> {
+    let (flag, waker) = Flag::new();
+    poll_into_line(one);
+    poll_into_line(two);
+    assert!(poll(one, &panics()).is_pending());
+    assert!(poll(two, &waker).is_pending());
+    flag
+}
+
+#[test]
+fn a_guard_that_is_dropped_wakes_all_readers() {
+    in_time("drop", || {
+        let pair = Pair::threaded();
+        let lock = Arc::new(pair.here.rwlock("it", ()).unwrap());
+        let guard = block_on(Arc::clone(&lock).write_owned()).unwrap();
+        let (mut one, mut two) =
+            (Box::pin(Arc::clone(&lock).read_owned()), Box::pin(lock.read_owned()));
+        let flag = park(&mut one, &mut two);
+        drop(guard);
+        // At once, unless the lock goes back to the store first.
+        until("the second is woken", || flag.is_up());
+        assert!(block_on(one).is_ok() && block_on(two).is_ok());
+    });
+}
+
+#[test]
+fn a_shutdown_wakes_all_waiters() {
+    in_time("shutdown", || {
+        let pair = Pair::threaded();
+        let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+        let guard = block_on(Arc::clone(&mutex).lock_owned()).unwrap();
+        let (mut one, mut two) =
+            (Box::pin(Arc::clone(&mutex).lock_owned()), Box::pin(mutex.lock_owned()));
+        let flag = park(&mut one, &mut two);
+        block_on(pair.here.shutdown());
+        assert!(flag.is_up());
+        assert!(guard.is_valid());
+    });
+}
+
+#[test]
+fn a_shutdown_wakes_all_who_wait_for_more_than_a_lock() {
+    in_time("shutdown", || {
+        let pair = Pair::threaded();
+        let barrier = &*Box::leak(Box::new(pair.here.barrier("it", 3).unwrap()));
+        let (mut one, mut two) = (Box::pin(barrier.wait()), Box::pin(barrier.wait()));
+        let flag = park(&mut one, &mut two);
+        block_on(pair.here.shutdown());
+        assert!(flag.is_up());
+        assert!(block_on(two).is_err());
+    });
+}
+
+#[test]
+fn a_semaphore_that_is_closed_wakes_all_waiters() {
+    in_time("close", || {
+        let pair = Pair::threaded();
+        let semaphore = Arc::new(pair.here.semaphore("it", 1).unwrap());
+        let _permit = block_on(Arc::clone(&semaphore).acquire_owned()).unwrap();
+        let acquire = || Box::pin(Arc::clone(&semaphore).acquire_owned());
+        let (mut one, mut two) = (acquire(), acquire());
+        let flag = park(&mut one, &mut two);
+        semaphore.close();
+        assert!(flag.is_up());
+        assert!(block_on(two).is_err());
+    });
+}
+
+#[test]
+fn a_loss_wakes_all_who_wait_for_it() {
+    in_time("loss", || {
+        let pair = Pair::threaded();
+        let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+        let guard = block_on(mutex.lock_owned()).unwrap();
+        let (mut one, mut two) = (Box::pin(guard.lost()), Box::pin(guard.lost()));
+        let flag = park(&mut one, &mut two);
+        block_on(pair.there.force_release("it")).unwrap();
+        // The guard hears of it from a hint or with its next renewal.
+        until("it is known", || !guard.is_valid());
+        until("the second is woken", || flag.is_up());
+        assert!(matches!(poll(&mut two, Waker::noop()), Poll::Ready(_)));
+    });
+}
+
+#[test]
+fn the_last_answer_wakes_all_shutdowns() {
+    in_time("shutdown", || {
+        let pair = Pair::threaded();
+        let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+        let guard = block_on(mutex.lock_owned()).unwrap();
+        let gate = pair.ours.faults().on(Verb::Release).hold_requests();
+        drop(guard);
+        block_on(gate.arrived(1));
+        let (mut one, mut two) = (Box::pin(pair.here.shutdown()), Box::pin(pair.here.shutdown()));
+        let flag = park(&mut one, &mut two);
+        gate.open();
+        until("the second is woken", || flag.is_up());
+        block_on(two);
+    });
+}
+
+#[test]
+fn a_reader_that_gives_up_its_seat_does_not_panic() {
+    in_time("seat", || {
+        let pair = Pair::threaded();
+        let lock = Arc::new(pair.here.rwlock_with_max_readers("it", (), 1).unwrap());
+        let guard = block_on(Arc::clone(&lock).read_owned()).unwrap();
+        let mut waiting = Box::pin(Arc::clone(&lock).read_owned());
+        assert!(poll(&mut waiting, &panics()).is_pending());
+        drop(guard);
+        assert!(block_on(waiting).is_ok());
+    });
+}
+
+#[test]
+fn a_future_that_is_dropped_drops_a_waker_that_panics() {
+    in_time("drop", || {
+        let pair = Pair::threaded();
+        let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
+        let guard = block_on(Arc::clone(&mutex).lock_owned()).unwrap();
+        let mut waiting = Box::pin(Arc::clone(&mutex).lock_owned());
+        let waker = Waker::from(Arc::new(PanicsInDrop));
+        assert!(poll(&mut waiting, &waker).is_pending());
+        drop(waker);
+        drop(waiting);
+        drop(guard);
+        assert!(block_on(mutex.lock()).is_ok());
+    });
+}
