@@ -44,6 +44,8 @@ enum Event {
     Cancel(usize),
     Release,
     AnswerAttempt(Answer),
+    /// The first answer to a request that was repeated arrives while the release of its grant is under way.
+    GrantedAgain,
     TakeRelease,
     AnswerRelease(Answer),
     AnswerRenewal(Answer),
@@ -198,6 +200,11 @@ impl World {
                     let result = self.try_acquire(&request, answer);
                     self.note_refusal(result.as_ref().ok());
                     self.machine.attempt_done(&request.claim, result, &mut pass);
+                }
+            }
+            Event::GrantedAgain => {
+                if let Some((claim, _)) = &self.releasing {
+                    self.machine.forget_unless_known(claim.clone(), &mut pass);
                 }
             }
             Event::TakeRelease => {
@@ -368,7 +375,15 @@ impl World {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),
                 Op::Convert(..) => panic!("there is nothing weaker"),
-                Op::Forget(claim) => self.forgetting.push(claim),
+                Op::Forget(claim) => {
+                    let releasing = self.releasing.as_ref().map(|(releasing, _)| releasing);
+                    assert_ne!(
+                        releasing,
+                        Some(&claim),
+                        "two releases of one claim could overtake each other"
+                    );
+                    self.forgetting.push(claim);
+                }
                 Op::Watch => self.watching = true,
                 Op::Unwatch => {
                     self.watching = false;
@@ -742,6 +757,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0usize..8).prop_map(Event::Cancel),
         5 => Just(Event::Release),
         8 => answer().prop_map(Event::AnswerAttempt),
+        1 => Just(Event::GrantedAgain),
         4 => Just(Event::TakeRelease),
         5 => answer().prop_map(Event::AnswerRelease),
         2 => answer().prop_map(Event::AnswerRenewal),
@@ -989,6 +1005,24 @@ fn a_grant_that_nobody_waits_for_is_released() {
     world.event(Event::Cancel(0));
     world.event(Event::AnswerAttempt(Answer::Truth));
     assert!(world.release_asked);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_heard_of_while_its_release_is_under_way_is_released_after_it() {
+    let mut world = plain();
+    world.lock();
+    world.event(Event::Release);
+    world.event(Event::TakeRelease);
+    let (claim, _) = world.releasing.clone().unwrap();
+    world.event(Event::GrantedAgain);
+    assert_eq!(
+        world.forgetting,
+        [],
+        "it could overtake the release, whose holder would believe to have lost"
+    );
+    world.event(Event::AnswerRelease(Answer::Truth));
+    assert_eq!(world.forgetting, [claim], "the store may have made that grant after the release");
     world.come_to_rest();
 }
 

@@ -94,12 +94,15 @@ pub(super) struct Going {
     pub(super) next: Option<Box<Asking>>,
     /// The store has stopped answering.
     pub(super) outage: Option<Outage>,
+    /// Another grant of the claim was heard of while the release was under way. The store may have made that
+    /// grant after it carried out the release.
+    pub(super) granted_again: bool,
 }
 
 impl Going {
     /// Nothing was sent yet.
     pub(super) fn due() -> Self {
-        Self { release: Release::Due, next: None, outage: None }
+        Self { release: Release::Due, next: None, outage: None, granted_again: false }
     }
 }
 

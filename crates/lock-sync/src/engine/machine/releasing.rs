@@ -252,6 +252,9 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
         let next = going.next.take();
+        if going.granted_again && !result.as_ref().is_err_and(Error::is_retryable) {
+            pass.ops.push(Op::Forget(leased.claim.clone()));
+        }
         let contended = match (result, next) {
             (Ok((_, Some(attempt))), Some(next)) => {
                 self.used_last = leased.used;
@@ -303,20 +306,36 @@ impl<W> Machine<W> {
         self.settle(pass);
     }
 
+    /// Sees to the release of a claim that the store has just granted or queued, unless the machine wants it.
+    ///
+    /// If a release of the claim is under way, another one follows its answer. An earlier one could overtake it:
+    /// then the holder that waits for the answer would hear that it had lost the lease.
     pub(super) fn forget_stranger(&mut self, claim: Claim, pass: &mut Pass<W>) {
-        let known = self.seats.iter().any(|seat| match seat {
+        let known = self.seats.iter_mut().any(|seat| match seat {
             Seat::Free => false,
             Seat::Asking(asking) => asking.claim == claim,
-            // The release of one that goes may have been served before.
-            Seat::Leased(leased) => {
-                let converts = leased.change.as_ref().is_some_and(|it| it.to == claim.mode);
-                (leased.is_live() || leased.is_going_soon())
-                    && leased.claim.owner == claim.owner
-                    && (leased.claim.mode == claim.mode || converts)
-            }
+            Seat::Leased(leased) => leased.takes_in(&claim),
         });
         if !known {
             pass.ops.push(Op::Forget(claim));
+        }
+    }
+}
+
+impl Leased {
+    /// Whether a grant of this claim is this lease, or leaves with it.
+    fn takes_in(&mut self, claim: &Claim) -> bool {
+        let converts = self.change.as_ref().is_some_and(|it| it.to == claim.mode);
+        if self.claim.owner != claim.owner || !(self.claim.mode == claim.mode || converts) {
+            return false;
+        }
+        match &mut self.stage {
+            Stage::Live => true,
+            Stage::Lost(_) => false,
+            Stage::Going(going) => {
+                going.granted_again |= matches!(going.release, Release::Sent(_));
+                true
+            }
         }
     }
 }
