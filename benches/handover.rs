@@ -16,6 +16,12 @@ use lock_tests::RedisServer;
 /// How long a holder gives the other one to settle down and wait.
 const SETTLE: Duration = Duration::from_millis(2);
 
+/// The same for locks that are held for long: the threads of the waiter have fallen asleep.
+const LONG: Duration = Duration::from_millis(100);
+
+/// How many times as long as a pause the latencies after such pauses are measured.
+const PAUSES: u32 = 25;
+
 /// A section in which something is done.
 const SECTION: Duration = Duration::from_millis(20);
 
@@ -31,9 +37,10 @@ fn main() -> Result<(), Failure> {
     }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let bench = Bench::new(effort)?;
-    bench.latency("quiet").publish("handover-quiet")?;
+    bench.latency("quiet", SETTLE).publish("handover-quiet")?;
+    bench.latency("quiet", LONG).publish("handover-long")?;
     let burners = Burner::on_all_processors()?;
-    bench.latency("busy").publish("handover-busy")?;
+    bench.latency("busy", SETTLE).publish("handover-busy")?;
     drop(burners);
     bench.rate().publish("handover-rate")?;
     for processes in [1, SHARERS] {
@@ -63,13 +70,16 @@ impl Bench {
     }
 
     /// From the end of one process's section to the beginning of the other's, who waits alone.
-    fn latency(&self, regime: &str) -> Table {
-        let all = self.latencies();
-        let title = format!("From one process to another that waits alone, on a {regime} machine");
+    fn latency(&self, regime: &str, settle: Duration) -> Table {
+        let all = self.latencies(settle);
+        let title = format!(
+            "From one process to another that waits alone, on a {regime} machine, after {settle:?}"
+        );
         let columns =
             ["lock", "p50", "× PING", "p99", "× PING's p99", "max", "p50, × PING back to back"];
         let mut table = Table::new(title, &columns);
-        let mut bars = Bars::new(format!("Median hand-over on a {regime} machine, in µs"));
+        let mut bars =
+            Bars::new(format!("Median hand-over on a {regime} machine after {settle:?}, in µs"));
         for series in &all {
             if let Some(failure) = &series.failure {
                 table.remark(format!("{}: left out, it failed: {failure}.", series.name));
@@ -81,9 +91,9 @@ impl Bench {
             }
         }
         table.remark(format!(
-            "Two processes with a task each. The waiter has had {SETTLE:?} to settle down, and nobody \
-             overtakes it, so PING is that after as long a pause. The median is that over the rounds; \
-             p99 and max are those of all rounds together."
+            "Two processes with a task each, on a runtime with several threads. The waiter has had {settle:?} to \
+             settle down, and no process overtakes it, so PING is that after as long a pause. The median is that \
+             over the rounds; p99 and max are those of all rounds together."
         ));
         table.remark(match regime {
             "quiet" => "Nothing else runs. In the pause the processors fall asleep.",
@@ -97,10 +107,10 @@ impl Bench {
     }
 
     /// Two round trips, back to back and after a pause, and then the rows.
-    fn latencies(&self) -> Vec<Series<Histogram>> {
+    fn latencies(&self, settle: Duration) -> Vec<Series<Histogram>> {
         let mut rounds = Rounds::new();
-        let window = self.effort.slow_window;
-        for pause in [None, Some(SETTLE)] {
+        let window = self.effort.slow_window.max(settle * PAUSES);
+        for pause in [None, Some(settle)] {
             let name = if pause.is_none() { "PING, back to back" } else { "PING, after a pause" };
             rounds.add(name, move || {
                 let pings = self.stage.run(pings(Arc::clone(&self.plain), window / 4, pause))?;
@@ -109,11 +119,11 @@ impl Bench {
         }
         for row in &self.rows {
             rounds.add(&row.name, move || {
-                let plan = row.plan(2, 1, window).holding(SETTLE).by_turns();
+                let plan = row.plan(2, 1, window).holding(settle).by_turns().on_threads();
                 Ok(team::play(&self.server, &plan)?.latencies)
             });
         }
-        rounds.run(self.effort.rounds.min(5))
+        rounds.run(self.effort.rounds.min(if settle == LONG { 3 } else { 5 }))
     }
 
     fn rate(&self) -> Table {

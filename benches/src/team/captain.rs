@@ -41,6 +41,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
         rule: plan.rule,
         hold: plan.hold,
         by_turns: plan.by_turns,
+        threads: plan.threads,
     };
     let mut team = Team::muster(&part, plan)?;
 

@@ -45,8 +45,6 @@ struct Worker {
 }
 
 /// Locks, counts and unlocks, with as many tasks as there are to be, until the captain says stop.
-///
-/// For a runtime with one thread.
 pub(crate) async fn member<C: Contestant>(
     client: Arc<C>,
     part: Part,

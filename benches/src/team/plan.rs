@@ -26,6 +26,8 @@ pub struct Plan {
     /// Whether a process asks only when another one has the lock, so that it waits alone and nobody
     /// overtakes it. For one task in each process.
     pub by_turns: bool,
+    /// Whether a process has a runtime with several threads, as most apps have, instead of one.
+    pub threads: bool,
     /// For how long they are counted; they run for a quarter of it before.
     pub window: Duration,
 }
@@ -46,6 +48,7 @@ impl Plan {
             rule: Rule::Exclusive,
             hold: Duration::ZERO,
             by_turns: false,
+            threads: false,
             window,
         }
     }
@@ -68,6 +71,13 @@ impl Plan {
     #[must_use]
     pub fn holding(mut self, hold: Duration) -> Self {
         self.hold = hold;
+        self
+    }
+
+    /// The same, but each process has a runtime with several threads.
+    #[must_use]
+    pub fn on_threads(mut self) -> Self {
+        self.threads = true;
         self
     }
 
@@ -94,6 +104,7 @@ pub(crate) struct Part {
     pub(crate) rule: Rule,
     pub(crate) hold: Duration,
     pub(crate) by_turns: bool,
+    pub(crate) threads: bool,
 }
 
 impl Part {
@@ -108,6 +119,7 @@ impl Part {
             "tasks_of_all": self.tasks_of_all,
             "hold": u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
             "by_turns": self.by_turns,
+            "threads": self.threads,
         });
         for (name, number) in self.rule.to_json() {
             plan[name] = number.into();
@@ -135,6 +147,7 @@ impl Part {
             rule: Rule::from_json(&plan).ok_or("a plan with a rule that makes no sense")?,
             hold: Duration::from_nanos(number("hold")?),
             by_turns: plan["by_turns"].as_bool().unwrap_or(false),
+            threads: plan["threads"].as_bool().unwrap_or(false),
         })
     }
 }
@@ -157,6 +170,7 @@ mod tests {
                 rule,
                 hold: Duration::from_millis(20),
                 by_turns: true,
+                threads: true,
             };
             assert_eq!(Part::parse(&part.to_json().to_string()).unwrap(), part);
         }

@@ -38,7 +38,11 @@ pub fn serve() -> Result<(), Failure> {
     let mut plan = String::new();
     io::stdin().lock().read_line(&mut plan)?;
     let part = Part::parse(&plan)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = match part.threads {
+        true => tokio::runtime::Builder::new_multi_thread(),
+        false => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = runtime.enable_all().build()?;
     let outcome = runtime.block_on(async {
         let orders = Orders::listen();
         let entrant = contestants::under(part.rule, &part.contestant, &part.url).await?;

@@ -28,7 +28,12 @@ enum State {
     /// About to enter, for the first time or because it came too late for its turn.
     Entering,
     /// First in line at a free lock: this task asks the store itself.
-    Asking(WaiterId, Box<Running>),
+    Asking {
+        id: WaiterId,
+        running: Box<Running>,
+        /// It has left its waker just now, and there is no news.
+        parked: bool,
+    },
     Waiting(WaiterId),
     Done,
 }
@@ -112,26 +117,33 @@ impl Acquiring {
                     self.state = State::Waiting(id);
                     return Poll::Pending;
                 }
-                State::Entering => match entry.enter(self.mode, self.patience, self.manner) {
-                    Entered::Done(outcome) => return Poll::Ready(outcome),
-                    Entered::Queued(id) => {
-                        self.state = State::Waiting(id);
-                        return entry.poll_first(id, context);
-                    }
-                    Entered::Attempt(id, request) => {
-                        let running = Running::attempt(entry, request, self.home);
-                        self.state = State::Asking(id, Box::new(running));
-                    }
-                },
-                State::Asking(id, running) => {
-                    // The answer would wake this very task while it is polled, and cost it its turn.
-                    entry.unpark(*id);
-                    match running.poll(context) {
-                        Poll::Ready(_) => self.state = State::Waiting(*id),
-                        // The limit may be reached before the store answers.
-                        Poll::Pending => return entry.poll_first(*id, context),
+                State::Entering => {
+                    match entry.come(self.mode, self.patience, self.manner, context) {
+                        (Entered::Done(outcome), _) => return Poll::Ready(outcome),
+                        (Entered::Queued(id), parked) => {
+                            self.state = State::Waiting(id);
+                            return if parked {
+                                Poll::Pending
+                            } else {
+                                entry.poll_first(id, context)
+                            };
+                        }
+                        (Entered::Attempt(id, request), parked) => {
+                            if self.home == Home::Asker {
+                                entry.shared.ears.ask_here();
+                            }
+                            let running = Box::new(Running::attempt(entry, request, self.home));
+                            self.state = State::Asking { id, running, parked };
+                        }
                     }
                 }
+                State::Asking { id, running, parked } => match running.poll_for(*id, context) {
+                    Poll::Ready(Some(outcome)) => return Poll::Ready(outcome),
+                    Poll::Ready(None) => self.state = State::Waiting(*id),
+                    Poll::Pending if std::mem::take(parked) => return Poll::Pending,
+                    // The limit may be reached before the store answers.
+                    Poll::Pending => return entry.poll(*id, context),
+                },
                 State::Waiting(id) => return entry.poll(*id, context),
                 State::Done => completed(),
             }
@@ -146,7 +158,7 @@ fn completed() -> ! {
 impl Drop for Acquiring {
     fn drop(&mut self) {
         // A request under way goes to the driver when it is dropped.
-        if let State::Asking(id, _) | State::Waiting(id) = self.state
+        if let State::Asking { id, .. } | State::Waiting(id) = self.state
             && let Some(entry) = &self.entry
         {
             entry.cancel(id, self.manner);

@@ -161,11 +161,16 @@ impl Hold {
 
     /// Passes the lock on, and waits until the store knows if it must.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
-        // What the lease is to be released as may not be known yet. Until then, dropping does.
-        poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
+        let (lost, rest) = loop {
+            let lost = self.check().err();
+            if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
+                break (lost, rest);
+            }
+            // What the lease is to be released as is not known yet. Until then, dropping does.
+            poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
+        };
         self.live = false;
-        let lost = self.check().err();
-        let ending = match self.entry.release_here(self.ticket.hold, self.manner) {
+        let ending = match rest {
             Rest::Lease(ending) => ending,
             Rest::Part(part) => {
                 let back = poll_fn(|context| self.entry.poll_back(&part, context)).await;

@@ -128,6 +128,14 @@ impl Holds {
         Some(holding)
     }
 
+    /// Removes a holder within its limit that is the only one.
+    #[inline]
+    pub(super) fn remove_only(&mut self, id: HoldId) -> Option<Holding> {
+        let only = (self.live, self.dead, self.forgotten) == (1, 0, 0);
+        self.get(id).filter(|holding| only && holding.state == State::Live)?;
+        self.remove(id)
+    }
+
     /// Removes a reader if others hold beside it, so that nothing else changes.
     pub(super) fn remove_beside_others(&mut self, id: HoldId) -> bool {
         self.live > 1 && self.get(id).is_some_and(Holding::reads) && self.remove(id).is_some()

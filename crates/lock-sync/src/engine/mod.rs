@@ -4,6 +4,7 @@ mod acquiring;
 mod answers;
 mod command;
 mod driver;
+mod ears;
 mod forget;
 mod hold;
 mod holds;
@@ -63,7 +64,7 @@ pub(crate) struct Entry {
     /// Somebody elsewhere wants the lock. Tasks that pass it on among themselves can keep the driver from
     /// the state for long, but not from this.
     wanted: AtomicBool,
-    /// Whether the last task that looked had to join the line: the next brings its waker along.
+    /// Whether the last task that came had to wait: the next brings its waker along.
     crowded: AtomicBool,
 }
 
@@ -144,8 +145,37 @@ impl Entry {
         !self.wanted.load(Ordering::Relaxed) && state.machine.linger(hold, manner, armed.at)
     }
 
-    fn enter(self: &Arc<Self>, want: Mode, patience: Patience, manner: Manner) -> Entered {
-        self.event(|machine, pass| machine.enter(want, patience, manner, pass))
+    /// The short way to the next waiter, if there is one: see [`Machine::pass_on`].
+    fn pass_on(&self, hold: HoldId, manner: Manner) -> bool {
+        let mut state = self.lock();
+        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
+            return false;
+        }
+        let Some(waker) = state.machine.pass_on(hold, self.shared.clock.now(), manner) else {
+            return false;
+        };
+        drop(state);
+        if let Some(waker) = waker {
+            wake(waker);
+        }
+        true
+    }
+
+    /// A waiter leaves this waker, if there is one.
+    fn enter(
+        self: &Arc<Self>,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+        waker: &mut Option<Waker>,
+    ) -> Entered {
+        self.event(|machine, pass| {
+            let entered = machine.enter(want, patience, manner, pass);
+            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
+                machine.poll(*id, waker);
+            }
+            entered
+        })
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
@@ -157,6 +187,9 @@ impl Entry {
     /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
     /// the driver to wake up.
     fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
+        if self.pass_on(hold, manner) {
+            return;
+        }
         let urgent = self.event(|machine, pass| {
             machine.release(hold, manner, pass);
             let urgent = machine.due_release() == Some(Urgency::Now);
@@ -175,8 +208,13 @@ impl Entry {
     }
 
     /// Gives a hold up; what must be released is the caller's to release.
-    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Rest {
-        self.event(|machine, pass| machine.release_promptly(hold, manner, pass))
+    ///
+    /// `None` if it is not known yet as what the store has the lease: see [`poll_settled`](Self::poll_settled).
+    fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
+        self.event(|machine, pass| {
+            let known = !machine.is_converting(hold);
+            known.then(|| machine.release_promptly(hold, manner, pass))
+        })
     }
 
     fn downgrade(self: &Arc<Self>, hold: HoldId, to: Mode) {

@@ -15,10 +15,11 @@ use lock_core::{
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::Entry;
 use super::command::Command;
 use super::driver::Flight;
 use super::machine::Ending;
+use super::queue::WaiterId;
+use super::{Denial, Entry, Ticket};
 
 /// A request that reports its answer to the entry, whoever polls it to the end.
 ///
@@ -117,6 +118,27 @@ impl Running {
         }
         let answer = ready!(self.poll_request(context));
         Poll::Ready(self.report(answer))
+    }
+
+    /// Polls the request of a waiter whose own task this is. Once it is ready the entry knows the answer. Returns what
+    /// became of the waiter, if anything did.
+    pub(super) fn poll_for(
+        &mut self,
+        id: WaiterId,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Ticket, Denial>>> {
+        if self.request.is_none() {
+            return Poll::Ready(None);
+        }
+        match (ready!(self.poll_request(context)), &self.verb) {
+            (Answer::Attempt(result), Verb::Attempt(request)) => {
+                Poll::Ready(self.entry.answered(id, &request.claim, result))
+            }
+            (answer, _) => {
+                self.report(answer);
+                Poll::Ready(None)
+            }
+        }
     }
 
     /// What the request comes to, of which the entry is still to be told.

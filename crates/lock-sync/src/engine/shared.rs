@@ -11,6 +11,7 @@ use super::Entry;
 use super::acquiring::Wait;
 use super::command::Command;
 use super::driver::{Driver, Flights, Timers};
+use super::ears::Ears;
 use super::machine::{Manner, Policy, renewal_window};
 use super::running::Home;
 use crate::foreign::Bell;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) flights: Arc<Flights>,
     /// Where the requests belong for which a task waits.
     pub(crate) home: Home,
+    pub(super) ears: Ears,
     wait_limit: Option<Duration>,
     prefix: Vec<u8>,
     on_runtime: Option<Handle>,
@@ -94,6 +96,7 @@ impl Shared {
             backend,
             counting: OnceLock::new(),
             home: choices.home,
+            ears: Ears::default(),
             wait_limit: choices.wait_limit,
             prefix: choices.prefix,
             on_runtime: choices.runtime,

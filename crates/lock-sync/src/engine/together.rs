@@ -47,19 +47,20 @@ impl Gathering {
         shared.start().map_err(Denial::Failed)?;
         let mut asked = Vec::new();
         for entry in entries {
-            let standing = match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
-                Entered::Done(Ok(ticket)) => Standing::Held(hold(entry, ticket)),
-                Entered::Done(Err(denial)) => {
-                    drop(gathering);
-                    refuse(asked);
-                    return Err(denial);
-                }
-                Entered::Queued(id) => Standing::Waiting(id),
-                Entered::Attempt(id, request) => {
-                    asked.push((Arc::clone(entry), request));
-                    Standing::Waiting(id)
-                }
-            };
+            let standing =
+                match entry.enter(Mode::Exclusive, Patience::Try, shared.manner, &mut None) {
+                    Entered::Done(Ok(ticket)) => Standing::Held(hold(entry, ticket)),
+                    Entered::Done(Err(denial)) => {
+                        drop(gathering);
+                        refuse(asked);
+                        return Err(denial);
+                    }
+                    Entered::Queued(id) => Standing::Waiting(id),
+                    Entered::Attempt(id, request) => {
+                        asked.push((Arc::clone(entry), request));
+                        Standing::Waiting(id)
+                    }
+                };
             gathering.places.push(Place { entry: Arc::clone(entry), standing });
         }
         gathering.ask(shared, asked);

@@ -3,13 +3,14 @@
 //! To clone or to drop a waker is code of others: see [`foreign`](crate::foreign). So a task brings its waker along
 //! or comes back with it, and takes away the one that it left before.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use lock_core::Mode;
+use lock_core::{Attempt, Claim, Error, Mode};
 
-use super::machine::{Part, Return};
-use super::queue::WaiterId;
+use super::machine::{Entered, Manner, Part, Return};
+use super::queue::{Patience, WaiterId};
 use super::{Denial, Entry, HoldId, State, Ticket};
 use crate::foreign::discard;
 
@@ -31,6 +32,42 @@ impl Entry {
         }
         discard(waker);
         joined
+    }
+
+    /// The long way to the lock. Returns as well whether the waiter has left the waker of its task.
+    pub(super) fn come(
+        self: &Arc<Self>,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+        context: &Context<'_>,
+    ) -> (Entered, bool) {
+        let crowded = self.crowded.load(Ordering::Relaxed);
+        let mut waker = crowded.then(|| context.waker().clone());
+        let entered = self.enter(want, patience, manner, &mut waker);
+        let parked = crowded && waker.is_none();
+        let waits = !matches!(entered, Entered::Done(_));
+        if waits != crowded {
+            self.crowded.store(waits, Ordering::Relaxed);
+        }
+        discard(waker);
+        (entered, parked)
+    }
+
+    /// The store has answered to the request of this waiter, whose task asks what became of it.
+    ///
+    /// The task is not woken: it would lose its turn, since this very task is polled now.
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        id: WaiterId,
+        claim: &Claim,
+        result: Result<Attempt, Error>,
+    ) -> Option<Result<Ticket, Denial>> {
+        self.event(|machine, pass| {
+            pass.discard(machine.unpark(id));
+            machine.attempt_done(claim, result, pass);
+            machine.take(id)
+        })
     }
 
     /// What became of a waiter that may have left this waker before.
@@ -55,12 +92,6 @@ impl Entry {
     ) -> Poll<Result<Ticket, Denial>> {
         let parked = |state: &State| wakes(state.machine.parked(id), context);
         self.wait(waker, context, parked, |state, waker| state.machine.poll(id, waker))
-    }
-
-    /// Takes back the waker that [`poll`](Self::poll) has left.
-    pub(super) fn unpark(&self, id: WaiterId) {
-        let parked = self.lock().machine.unpark(id);
-        discard(parked);
     }
 
     /// Waits until it is known as what the store has the lease of this hold.

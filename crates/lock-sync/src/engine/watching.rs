@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use lock_core::{Error, Hint, Key};
+use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use super::Entry;
@@ -48,8 +49,12 @@ impl Entry {
         if self.lock().watch.number != number {
             return;
         }
-        let watch = watch(Arc::downgrade(self), self.shared.clone(), self.key.clone(), number);
-        let task = tokio::spawn(watch).abort_handle();
+        let driver = Handle::current();
+        let runtime = self.shared.ears.runtime().unwrap_or(driver);
+        let listener =
+            Listener { entry: Arc::downgrade(self), number, runtime: runtime.id(), over: false };
+        let watch = watch(listener, self.shared.clone(), self.key.clone());
+        let task = runtime.spawn(watch).abort_handle();
         let mut state = self.lock();
         if state.watch.number == number {
             state.watch.task = Some(task);
@@ -81,25 +86,51 @@ enum WatchEvent<'a> {
     Ended(Option<&'a Error>),
 }
 
-/// Listens for hints about a key until nobody wants them.
-async fn watch(entry: Weak<Entry>, shared: Arc<Shared>, key: Key, number: u64) {
-    let tell = |event: WatchEvent<'_>| {
-        entry.upgrade().map(|entry| entry.watch_event(number, event)).is_some()
-    };
+/// A task that listens. A runtime that shuts down drops it before it is over, or does not run it at all.
+struct Listener {
+    entry: Weak<Entry>,
+    number: u64,
+    runtime: Id,
+    over: bool,
+}
+
+impl Listener {
+    /// Tells the entry. Returns whether there still is one.
+    fn tell(&mut self, event: WatchEvent<'_>) -> bool {
+        self.over = matches!(event, WatchEvent::Ended(_));
+        self.entry.upgrade().map(|entry| entry.watch_event(self.number, event)).is_some()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Some(entry) = self.entry.upgrade().filter(|_| !self.over) else { return };
+        // A watch that the entry has stopped is out of date.
+        if entry.lock().watch.number == self.number {
+            entry.shared.ears.lose(self.runtime);
+            entry.watch_event(self.number, WatchEvent::Ended(None));
+        }
+    }
+}
+
+/// Listens for hints about a key until the entry wants none.
+async fn watch(mut listener: Listener, shared: Arc<Shared>, key: Key) {
     let mut hints = match shared.backend.watch(&key).await {
         Ok(hints) => hints,
         Err(error) => {
             tracing::debug!(%key, %error, "no hints: waiting by the clock alone");
-            tell(WatchEvent::Ended(Some(&error)));
+            listener.tell(WatchEvent::Ended(Some(&error)));
             return;
         }
     };
-    let mut wanted = tell(WatchEvent::Started);
+    let mut wanted = listener.tell(WatchEvent::Started);
     while wanted {
-        let Some(hint) = hints.next().await else {
-            tell(WatchEvent::Ended(None));
-            return;
+        wanted = match hints.next().await {
+            Some(hint) => listener.tell(WatchEvent::Hint(hint)),
+            None => {
+                listener.tell(WatchEvent::Ended(None));
+                false
+            }
         };
-        wanted = tell(WatchEvent::Hint(hint));
     }
 }

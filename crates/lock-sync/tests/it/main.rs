@@ -11,6 +11,7 @@ mod contract;
 mod deaf;
 mod driver_gone;
 mod drops;
+mod ears;
 mod foreign;
 mod from_tokio;
 mod inspect;

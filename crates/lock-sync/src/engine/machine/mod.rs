@@ -279,6 +279,11 @@ impl<W> Machine<W> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
     }
 
+    /// What became of a waiter, if anything did.
+    pub(super) fn take(&mut self, id: WaiterId) -> Option<Outcome> {
+        self.queue.take(id)
+    }
+
     /// The waker that a waiter has left.
     pub(super) fn parked(&self, id: WaiterId) -> Option<&W> {
         self.queue.parked(id)

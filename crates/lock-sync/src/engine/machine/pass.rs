@@ -60,7 +60,7 @@ impl<W> Pass<W> {
     }
 
     /// Lets go of a waker whose waiter has left.
-    pub(super) fn discard(&mut self, waker: Option<W>) {
+    pub(in super::super) fn discard(&mut self, waker: Option<W>) {
         self.dropped.extend(waker);
     }
 

@@ -42,6 +42,10 @@ impl<W> Machine<W> {
         manner: Manner,
         pass: &mut Pass<W>,
     ) -> bool {
+        if let Some(waker) = self.pass_on(hold, pass.now, manner) {
+            pass.wake(waker);
+            return true;
+        }
         let valid = self.let_go(hold, manner, true, pass);
         self.settle(pass);
         valid

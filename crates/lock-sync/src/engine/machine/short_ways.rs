@@ -43,6 +43,40 @@ impl<W> Machine<W> {
         Some(id)
     }
 
+    /// The short way from an exclusive holder to the next waiter, while no other process wants the lock. `None` if
+    /// it was not taken; otherwise the waker of that waiter, if it has left one.
+    ///
+    /// What a longer pass would find due meanwhile, the next tick finds: nothing here moves a deadline forward.
+    pub(in super::super) fn pass_on(
+        &mut self,
+        hold: HoldId,
+        now: Instant,
+        manner: Manner,
+    ) -> Option<Option<W>> {
+        let [Seat::Leased(leased)] = &mut self.seats[..] else { return None };
+        let plain = !self.closed
+            && self.upgrade.is_none()
+            && self.policy.max_hold.is_none()
+            && leased.is_live()
+            && leased.claim.mode == Mode::Exclusive
+            && leased.demand() == Demand::Quiet
+            && leased.change.is_none()
+            && leased.tokens.left() > LOW_TOKENS
+            && leased.may_go_on(now, manner, &self.policy);
+        if !plain || self.queue.first_want() != Some(Mode::Exclusive) {
+            return None;
+        }
+        let (waiter, _) = self.queue.first()?;
+        leased.holds.remove_only(hold)?;
+        self.manner = manner;
+        self.holds += 1;
+        let at = (0, self.holds);
+        let ticket = leased.ticket(at, Mode::Exclusive, Instant::FAR_FUTURE, now)?;
+        let waker = self.queue.settle(waiter, Ok(ticket));
+        leased.crowded |= !self.queue.is_empty();
+        Some(waker)
+    }
+
     /// The short way for one more reader to those who read already, if there is nothing else to decide.
     pub(in super::super) fn share(&mut self, now: Instant, manner: Manner) -> Option<Ticket> {
         let plain = !self.closed

@@ -1,0 +1,150 @@
+//! Which runtime hears the hints of the store.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, Hint, InspectBackend as _, Key, Released,
+    Renew, Renewal, Watch,
+};
+use lock_sync::{Handoff, Locks, Mutex};
+use tokio::runtime::{Builder, Handle, Id, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::support::poll_once;
+
+/// A store that says on which runtime each watch begins, and which thread reads each grant.
+struct Heard {
+    store: MemoryBackend,
+    watches: UnboundedSender<Id>,
+    grants: UnboundedSender<ThreadId>,
+}
+
+#[async_trait]
+impl Backend for Heard {
+    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        self.store.try_acquire(request).await
+    }
+
+    async fn renew(&self, request: &Renew) -> Renewal {
+        self.store.renew(request).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        self.store.release(claim).await
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
+        let hints = self.store.watch(key).await?;
+        let _ = self.watches.send(Handle::current().id());
+        let grants = self.grants.clone();
+        Ok(Watch::new(hints.inspect(move |hint| {
+            if matches!(hint, Hint::Granted { .. }) {
+                let _ = grants.send(thread::current().id());
+            }
+        })))
+    }
+
+    fn clock(&self) -> Clock {
+        self.store.clock()
+    }
+}
+
+/// Two processes with one lock. The store says what it does for the first of them.
+struct Scene {
+    store: MemoryBackend,
+    here: Arc<Mutex<()>>,
+    there: Mutex<()>,
+    watches: UnboundedReceiver<Id>,
+    grants: UnboundedReceiver<ThreadId>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let store = MemoryBackend::new();
+        let (watched, watches) = unbounded_channel();
+        let (granted, grants) = unbounded_channel();
+        let ours = Heard { store: store.client(), watches: watched, grants: granted };
+        let here = Locks::builder(ours).handoff(Handoff::Fair).build().unwrap();
+        let there = Locks::builder(store.client()).handoff(Handoff::Fair).build().unwrap();
+        let here = Arc::new(here.mutex("it", ()).unwrap());
+        Self { here, there: there.mutex("it", ()).unwrap(), store, watches, grants }
+    }
+
+    /// A task on this runtime that takes the lock and says on which thread. Returns once it is in line.
+    async fn waiter(&self, runtime: &Runtime) -> JoinHandle<ThreadId> {
+        let (here, (sender, in_line)) = (Arc::clone(&self.here), oneshot::channel());
+        let waiter = runtime.spawn(async move {
+            let mut lock = pin!(here.lock());
+            assert!(poll_once(lock.as_mut()).await.is_pending());
+            sender.send(()).unwrap();
+            let _guard = lock.await.unwrap();
+            thread::current().id()
+        });
+        in_line.await.unwrap();
+        waiter
+    }
+}
+
+/// Returns once a claim has a place in the queue.
+async fn queued(store: &MemoryBackend) {
+    let key = Key::new("it").unwrap();
+    while store.inspect(&key).await.unwrap().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[tokio::test]
+async fn the_thread_that_reads_a_grant_goes_on_with_the_waiter() {
+    let (mut scene, runtime) = (Scene::new(), threads());
+    let guard = scene.there.lock().await.unwrap();
+    let waiter = scene.waiter(&runtime).await;
+    assert_eq!(scene.watches.recv().await, Some(runtime.handle().id()));
+    queued(&scene.store).await;
+    drop(guard);
+    let served = waiter.await.unwrap();
+    assert_eq!(scene.grants.recv().await, Some(served), "no other thread wakes for it");
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn the_driver_listens_for_a_runtime_that_may_stand_still() {
+    let Scene { store, here, there, mut watches, .. } = Scene::new();
+    let guard = there.lock().await.unwrap();
+    // This very runtime has one thread, and nothing polls it between two calls of `block_on`.
+    let (held, ()) = futures::join!(here.lock(), async {
+        assert_ne!(watches.recv().await, Some(Handle::current().id()));
+        queued(&store).await;
+        drop(guard);
+    });
+    drop(held.unwrap());
+}
+
+#[tokio::test]
+async fn the_driver_listens_once_the_runtime_that_listened_has_gone() {
+    let (mut scene, first) = (Scene::new(), threads());
+    let guard = scene.there.lock().await.unwrap();
+    let gone = scene.waiter(&first).await;
+    assert_eq!(scene.watches.recv().await, Some(first.handle().id()));
+    queued(&scene.store).await;
+    let second = threads();
+    let waiter = scene.waiter(&second).await;
+    let ids = [first.handle().id(), second.handle().id(), Handle::current().id()];
+    first.shutdown_background();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    let driver = scene.watches.recv().await.unwrap();
+    assert!(!ids.contains(&driver), "no task has asked on another runtime of the app");
+    drop(guard);
+    waiter.await.unwrap();
+    second.shutdown_background();
+}
