@@ -98,6 +98,7 @@ mod blocking;
 mod engine;
 mod error;
 mod foreign;
+mod guard;
 mod handoff;
 mod inspect;
 mod lease;
@@ -110,6 +111,7 @@ mod recipes;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod waits;
 
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}

@@ -1,31 +1,24 @@
 //! The way to a guard: first the engine's grant, then the data.
 
-use std::marker::PhantomPinned;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use lock_core::Mode;
-use pin_project::pin_project;
 use tokio::task::coop::poll_proceed;
 
 use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
 use crate::error::{LockError, TryLockError};
 
 /// What the futures of all primitives wait with. It can be dropped at any point.
-#[pin_project]
 pub(crate) struct Locking {
     acquiring: Acquiring,
     hold: Option<Hold>,
-    /// As tokio's futures, so that what is inside may change.
-    #[pin]
-    _pinned: PhantomPinned,
 }
 
 impl Locking {
     pub(crate) fn new(entry: &Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let acquiring = Acquiring::new(Arc::clone(entry), mode, wait, manner);
-        Self { acquiring, hold: None, _pinned: PhantomPinned }
+        Self { acquiring, hold: None }
     }
 
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
@@ -35,25 +28,24 @@ impl Locking {
 
     /// The hold, and the data that `take_data` finds free by then.
     pub(crate) fn poll<D>(
-        self: Pin<&mut Self>,
+        &mut self,
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<D>,
     ) -> Poll<Result<(Hold, D), Denial>> {
-        let this = self.project();
-        let hold = match this.hold.take() {
+        let hold = match self.hold.take() {
             Some(hold) => hold,
-            None => ready!(this.acquiring.poll(context))?,
+            None => ready!(self.acquiring.poll(context))?,
         };
         // A task that locks in a loop yields to the others now and then, as with tokio's locks. It has
         // its turn by then: a budget that is used up costs nobody a place in the queue.
         let Poll::Ready(coop) = poll_proceed(context) else {
-            *this.hold = Some(hold);
+            self.hold = Some(hold);
             return Poll::Pending;
         };
         let Some(data) = take_data() else {
             // The engine grants when no guard is left that stands in the way. Only `Debug` can have the
             // data, and will have looked at it in a moment.
-            *this.hold = Some(hold);
+            self.hold = Some(hold);
             context.waker().wake_by_ref();
             return Poll::Pending;
         };
@@ -62,22 +54,26 @@ impl Locking {
     }
 }
 
-pub(crate) fn lock_error(denial: Denial) -> LockError {
-    match denial {
-        Denial::Timeout(source) => LockError::Timeout { source },
-        // Only those who do not wait are turned away so.
-        Denial::WouldBlock => LockError::Timeout { source: None },
-        Denial::Closed => LockError::Closed,
-        Denial::Lost(lost) => LockError::Lost(lost),
-        Denial::Failed(error) => LockError::Backend(error),
+impl From<Denial> for LockError {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Timeout(source) => Self::Timeout { source },
+            // Only a caller that does not wait is turned away so.
+            Denial::WouldBlock => Self::Timeout { source: None },
+            Denial::Closed => Self::Closed,
+            Denial::Lost(lost) => Self::Lost(lost),
+            Denial::Failed(error) => Self::Backend(error),
+        }
     }
 }
 
-pub(crate) fn try_lock_error(denial: Denial) -> TryLockError {
-    match denial {
-        Denial::WouldBlock | Denial::Timeout(_) => TryLockError::WouldBlock,
-        Denial::Closed => TryLockError::Closed,
-        Denial::Lost(lost) => TryLockError::Lost(lost),
-        Denial::Failed(error) => TryLockError::Backend(error),
+impl From<Denial> for TryLockError {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::WouldBlock | Denial::Timeout(_) => Self::WouldBlock,
+            Denial::Closed => Self::Closed,
+            Denial::Lost(lost) => Self::Lost(lost),
+            Denial::Failed(error) => Self::Backend(error),
+        }
     }
 }

@@ -3,7 +3,6 @@
 mod guard;
 mod lock;
 mod mapped;
-mod owned;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +10,9 @@ use std::time::Duration;
 
 use lock_core::{Error, Key};
 
-pub use guard::MutexGuard;
+pub use guard::{MutexGuard, OwnedMutexGuard};
 pub use lock::{Lock, LockOwned};
 pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
-pub use owned::OwnedMutexGuard;
 
 use crate::engine::{Entry, Manner, Wait};
 use crate::handoff::Handoff;

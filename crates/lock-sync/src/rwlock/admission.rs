@@ -3,12 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Mode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::engine::Hold;
 use crate::error::ReleaseError;
 use crate::foreign::survive;
+use crate::guard::Guarded;
 
 /// How many readers a lock with a maximum still admits.
 ///
@@ -89,5 +90,13 @@ impl Deref for Admitted {
 impl DerefMut for Admitted {
     fn deref_mut(&mut self) -> &mut Hold {
         &mut self.hold
+    }
+}
+
+impl<D, L> Guarded<D, Admitted, L> {
+    /// Goes on in a weaker mode.
+    pub(super) fn downgrade(mut self, to: Mode) -> Self {
+        self.hold.downgrade(to);
+        self
     }
 }

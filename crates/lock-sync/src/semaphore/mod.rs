@@ -342,7 +342,7 @@ impl Semaphore {
 
     /// Learns that it gives out no more permits, if that is why somebody got none.
     fn learn(&self, denial: &Denial) {
-        if AcquireError::from_denial(denial.clone()) == AcquireError::Closed {
+        if AcquireError::from(denial.clone()) == AcquireError::Closed {
             self.close();
         }
     }

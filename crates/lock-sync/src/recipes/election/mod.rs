@@ -17,7 +17,6 @@ use crate::engine::{Denial, Manner, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
 use crate::limit::Limit;
-use crate::locking::{lock_error, try_lock_error};
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
@@ -122,7 +121,7 @@ impl Election {
     /// - [`LockError::Lost`] if the lease was lost again and again before the value was stored;
     /// - [`LockError::Closed`] after [`Locks::shutdown`].
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, LockError> {
-        self.run(value.as_ref(), self.remote.shared().default_wait()).await.map_err(lock_error)
+        Ok(self.run(value.as_ref(), self.remote.shared().default_wait()).await?)
     }
 
     /// Campaigns for at most `limit`.
@@ -157,7 +156,7 @@ impl Election {
         value: impl AsRef<[u8]>,
         limit: Duration,
     ) -> Result<Leadership, LockError> {
-        self.run(value.as_ref(), Wait::AtMost(limit)).await.map_err(lock_error)
+        Ok(self.run(value.as_ref(), Wait::AtMost(limit)).await?)
     }
 
     /// Leads under this value if nobody else does or campaigns.
@@ -172,7 +171,7 @@ impl Election {
     /// - [`TryLockError::Backend`], [`TryLockError::Lost`] and [`TryLockError::Closed`] as
     ///   [`campaign`](Self::campaign).
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, TryLockError> {
-        self.run(value.as_ref(), Wait::Try).await.map_err(try_lock_error)
+        Ok(self.run(value.as_ref(), Wait::Try).await?)
     }
 
     /// Who leads now, if anybody does. Asks the store.

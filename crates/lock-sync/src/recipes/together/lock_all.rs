@@ -1,92 +1,37 @@
 //! The futures that wait for several locks.
 
-use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use lock_core::{Error, Mode};
-use pin_project::pin_project;
 use tokio::task::coop::poll_proceed;
 
 use super::AllGuard;
-use crate::blocking::block_on;
 use crate::engine::{Acquiring, Denial, Entry, Gathering, Hold, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::limit::{Bell, Limit, unanswered};
-use crate::locking::{lock_error, try_lock_error};
 use crate::lost::Lost;
+use crate::waits::future;
 
-/// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct LockAll {
-    climbing: Climbing,
-    /// As tokio's futures, so that what is inside may change.
-    #[pin]
-    _pinned: PhantomPinned,
+future! {
+    /// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
+    #[must_use = "futures do nothing unless polled"]
+    LockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => LockError>
+    |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
-impl LockAll {
-    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
-        Self { climbing: Climbing::new(entries, wait), _pinned: PhantomPinned }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<AllGuard, LockError> {
-        self.climbing.on_driver = true;
-        block_on(self)
-    }
-}
-
-impl Future for LockAll {
-    type Output = Result<AllGuard, LockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(lock_error)
-    }
-}
-
-impl fmt::Debug for LockAll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockAll").finish_non_exhaustive()
-    }
-}
-
-/// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct TryLockAll {
-    climbing: Climbing,
-    #[pin]
-    _pinned: PhantomPinned,
-}
-
-impl TryLockAll {
-    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>) -> Self {
-        Self { climbing: Climbing::new(entries, Wait::Try), _pinned: PhantomPinned }
-    }
-}
-
-impl Future for TryLockAll {
-    type Output = Result<AllGuard, TryLockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(try_lock_error)
-    }
-}
-
-impl fmt::Debug for TryLockAll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryLockAll").finish_non_exhaustive()
-    }
+future! {
+    /// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
+    #[must_use = "futures do nothing unless polled"]
+    TryLockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => TryLockError>
+    |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
 /// The way to all of the locks: at once, and if that fails, one after the other in the order of their
 /// keys.
-struct Climbing {
+pub(super) struct Climbing {
     /// Each once, in that order.
     entries: Vec<Arc<Entry>>,
     wait: Wait,
@@ -116,12 +61,16 @@ struct Rungs {
 }
 
 impl Climbing {
-    fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
+    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
         let (entries, state) = match entries {
             Ok(entries) => (entries, State::New),
             Err(error) => (Vec::new(), State::Refused(error)),
         };
         Self { entries, wait, limit: Limit::none(), on_driver: false, state }
+    }
+
+    fn on_driver(&mut self) {
+        self.on_driver = true;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {

@@ -9,12 +9,13 @@ use std::time::Duration;
 use lock_core::{Error, Key};
 
 pub use guard::AllGuard;
+use lock_all::Climbing;
 pub use lock_all::{LockAll, TryLockAll};
 
-use crate::blocking::assert_may_block;
 use crate::engine::{Entry, Wait};
 use crate::error::LockError;
 use crate::locks::Locks;
+use crate::waits::block;
 
 impl<B: ?Sized> Locks<B> {
     /// Locks several names, waiting until all of them are free here and everywhere: all or none.
@@ -85,7 +86,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        LockAll::new(self.entries(names), self.shared.default_wait())
+        LockAll::new(Climbing::new(self.entries(names), self.shared.default_wait()))
     }
 
     /// Locks several names, waiting for at most `limit` from the first poll on for all of them together.
@@ -123,7 +124,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        LockAll::new(self.entries(names), Wait::AtMost(limit))
+        LockAll::new(Climbing::new(self.entries(names), Wait::AtMost(limit)))
     }
 
     /// Locks several names if nobody holds any of them, without waiting for a holder: all or none.
@@ -162,7 +163,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        TryLockAll::new(self.entries(names))
+        TryLockAll::new(Climbing::new(self.entries(names), Wait::Try))
     }
 
     /// Locks several names from synchronous code.
@@ -199,8 +200,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        assert_may_block();
-        self.lock_all(names).block()
+        block(self.lock_all(names))
     }
 
     /// The entries of these names, each once, in the order in which everybody waits for them.
