@@ -24,6 +24,9 @@ const CORE: &str = "lock-core";
 const ABOVE_CORE: [&str; 3] = ["lock-redis", "lock-redlock", "lock-sync"];
 /// The crates whose files depend on one another in one direction only.
 const WITHOUT_CYCLES: [&str; 2] = ["lock-redis", "lock-sync"];
+/// The folders of lock-sync whose files build on the bare lock, and not on the engine below it.
+const ABOVE_THE_BARE_LOCK: [&str; 5] =
+    ["mutex/", "recipes/", "reentrant/", "rwlock/", "semaphore/"];
 
 #[test]
 fn the_workspace_has_the_crates_that_the_rules_name() {
@@ -117,6 +120,16 @@ fn the_files_of_a_crate_do_not_depend_on_one_another_in_a_circle() {
         cycles.retain(|cycle| name != "lock-sync" || !is_left(cycle));
         let described: Vec<String> = cycles.iter().map(|cycle| cycle.describe(&graph)).collect();
         assert!(cycles.is_empty(), "{name} has cycles:\n{}", described.join("\n"));
+    }
+}
+
+#[test]
+fn primitives_and_recipes_know_the_engine_by_the_bare_lock_alone() {
+    let sources = files::sources(&Workspace::load().package("lock-sync").folder);
+    for folder in ABOVE_THE_BARE_LOCK {
+        assert!(sources.keys().any(|file| file.starts_with(folder)), "{folder} is not there");
+        let found = files::naming(&sources, folder, "engine");
+        assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }
 

@@ -118,7 +118,9 @@ macro_rules! narrowing {
         where
             F: FnOnce($whole) -> $part,
         {
-            $Part { core: this.core.map(|data| $($by)::+::map(data, f)) $(.$without_lock())? }
+            let core = this.core.map(|data| $($by)::+::map(data, f));
+            $(let core = core.$without_lock();)?
+            $Part { core }
         }
 
         $(#[$try_map])*
@@ -131,7 +133,10 @@ macro_rules! narrowing {
             F: FnOnce($whole) -> Option<$part>,
         {
             match this.core.try_map(|data| $($by)::+::try_map(data, f)) {
-                Ok(core) => Ok($Part { core: core $(.$without_lock())? }),
+                Ok(core) => {
+                    $(let core = core.$without_lock();)?
+                    Ok($Part { core })
+                }
                 Err(core) => Err(Self { core }),
             }
         }

@@ -93,7 +93,7 @@
 
 #![forbid(unsafe_code)]
 
-mod asking;
+mod bare;
 mod blocking;
 mod engine;
 mod error;
@@ -102,8 +102,6 @@ mod guard;
 mod handoff;
 mod inspect;
 mod lease;
-mod limit;
-mod locking;
 mod locks;
 mod lost;
 mod mutex;

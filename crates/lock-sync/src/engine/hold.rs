@@ -221,7 +221,7 @@ mod tests {
         let limit = Duration::from_secs(3);
         let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
         let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
-        let entry = locks.entry("it").unwrap();
+        let entry = locks.shared.entry("it".try_into().unwrap()).unwrap();
         let read = async || {
             let manner = entry.shared().manner;
             let mut acquiring =

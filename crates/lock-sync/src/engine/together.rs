@@ -40,9 +40,12 @@ enum Standing {
 
 impl Gathering {
     /// Asks for all of these keys, of which no two may be the same.
-    pub(crate) fn begin(entries: &[Arc<Entry>]) -> Result<Self, Denial> {
+    pub(crate) fn begin<'e>(
+        entries: impl IntoIterator<Item = &'e Arc<Entry>>,
+    ) -> Result<Self, Denial> {
+        let mut entries = entries.into_iter().peekable();
         let mut gathering = Self { places: Vec::new(), denial: None, unable: Arc::default() };
-        let Some(first) = entries.first() else { return Ok(gathering) };
+        let Some(first) = entries.peek() else { return Ok(gathering) };
         let shared = Arc::clone(first.shared());
         shared.start().map_err(Denial::Failed)?;
         let mut asked = Vec::new();

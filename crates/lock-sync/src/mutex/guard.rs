@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{MappedMutexGuard, Mutex, OwnedMappedMutexGuard};
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::LeaseLost;
 use crate::guard::{Guarded, guard, narrowing};
 use crate::reentrant::Reentry;

@@ -6,10 +6,9 @@ use std::time::Duration;
 use lock_core::Mode;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
-use crate::engine::{Denial, Wait};
+use crate::bare::{Denial, Locking, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
-use crate::locking::Locking;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> Mutex<T> {
@@ -222,7 +221,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn locking(&self, wait: Wait) -> Locking {
-        Locking::new(&self.entry, Mode::Exclusive, wait, self.manner)
+        self.lock.locking(Mode::Exclusive, wait)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Mutex;
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::guard::{Guarded, guard, narrowing};
 
 /// A [`MutexGuard`](super::MutexGuard) that was narrowed with

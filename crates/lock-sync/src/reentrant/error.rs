@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 use crate::error::LeaseLost;
 
 /// Why a [`ReentrantMutex`](crate::ReentrantMutex) could not be locked.

@@ -1,7 +1,7 @@
 //! The guards of a reentrant mutex.
 
 use super::{Owner, ReentrantMutex};
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::guard::reach;
 use crate::lease::{lease_questions, lease_release};
 

@@ -8,9 +8,7 @@ use super::{
     Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, ReentrantMutex, TryReentrantLockError,
     scope,
 };
-use crate::asking::given_back;
-use crate::engine::{Denial, Wait};
-use crate::locking::Locking;
+use crate::bare::{Denial, Locking, Wait};
 use crate::waits::{block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
@@ -241,16 +239,13 @@ impl<T: ?Sized> ReentrantMutex<T> {
     }
 
     fn locking(&self, token: OwnerToken, wait: Wait) -> Locking {
-        let shared = self.entry.shared();
-        let entry = shared.joint_entry(self.entry.key(), token);
-        Locking::new(&entry, super::owner::mode(token), wait, shared.manner)
+        self.lock.joint(token).locking(super::owner::mode(token), wait)
     }
 
     /// Waits for what this process has given up of the lock, unless this owner holds it: then it enters at once.
     async fn given_back_unless_held(&self, token: OwnerToken) {
-        let shared = self.entry.shared();
-        if !shared.joint_entry(self.entry.key(), token).is_held() {
-            given_back(shared, self.entry.key()).await;
+        if !self.lock.joint(token).is_held() {
+            self.lock.given_back().await;
         }
     }
 }

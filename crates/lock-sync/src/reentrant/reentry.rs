@@ -1,6 +1,6 @@
 //! A guard that is lent to whoever is called under the lock.
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::LeaseLost;
 use crate::guard::reach;
 use crate::lease::lease_questions;

@@ -7,8 +7,7 @@ use lock_core::Mode;
 use super::admission::{Admitted, Permit};
 use super::admitting::Admitting;
 use super::{Core, RwLock};
-use crate::engine::{Denial, Wait};
-use crate::locking::Locking;
+use crate::bare::{Denial, Locking, Wait};
 
 /// What every future of the lock waits with. It can be dropped at any point.
 #[expect(clippy::large_enum_variant, reason = "the small one is for the few locks with a maximum")]
@@ -22,7 +21,7 @@ impl Access {
     pub(super) fn new(core: &Core, mode: Mode, wait: Wait) -> Self {
         match &core.quota {
             Some(quota) => Self::Admitting(Box::new(Admitting::new(core, quota, mode, wait))),
-            None => Self::Locking(Locking::new(&core.entry, mode, wait, core.manner), None),
+            None => Self::Locking(core.lock.locking(mode, wait), None),
         }
     }
 

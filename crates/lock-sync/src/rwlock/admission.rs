@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lock_core::{Error, ErrorKind, Mode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::ReleaseError;
 use crate::foreign::survive;
 use crate::guard::Guarded;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 use crate::error::{LockError, TryLockError};
 
 /// Why an upgrade did not come to pass, with the guard that goes on reading.

@@ -7,7 +7,7 @@ use super::{
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, Upgrade, UpgradeError, UpgradeOwned,
 };
-use crate::engine::Wait;
+use crate::bare::Wait;
 use crate::error::TryLockError;
 use crate::guard::Guarded;
 use crate::waits::{Attempt, block};

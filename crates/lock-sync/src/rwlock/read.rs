@@ -7,7 +7,7 @@ use lock_core::{Convertible, Mode};
 
 use super::access::Access;
 use super::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard};
-use crate::engine::{Denial, Wait};
+use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};

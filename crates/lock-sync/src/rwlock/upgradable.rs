@@ -7,7 +7,7 @@ use lock_core::{Convertible, Mode, Upgradable};
 
 use super::access::Access;
 use super::{OwnedRwLockUpgradableReadGuard, RwLock, RwLockUpgradableReadGuard};
-use crate::engine::{Denial, Wait};
+use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};

@@ -12,7 +12,7 @@ use super::{
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockUpgradableReadGuard,
     RwLockWriteGuard, UpgradeError,
 };
-use crate::engine::{Denial, Hold, Upgrading, Wait};
+use crate::bare::{Denial, Hold, Upgrading, Wait};
 use crate::guard::Guarded;
 use crate::waits::future;
 

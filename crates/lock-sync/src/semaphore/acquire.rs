@@ -9,9 +9,8 @@ use lock_core::Mode;
 
 use super::holds::Holds;
 use super::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use crate::engine::{Denial, Wait};
+use crate::bare::{Denial, Locking, Wait};
 use crate::foreign::{Bell, Listening};
-use crate::locking::Locking;
 use crate::waits::future;
 
 future! {
@@ -21,7 +20,7 @@ future! {
         -> Result<SemaphorePermit<'a>, Denial => AcquireError>
     |context| {
         let acquired = waiting.poll(semaphore, context);
-        acquired.map_ok(|holds| SemaphorePermit::new(*semaphore, holds))
+        acquired.map_ok(|holds| SemaphorePermit::new(semaphore, holds))
     }
 }
 
@@ -91,7 +90,7 @@ impl Waiting {
 impl Semaphore {
     pub(super) fn waiting(&self, count: u32, wait: Wait) -> Waiting {
         let mode = Mode::Permits { take: count, of: self.declared };
-        let locking = (count > 0).then(|| Locking::new(&self.entry, mode, wait, self.manner));
+        let locking = (count > 0).then(|| self.lock.locking(mode, wait));
         Waiting { locking, closing: None }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 
 /// Why permits could not be acquired.
 ///

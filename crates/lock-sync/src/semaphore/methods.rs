@@ -7,7 +7,7 @@ use super::Semaphore;
 use super::acquire::{Acquire, AcquireOwned};
 use super::error::{AcquireError, TryAcquireError};
 use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
-use crate::engine::Wait;
+use crate::bare::Wait;
 use crate::waits::{Attempt, block};
 
 impl Semaphore {

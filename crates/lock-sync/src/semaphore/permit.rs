@@ -120,7 +120,7 @@ macro_rules! permit_methods {
             #[track_caller]
             pub fn merge(&mut self, other: Self) {
                 assert!(
-                    Arc::ptr_eq(&self.semaphore.entry, &other.semaphore.entry),
+                    self.semaphore.lock.is_same(&other.semaphore.lock),
                     "merging permits from different semaphore instances"
                 );
                 self.holds.merge(other.holds);

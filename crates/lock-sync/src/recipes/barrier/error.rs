@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 
 /// Why a participant did not pass a [`Barrier`](crate::Barrier).
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::{Cell, Error, FencingToken, Key};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
 use crate::lease::lease_questions;
 use crate::recipes::cell::{RemoteCell, Unstored};

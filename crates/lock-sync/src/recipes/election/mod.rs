@@ -13,10 +13,9 @@ pub use info::LeaderInfo;
 pub use leadership::{Leadership, UpdateError};
 pub use observer::Observer;
 
-use crate::engine::{Denial, Manner, Wait};
+use crate::bare::{Denial, Limit, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
-use crate::limit::Limit;
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
@@ -88,7 +87,10 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(Election { remote: RemoteCell::new(self, name)? })
+        // The lease goes back to the store after every term. If the lease were handed on here, the value of the
+        // former leader would stay under it for a moment.
+        let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
+        Ok(Election { remote })
     }
 }
 
@@ -121,7 +123,7 @@ impl Election {
     /// - [`LockError::Lost`] if the lease was lost again and again before the value was stored;
     /// - [`LockError::Closed`] after [`Locks::shutdown`].
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, LockError> {
-        Ok(self.run(value.as_ref(), self.remote.shared().default_wait()).await?)
+        Ok(self.run(value.as_ref(), self.remote.bare().default_wait()).await?)
     }
 
     /// Campaigns for at most `limit`.
@@ -217,17 +219,14 @@ impl Election {
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Leadership, Denial> {
         Cell::check_len(value).map_err(Denial::Failed)?;
-        let (remote, shared) = (&self.remote, self.remote.shared());
-        // Back to the store after every term: to hand the lease on here would leave the former leader's
-        // value under it for a moment.
-        let manner = Manner { handoff: Handoff::Never, cache: None };
-        let limit = Limit::of(wait, shared);
+        let (remote, bare) = (&self.remote, self.remote.bare());
+        let limit = Limit::of(wait, bare);
         let mut attempts = 0;
         loop {
-            let hold = remote.lock(limit.wait(shared), manner).await?;
+            let hold = remote.lock(limit.wait(bare)).await?;
             attempts += 1;
             let storing = async { Ok::<_, Denial>(remote.store(&hold, Some(value)).await) };
-            let stored = limit.bound(shared, storing).await?;
+            let stored = limit.bound(bare, storing).await?;
             match stored {
                 Ok(()) => return Ok(Leadership::new(remote.clone(), hold)),
                 Err(Unstored::Lost(_)) if attempts < ATTEMPTS => {}

@@ -6,8 +6,7 @@ use futures::stream::{Stream, unfold};
 use lock_core::Error;
 
 use super::LeaderInfo;
-use crate::engine::Denial;
-use crate::limit::Limit;
+use crate::bare::{Denial, Limit};
 use crate::recipes::cell::{RemoteCell, Watcher};
 
 /// Tells who leads an [`Election`](crate::Election), and each change of it: what

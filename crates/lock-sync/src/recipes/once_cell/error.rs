@@ -6,7 +6,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 use crate::error::LeaseLost;
 use crate::recipes::cell::Unstored;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::search::Search;
 use super::{OwnedSlotPermit, SlotPermit, SlotSemaphore};
-use crate::engine::{Denial, Wait};
+use crate::bare::{Denial, Wait};
 use crate::semaphore::{AcquireError, TryAcquireError};
 use crate::waits::{Attempt, block, future};
 
@@ -163,7 +163,7 @@ future! {
     AcquireSlot['a]['a](search: Search, semaphore: &'a SlotSemaphore)
         -> Result<SlotPermit<'a>, Denial => AcquireError>
     |context| {
-        search.poll(context).map_ok(|(slot, hold)| SlotPermit::new(*semaphore, slot, hold))
+        search.poll(context).map_ok(|(slot, hold)| SlotPermit::new(semaphore, slot, hold))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::SlotSemaphore;
-use crate::engine::Hold;
+use crate::bare::Hold;
 
 /// A permit of a [`SlotSemaphore`], and a lease on its slot.
 ///

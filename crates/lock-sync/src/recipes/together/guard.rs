@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_core::{FencingToken, Instant, Key};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
 use crate::lost::{Lost, WhileHeld};
 

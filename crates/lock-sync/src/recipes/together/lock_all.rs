@@ -2,16 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
 use super::AllGuard;
-use crate::engine::{Acquiring, Denial, Entry, Gathering, Hold, Wait};
+use crate::bare::{Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, unanswered};
 use crate::error::{LockError, TryLockError};
-use crate::limit::{Bell, Limit, unanswered};
 use crate::lost::Lost;
 use crate::waits::future;
 
@@ -33,7 +31,7 @@ future! {
 /// keys.
 pub(super) struct Climbing {
     /// Each once, in that order.
-    entries: Vec<Arc<Entry>>,
+    locks: Vec<BareLock>,
     wait: Wait,
     /// Fixed with the first poll: a limit does not begin anew.
     limit: Limit,
@@ -61,12 +59,12 @@ struct Rungs {
 }
 
 impl Climbing {
-    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
-        let (entries, state) = match entries {
-            Ok(entries) => (entries, State::New),
+    pub(super) fn new(locks: Result<Vec<BareLock>, Error>, wait: Wait) -> Self {
+        let (locks, state) = match locks {
+            Ok(locks) => (locks, State::New),
             Err(error) => (Vec::new(), State::Refused(error)),
         };
-        Self { entries, wait, limit: Limit::none(), on_driver: false, state }
+        Self { locks, wait, limit: Limit::none(), on_driver: false, state }
     }
 
     fn on_driver(&mut self) {
@@ -117,7 +115,7 @@ impl Climbing {
                         continue;
                     }
                     let held = std::mem::take(&mut rungs.held);
-                    if held.len() == self.entries.len() {
+                    if held.len() == self.locks.len() {
                         return Poll::Ready(Ok(held));
                     }
                     self.climb_on(held);
@@ -128,19 +126,18 @@ impl Climbing {
     }
 
     fn begin(&mut self) -> Result<(), Denial> {
-        let Some(first) = self.entries.first() else {
-            self.state = State::AtOnce(Gathering::begin(&[])?, Bell::silent());
+        let Some(first) = self.locks.first() else {
+            self.state = State::AtOnce(BareLock::gather(&[])?, Bell::silent());
             return Ok(());
         };
-        let shared = Arc::clone(first.shared());
-        self.limit = Limit::of(self.wait, &shared);
-        if self.entries.len() == 1 {
+        self.limit = Limit::of(self.wait, first);
+        if self.locks.len() == 1 {
             self.climb_anew();
             return Ok(());
         }
-        match Gathering::begin(&self.entries) {
+        match BareLock::gather(&self.locks) {
             Ok(gathering) => {
-                self.state = State::AtOnce(gathering, self.limit.bell(&shared));
+                self.state = State::AtOnce(gathering, self.limit.bell(&self.locks[0]));
             }
             Err(Denial::WouldBlock) if !matches!(self.wait, Wait::Try) => self.climb_anew(),
             Err(denial) => return Err(denial),
@@ -156,10 +153,8 @@ impl Climbing {
 
     /// Waits for the lock after these.
     fn climb_on(&mut self, held: Vec<Hold>) {
-        let entry = Arc::clone(&self.entries[held.len()]);
-        let wait = self.limit.wait(entry.shared());
-        let manner = entry.shared().manner;
-        let mut next = Acquiring::new(entry, Mode::Exclusive, wait, manner);
+        let lock = &self.locks[held.len()];
+        let mut next = lock.acquiring(Mode::Exclusive, self.limit.wait(lock));
         if self.on_driver {
             next.on_driver();
         }

@@ -1,12 +1,12 @@
 //! The way to a guard: first the engine's grant, then the data.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use lock_core::Mode;
 use tokio::task::coop::poll_proceed;
 
-use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
+use super::BareLock;
+use crate::engine::{Acquiring, Denial, Hold, Wait};
 use crate::error::{LockError, TryLockError};
 
 /// What the futures of all primitives wait with. It can be dropped at any point.
@@ -15,12 +15,14 @@ pub(crate) struct Locking {
     hold: Option<Hold>,
 }
 
-impl Locking {
-    pub(crate) fn new(entry: &Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
-        let acquiring = Acquiring::new(Arc::clone(entry), mode, wait, manner);
-        Self { acquiring, hold: None }
+impl BareLock {
+    /// Begins to wait for the lock, for a future that yields a guard.
+    pub(crate) fn locking(&self, mode: Mode, wait: Wait) -> Locking {
+        Locking { acquiring: self.acquiring(mode, wait), hold: None }
     }
+}
 
+impl Locking {
     /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
     pub(crate) fn on_driver(&mut self) {
         self.acquiring.on_driver();
