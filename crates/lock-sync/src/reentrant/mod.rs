@@ -82,7 +82,8 @@ use crate::bare::{BareLock, Wait};
 /// It coerces to a mutex of a trait object:
 ///
 /// ```
-/// # /// # use lock_core::memory::MemoryBackend;
+/// # use std::sync::Arc;
+/// # use lock_core::memory::MemoryBackend;
 /// # use lock_sync::{Locks, ReentrantMutex};
 /// # fn main() -> Result<(), lock_core::Error> {
 /// # let locks = Locks::new(MemoryBackend::new());
