@@ -43,7 +43,7 @@ impl<D, H, L> Guarded<D, H, L> {
 macro_rules! guard {
     ([$($generics:tt)*] $Guard:ty => mut $target:ty, $make:literal, $lock:literal) => {
         impl<$($generics)*> $Guard {
-            crate::lease::lease_methods!();
+            crate::guard::lease_methods!();
             crate::lease::lease_scope!($target, $make, $lock);
         }
 
@@ -52,11 +52,67 @@ macro_rules! guard {
 
     ([$($generics:tt)*] $Guard:ty => $target:ty, $make:literal, $lock:literal) => {
         impl<$($generics)*> $Guard {
-            crate::lease::lease_methods!(shared);
+            crate::guard::lease_methods!(shared);
             crate::lease::lease_scope!(shared, $target, $make, $lock);
         }
 
         crate::guard::reach!([$($generics)*] $Guard => $target, |this| this.core.data);
+    };
+}
+
+/// Adds the methods of its lease to a guard with a field `core`.
+///
+/// `shared` is for guards beside which there may be others.
+macro_rules! lease_methods {
+    () => {
+        /// The fencing token of this guard. Each exclusive holder's token is higher than every earlier one.
+        ///
+        /// Hand the token to the resource that the lock protects, and let the resource refuse lower tokens:
+        /// see [`FencingToken`](lock_core::FencingToken).
+        pub fn fencing_token(&self) -> lock_core::FencingToken {
+            self.core.hold.fencing_token()
+        }
+
+        crate::guard::lease_methods! {
+            @every
+            "Releases the lock, and waits until the store has confirmed it or the lock has gone to \
+             another task of this process."
+        }
+    };
+
+    (shared) => {
+        /// The fencing token of this guard: lower than that of every writer after it, and no lower than
+        /// that of any writer before.
+        ///
+        /// Readers that share a lease have one token, and readers of another process have another. The order
+        /// of the tokens of readers that hold the lock at once means nothing. A downgraded guard keeps the token
+        /// of the writer. A resource that is only read need not see the token. But you can pass on the token with
+        /// what you read: data that is written under a higher token is newer.
+        pub fn fencing_token(&self) -> lock_core::FencingToken {
+            self.core.hold.fencing_token()
+        }
+
+        crate::guard::lease_methods! {
+            @every
+            "Gives up this guard's part in the lock. If no other reader of this process shares the \
+             lease, waits until the store has confirmed the release or the lock has gone to another \
+             task of this process."
+        }
+    };
+
+    (@every $release:literal) => {
+        /// The name of the lock.
+        pub fn key(&self) -> &lock_core::Key {
+            self.core.hold.key()
+        }
+
+        crate::lease::lease_questions!("guard", core.hold);
+        crate::lease::lease_release!($release, "the lease", self => {
+            // The data first: the next holder finds it free.
+            let crate::guard::Guarded { data, hold, .. } = self.core;
+            drop(data);
+            hold.release().await
+        });
     };
 }
 
@@ -143,4 +199,4 @@ macro_rules! narrowing {
     };
 }
 
-pub(crate) use {guard, narrowing, reach};
+pub(crate) use {guard, lease_methods, narrowing, reach};

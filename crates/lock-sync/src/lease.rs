@@ -1,63 +1,8 @@
 //! The methods that every guard has: those of its lease.
 
-/// Adds the methods of its lease to a guard with a field `core`.
-///
-/// `shared` is for guards beside which there may be others.
-macro_rules! lease_methods {
-    () => {
-        /// The fencing token of this guard. Each exclusive holder's token is higher than every earlier one.
-        ///
-        /// Hand the token to the resource that the lock protects, and let the resource refuse lower tokens:
-        /// see [`FencingToken`](lock_core::FencingToken).
-        pub fn fencing_token(&self) -> lock_core::FencingToken {
-            self.core.hold.fencing_token()
-        }
-
-        crate::lease::lease_methods! {
-            @every
-            "Releases the lock, and waits until the store has confirmed it or the lock has gone to \
-             another task of this process."
-        }
-    };
-
-    (shared) => {
-        /// The fencing token of this guard: lower than that of every writer after it, and no lower than
-        /// that of any writer before.
-        ///
-        /// Readers that share a lease have one token, and readers of another process have another. The order
-        /// of the tokens of readers that hold the lock at once means nothing. A downgraded guard keeps the token
-        /// of the writer. A resource that is only read need not see the token. But you can pass on the token with
-        /// what you read: data that is written under a higher token is newer.
-        pub fn fencing_token(&self) -> lock_core::FencingToken {
-            self.core.hold.fencing_token()
-        }
-
-        crate::lease::lease_methods! {
-            @every
-            "Gives up this guard's part in the lock. If no other reader of this process shares the \
-             lease, waits until the store has confirmed the release or the lock has gone to another \
-             task of this process."
-        }
-    };
-
-    (@every $release:literal) => {
-        /// The name of the lock.
-        pub fn key(&self) -> &lock_core::Key {
-            self.core.hold.key()
-        }
-
-        crate::lease::lease_questions!("guard", core.hold);
-        crate::lease::lease_release!($release, "the lease", |this| {
-            // The data first: the next holder finds it free.
-            drop(this.core.data);
-            this.core.hold.release().await
-        });
-    };
-}
-
 /// Adds `release`. The words are those of its docs, and the expression is how the parts of the guard do it.
 macro_rules! lease_release {
-    ($release:literal, $lease:literal, |$this:ident| $released:expr) => {
+    ($release:literal, $lease:literal, $this:ident => $released:expr) => {
         #[doc = $release]
         ///
         /// # Cancel safety
@@ -73,8 +18,7 @@ macro_rules! lease_release {
         #[doc = concat!("- [`ReleaseError::Lost`](crate::ReleaseError::Lost) if ", $lease, " had ended before;")]
         /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
         ///   driver goes on trying where that can help, until the lease has ended by itself.
-        pub async fn release(self) -> Result<(), crate::ReleaseError> {
-            let $this = self;
+        pub async fn release($this) -> Result<(), crate::ReleaseError> {
             $released
         }
     };
@@ -222,4 +166,4 @@ macro_rules! lease_scope {
     };
 }
 
-pub(crate) use {lease_methods, lease_questions, lease_release, lease_scope};
+pub(crate) use {lease_questions, lease_release, lease_scope};

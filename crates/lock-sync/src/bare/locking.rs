@@ -23,7 +23,7 @@ impl BareLock {
 }
 
 impl Locking {
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
     pub(crate) fn on_driver(&mut self) {
         self.acquiring.on_driver();
     }
@@ -39,7 +39,7 @@ impl Locking {
             None => ready!(self.acquiring.poll(context))?,
         };
         // A task that locks in a loop yields to the others now and then, as with tokio's locks. It has
-        // its turn by then: a budget that is used up costs nobody a place in the queue.
+        // its turn by then: a budget that is used up costs the task no place in the queue.
         let Poll::Ready(coop) = poll_proceed(context) else {
             self.hold = Some(hold);
             return Poll::Pending;

@@ -34,7 +34,7 @@ impl<'a> Retries<'a> {
             }
             None => Duration::MAX,
         };
-        // Those who failed together need not come back together: no two clocks agree to the nanosecond.
+        // Callers that failed together need not come back together: no two clocks agree to the nanosecond.
         let scatter = (now.as_nanos() % 1024) as f64 / 1024.0;
         let pause = self.backoff.fail_scattered(scatter);
         self.lock.alarm(pause.min(left)).await;

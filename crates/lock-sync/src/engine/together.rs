@@ -17,7 +17,7 @@ use super::queue::WaiterId;
 use super::running::panic_message;
 use super::{Denial, Entry, Hold, Home, Patience, Running, Shared, Ticket};
 
-/// A try for several keys that does not wait for anybody who holds one of them.
+/// A try for several keys that does not wait for a holder of one of them.
 ///
 /// Dropping it passes on what it has got by then, and sees to it that what is still under way goes back.
 pub(crate) struct Gathering {

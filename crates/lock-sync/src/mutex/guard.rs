@@ -19,7 +19,7 @@ use crate::reentrant::Reentry;
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless somebody waits elsewhere. An awaited `release` gives it back at once.
+/// unless another process waits. An awaited `release` gives it back at once.
 ///
 /// # If the lease is lost
 ///
@@ -65,7 +65,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         into MappedMutexGuard['a, U] without_lock
     }
 
-    /// Enters the lock again, for whoever is called under it: no request, and the same fencing token.
+    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
     ///
     /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
     /// refuses two at once: see [`Reentry`].
@@ -131,7 +131,7 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
         into OwnedMappedMutexGuard[T, U]
     }
 
-    /// Enters the lock again, for whoever is called under it: no request, and the same fencing token.
+    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
     ///
     /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
     /// refuses two at once: see [`Reentry`].

@@ -118,7 +118,7 @@ macro_rules! guard_methods {
                 "Gives this hold up. If it was the owner's last in this process, waits until the store has \
                  confirmed it.",
                 "the lease",
-                |this| this.hold.release().await
+                self => self.hold.release().await
             );
         }
 

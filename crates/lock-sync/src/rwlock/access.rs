@@ -25,7 +25,7 @@ impl Access {
         }
     }
 
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
     pub(super) fn on_driver(&mut self) {
         match self {
             Self::Admitting(admitting) => admitting.on_driver(),

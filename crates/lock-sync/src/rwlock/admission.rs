@@ -29,7 +29,7 @@ impl Quota {
             let message = format!("a RwLock may not be created with more than {MAX_QUOTA} readers");
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        // Where `usize` is shorter than that, nobody has memory for so many guards.
+        // Where `usize` is shorter than that, no process has memory for so many guards.
         Ok(Self(Arc::new(Semaphore::new(usize::try_from(quota).unwrap_or(usize::MAX >> 3)))))
     }
 }

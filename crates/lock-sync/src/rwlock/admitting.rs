@@ -44,7 +44,7 @@ impl Admitting {
         context: &mut Context<'_>,
     ) -> Poll<Result<(Locking, Permit), Denial>> {
         if self.queued.is_none() {
-            // A permit that comes free goes to the first in line: this overtakes no one.
+            // A permit that comes free goes to the first in line: this overtakes no waiter.
             if let Ok(permit) = Arc::clone(&self.quota.0).try_acquire_owned() {
                 return Poll::Ready(Ok((self.locking(self.wait), Permit::new(permit))));
             }
@@ -54,7 +54,7 @@ impl Admitting {
             none => none.insert(Queued::new(&self.core, &self.quota, self.wait)?),
         };
         if let Poll::Ready(permit) = queued.permit.as_mut().poll(context) {
-            // It cannot be refused: nobody closes it.
+            // It cannot be refused: no code closes the semaphore.
             let permit = permit.map(Permit::new).map_err(|_| Denial::Closed)?;
             let wait = queued.limit.wait(&self.core.lock);
             return Poll::Ready(Ok((self.locking(wait), permit)));

@@ -17,8 +17,8 @@ use crate::guard::{Guarded, guard, narrowing};
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data; somebody elsewhere may be writing what
-/// the lock protects. Readers who share a lease lose it together, and each is told.
+/// The guard stays, and with it the access to the local data. A writer elsewhere may be writing what the lock
+/// protects. Readers that share a lease lose it together, and each guard tells.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {

@@ -67,7 +67,7 @@ type Climbed<R, W> = Result<(W, Admitted), (R, Admitted, Denial)>;
 
 /// First the engine's grant, then the data, of which `R` is held to read until then.
 pub(super) struct Climb<R> {
-    // In this order: whoever gets the lock next finds the data free.
+    // In this order: the next holder finds the data free.
     reading: Option<R>,
     upgrading: Upgrading,
     hold: Option<Hold>,
@@ -93,7 +93,7 @@ impl<R> Climb<R> {
             match ready!(self.upgrading.poll(context)) {
                 Ok(hold) => {
                     self.hold = Some(hold);
-                    // Nobody here can write in between: the engine grants to none but this one.
+                    // No waiter here can write in between: the engine grants to this one alone.
                     self.reading = None;
                 }
                 Err((hold, denial)) => {

@@ -22,7 +22,7 @@ use crate::guard::{Guarded, guard, narrowing};
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless somebody waits elsewhere. An awaited `release` gives it back at once.
+/// unless another process waits. An awaited `release` gives it back at once.
 ///
 /// # If the lease is lost
 ///
@@ -70,7 +70,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 
     /// Goes on to read, with no other writer in between, here or elsewhere.
     ///
-    /// Readers may enter beside it, unless a writer waits who came before them. The store is told in the
+    /// Readers may enter beside it, unless a writer waits that came before them. The store is told in the
     /// background: until then it keeps others out as before. The guard keeps its fencing token.
     ///
     /// # If the lease is lost
@@ -108,7 +108,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// [`RwLockReadGuard::map`].
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
-    /// everybody else is kept out still.
+    /// all other callers are kept out still.
     ///
     /// # Examples
     ///
@@ -132,8 +132,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
         RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }
     }
 
-    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and nobody
-    /// has entered.
+    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
+    /// reader has entered.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     /// Goes on to read a part of the data.
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
-    /// everybody else is kept out still.
+    /// all other callers are kept out still.
     pub fn downgrade_map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, U, C>
     where
         F: FnOnce(&T) -> &U,
@@ -201,8 +201,8 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
         OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }
     }
 
-    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and nobody
-    /// has entered.
+    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
+    /// reader has entered.
     ///
     /// # Errors
     ///

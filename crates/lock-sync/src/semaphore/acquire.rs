@@ -57,7 +57,7 @@ impl Waiting {
     ) -> Poll<Result<Holds, Denial>> {
         loop {
             if semaphore.is_closed() {
-                // What was asked for by now is undone, a grant that nobody has seen as well.
+                // What was asked for by now is undone, and so is a grant that no caller has seen.
                 self.locking = None;
                 return Poll::Ready(Err(Denial::Closed));
             }

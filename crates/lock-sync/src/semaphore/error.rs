@@ -35,8 +35,8 @@ impl From<Denial> for AcquireError {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only those who do not wait are turned away so; and nobody enters with permits, or makes
-            // them stronger, that were lost.
+            // Only a caller that does not wait is turned away so. No caller enters with permits that were lost, or
+            // makes them stronger.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,

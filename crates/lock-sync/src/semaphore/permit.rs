@@ -238,7 +238,7 @@ macro_rules! permit_methods {
                 "Gives the permits back and waits until the store has confirmed it, or they have gone to \
                  another task of this process.",
                 "a lease",
-                |this| this.holds.release().await
+                self => self.holds.release().await
             );
         }
 

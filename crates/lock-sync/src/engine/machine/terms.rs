@@ -25,7 +25,7 @@ pub(crate) struct Policy {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) handoff: Handoff,
-    /// How long the lease is kept when nobody here wants it.
+    /// How long the lease is kept when no waiter here wants it.
     pub(crate) cache: Option<Duration>,
 }
 

@@ -16,7 +16,6 @@ use crate::handoff::Handoff;
 use crate::locks::Locks;
 
 /// A lock, and the value beside it.
-#[derive(Clone)]
 pub(crate) struct RemoteCell {
     bare: BareLock,
     /// The same store as that of the lock, with the ability to keep values.
@@ -81,8 +80,8 @@ impl RemoteCell {
         }
     }
 
-    /// Asks for the value as this holder, whom nobody before can surprise any more; until there is an answer, the
-    /// lease is over, or no retries left.
+    /// Asks for the value as this holder, until there is an answer, the lease is over, or no retries are left. No
+    /// earlier holder can change the value any more.
     pub(crate) async fn load_under(
         &self,
         hold: &Hold,
@@ -104,7 +103,7 @@ impl RemoteCell {
     /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
     /// no retries left.
     ///
-    /// Whoever drops it leaves open whether it was written.
+    /// A caller that drops it leaves open whether it was written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut retries = Retries::new(&self.bare, Limit::none());
         loop {

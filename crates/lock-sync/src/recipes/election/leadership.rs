@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use lock_core::{Cell, Error, FencingToken, Key};
 
@@ -26,12 +27,12 @@ use crate::recipes::cell::{RemoteCell, Unstored};
 #[clippy::has_significant_drop]
 #[must_use = "if unused the leader resigns at once"]
 pub struct Leadership {
-    remote: RemoteCell,
+    remote: Arc<RemoteCell>,
     hold: Hold,
 }
 
 impl Leadership {
-    pub(super) fn new(remote: RemoteCell, hold: Hold) -> Self {
+    pub(super) fn new(remote: Arc<RemoteCell>, hold: Hold) -> Self {
         Self { remote, hold }
     }
 

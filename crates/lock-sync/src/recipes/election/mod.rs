@@ -5,6 +5,7 @@ mod leadership;
 mod observer;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Cell, CellBackend, Error, Key};
@@ -68,7 +69,7 @@ const ATTEMPTS: u32 = 3;
 /// # }
 /// ```
 pub struct Election {
-    remote: RemoteCell,
+    remote: Arc<RemoteCell>,
 }
 
 impl<B: ?Sized> Locks<B> {
@@ -90,7 +91,7 @@ impl<B: ?Sized> Locks<B> {
         // The lease goes back to the store after every term. If the lease were handed on here, the value of the
         // former leader would stay under it for a moment.
         let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
-        Ok(Election { remote })
+        Ok(Election { remote: Arc::new(remote) })
     }
 }
 

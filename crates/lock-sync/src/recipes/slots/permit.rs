@@ -89,7 +89,7 @@ macro_rules! permit_methods {
                 "Gives the slot back, and waits until the store has confirmed it or the slot has gone to \
                  another task of this process.",
                 "the lease",
-                |this| this.hold.release().await
+                self => self.hold.release().await
             );
         }
 

@@ -35,7 +35,7 @@ pub(super) struct Climbing {
     wait: Wait,
     /// Fixed with the first poll: a limit does not begin anew.
     limit: Limit,
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
     on_driver: bool,
     state: State,
 }

@@ -202,7 +202,7 @@ impl<B: ?Sized> Locks<B> {
         block(self.lock_all(names))
     }
 
-    /// The locks of these names, each once, in the order in which everybody waits for them.
+    /// The locks of these names, each once, in the order in which every caller waits for them.
     fn bare_locks<K>(&self, names: impl IntoIterator<Item = K>) -> Result<Vec<BareLock>, Error>
     where
         K: TryInto<Key>,
