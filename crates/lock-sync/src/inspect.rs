@@ -2,7 +2,6 @@
 
 use lock_core::{Error, InspectBackend, Inspection, Key};
 
-use crate::asking::ask_about;
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
@@ -48,8 +47,8 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        let entry = self.entry(name)?;
-        ask_about(&entry, self.backend.inspect(entry.key())).await
+        let lock = self.bare_lock(name)?;
+        lock.ask_about(self.backend.inspect(lock.key())).await
     }
 
     /// Ends every lease on the lock of this name, whoever has it and whatever kind of lock it is. Returns how
@@ -88,7 +87,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        let entry = self.entry(name)?;
-        ask_about(&entry, self.backend.force_release(entry.key())).await
+        let lock = self.bare_lock(name)?;
+        lock.ask_about(self.backend.force_release(lock.key())).await
     }
 }

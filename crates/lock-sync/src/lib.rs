@@ -93,16 +93,15 @@
 
 #![forbid(unsafe_code)]
 
-mod asking;
+mod bare;
 mod blocking;
 mod engine;
 mod error;
 mod foreign;
+mod guard;
 mod handoff;
 mod inspect;
 mod lease;
-mod limit;
-mod locking;
 mod locks;
 mod lost;
 mod mutex;
@@ -110,6 +109,7 @@ mod recipes;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod waits;
 
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}

@@ -7,9 +7,9 @@ use std::time::Duration;
 use lock_core::{Backend, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
-use crate::engine::{Choices, Entry, Home, Shared};
+use crate::bare::{BareLock, alarm};
+use crate::engine::{Choices, Home, Shared};
 use crate::handoff::Handoff;
-use crate::limit::alarm;
 
 /// The locks of one backend: what an app builds once and keeps.
 ///
@@ -116,12 +116,13 @@ impl<B: ?Sized> Locks<B> {
         }
     }
 
-    pub(crate) fn entry<K>(&self, name: K) -> Result<Arc<Entry>, Error>
+    /// The lock with this name, without data.
+    pub(crate) fn bare_lock<K>(&self, name: K) -> Result<BareLock, Error>
     where
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        self.shared.entry(name.try_into()?)
+        BareLock::named(&self.shared, name.try_into()?)
     }
 }
 

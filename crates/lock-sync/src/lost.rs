@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
@@ -53,5 +53,36 @@ impl Future for Lost {
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lost").finish_non_exhaustive()
+    }
+}
+
+/// Runs work until a lease is lost: the future behind every `while_held`.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct WhileHeld<F, C> {
+    #[pin]
+    work: F,
+    lost: Lost,
+    check: C,
+}
+
+impl<F, C> WhileHeld<F, C> {
+    pub(crate) fn new(work: F, lost: Lost, check: C) -> Self {
+        Self { work, lost, check }
+    }
+}
+
+/// Looks at the clock before and after every step of the work, because the driver may be late.
+impl<F: Future, C: Fn() -> Result<(), LeaseLost>> Future for WhileHeld<F, C> {
+    type Output = Result<F::Output, LeaseLost>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(lost) = Pin::new(this.lost).poll(context) {
+            return Poll::Ready(Err(lost));
+        }
+        (this.check)()?;
+        let output = ready!(this.work.poll(context));
+        Poll::Ready((this.check)().map(|()| output))
     }
 }

@@ -1,12 +1,15 @@
 //! What the check sees in small made-up crates.
 
-use super::{Graph, Sources, cycles, graph};
+use super::{Graph, Sources, cycles, graph, naming};
+
+/// The text of these files.
+fn sources(files: &[(&str, &str)]) -> Sources {
+    files.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
+}
 
 /// A crate of these files.
 fn of(files: &[(&str, &str)]) -> Graph {
-    graph(
-        &files.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect::<Sources>(),
-    )
+    graph(&sources(files))
 }
 
 fn arrows(files: &[(&str, &str)]) -> Vec<String> {
@@ -201,4 +204,27 @@ fn a_path_that_leads_nowhere_is_not_passed_over() {
 #[should_panic(expected = "there is no file for c")]
 fn a_module_without_a_file_is_not_passed_over() {
     of(&[("lib.rs", "mod c;")]);
+}
+
+#[test]
+fn a_file_names_a_module_in_a_use_in_code_and_in_a_macro() {
+    let files = [
+        ("lib.rs", "mod low; mod mid; mod top;"),
+        ("low.rs", "pub struct Low;"),
+        ("mid.rs", "pub use crate::low::Low;"),
+        ("top/mod.rs", "mod a; mod b; mod c; mod d; use crate::mid::Low; fn low(low: Low) {}"),
+        ("top/a.rs", "use crate::{low, mid};"),
+        ("top/b.rs", "fn b(_: crate::low::Low) {}"),
+        ("top/c.rs", "some! { crate::low::Low }"),
+        ("top/d.rs", "#[cfg(test)] mod tests { use crate::low::Low; }"),
+    ];
+    let found = naming(&sources(&files), "top/", "low");
+    assert_eq!(
+        found,
+        [
+            "top/a.rs names crate::low",
+            "top/b.rs names crate::low::Low",
+            "top/c.rs names crate::low::Low"
+        ]
+    );
 }

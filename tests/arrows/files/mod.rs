@@ -58,6 +58,18 @@ pub(crate) fn graph(sources: &Sources) -> Graph {
     resolve::graph(&Crate::read(sources))
 }
 
+/// The files of a folder that name this module of the crate, each with a path that does.
+pub(crate) fn naming(sources: &Sources, folder: &str, module: &str) -> Vec<String> {
+    let all = Crate::read(sources);
+    let inside = all.modules.iter().filter(|it| it.file.starts_with(folder));
+    let named = inside.filter_map(|it| {
+        let mut paths = it.mentions.iter().map(|mention| &mention.path).chain(&it.exports);
+        let path = paths.find(|path| path.len() > 1 && path.iter().any(|name| name == module))?;
+        Some(format!("{} names {}", it.file, path.join("::")))
+    });
+    named.collect()
+}
+
 /// Files that depend on one another in a circle: as many of them as do.
 pub(crate) struct Cycle {
     files: BTreeSet<String>,

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use lock_core::{Claim, FencingToken, Instant, Key, Mode, Released};
 
 use super::{Entry, HoldId, Manner, Rest, Running, Ticket};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
-use crate::lost::Lost;
+use crate::lost::{Lost, WhileHeld};
 
 /// One holder's right to the lock. Dropping it passes the lock on.
 pub(crate) struct Hold {
@@ -144,19 +143,11 @@ impl Hold {
         Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold.serial())
     }
 
-    /// Looks at the clock before and after every step of the work: the driver may be late.
-    pub(crate) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        let mut work = std::pin::pin!(work);
-        let mut lost = std::pin::pin!(self.lost());
-        poll_fn(|context| {
-            if let Poll::Ready(lost) = lost.as_mut().poll(context) {
-                return Poll::Ready(Err(lost));
-            }
-            self.check()?;
-            let output = std::task::ready!(work.as_mut().poll(context));
-            Poll::Ready(self.check().map(|()| output))
-        })
-        .await
+    pub(crate) fn while_held<F: Future>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<F::Output, LeaseLost>> {
+        WhileHeld::new(work, self.lost(), || self.check())
     }
 
     /// Passes the lock on, and waits until the store knows if it must.
@@ -235,7 +226,7 @@ mod tests {
         let limit = Duration::from_secs(3);
         let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
         let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
-        let entry = locks.entry("it").unwrap();
+        let entry = locks.shared.entry("it".try_into().unwrap()).unwrap();
         let read = async || {
             let manner = entry.shared().manner;
             let mut acquiring =

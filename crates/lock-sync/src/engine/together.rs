@@ -17,7 +17,7 @@ use super::queue::WaiterId;
 use super::running::panic_message;
 use super::{Denial, Entry, Hold, Home, Patience, Running, Shared, Ticket};
 
-/// A try for several keys that does not wait for anybody who holds one of them.
+/// A try for several keys that does not wait for a holder of one of them.
 ///
 /// Dropping it passes on what it has got by then, and sees to it that what is still under way goes back.
 pub(crate) struct Gathering {
@@ -40,9 +40,12 @@ enum Standing {
 
 impl Gathering {
     /// Asks for all of these keys, of which no two may be the same.
-    pub(crate) fn begin(entries: &[Arc<Entry>]) -> Result<Self, Denial> {
+    pub(crate) fn begin<'e>(
+        entries: impl IntoIterator<Item = &'e Arc<Entry>>,
+    ) -> Result<Self, Denial> {
+        let mut entries = entries.into_iter().peekable();
         let mut gathering = Self { places: Vec::new(), denial: None, unable: Arc::default() };
-        let Some(first) = entries.first() else { return Ok(gathering) };
+        let Some(first) = entries.peek() else { return Ok(gathering) };
         let shared = Arc::clone(first.shared());
         shared.start().map_err(Denial::Failed)?;
         let mut asked = Vec::new();

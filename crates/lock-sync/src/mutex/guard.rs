@@ -1,9 +1,11 @@
-//! The guard that borrows its mutex.
+//! The guards of all of the data: one that borrows its mutex, and one that keeps it alive.
 
-use super::{MappedMutexGuard, Mutex};
-use crate::engine::Hold;
+use std::sync::Arc;
+
+use super::{MappedMutexGuard, Mutex, OwnedMappedMutexGuard};
+use crate::bare::Hold;
 use crate::error::LeaseLost;
-use crate::lease::{guard_traits, lease_methods, lease_scope};
+use crate::guard::{Guarded, guard, narrowing};
 use crate::reentrant::Reentry;
 
 /// The right to the data of a [`Mutex`], and a lease on its lock.
@@ -17,7 +19,7 @@ use crate::reentrant::Reentry;
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless somebody waits elsewhere. An awaited `release` gives it back at once.
+/// unless another process waits. An awaited `release` gives it back at once.
 ///
 /// # If the lease is lost
 ///
@@ -26,71 +28,44 @@ use crate::reentrant::Reentry;
 #[clippy::has_significant_drop]
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    // In this order: whoever gets the lock next finds the data free.
-    data: tokio::sync::MutexGuard<'a, T>,
-    hold: Hold,
-    mutex: &'a Mutex<T>,
+    pub(super) core: Guarded<tokio::sync::MutexGuard<'a, T>, Hold, &'a Mutex<T>>,
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    pub(super) fn new(
-        mutex: &'a Mutex<T>,
-        data: tokio::sync::MutexGuard<'a, T>,
-        hold: Hold,
-    ) -> Self {
-        Self { data, hold, mutex }
-    }
-
     /// The mutex that this guard came from.
     pub fn mutex(this: &Self) -> &'a Mutex<T> {
-        this.mutex
+        this.core.lock
     }
 
-    /// Narrows the guard to a part of the data.
-    ///
-    /// An associated function, so that it does not hide methods of the data.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, MutexGuard};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let mutex = locks.mutex("pair", (1, "one"))?;
-    /// let mut number = MutexGuard::map(mutex.lock().await?, |pair| &mut pair.0);
-    /// *number = 2;
-    /// assert!(number.is_valid());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn map<U, F>(this: Self, map: F) -> MappedMutexGuard<'a, U>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        MappedMutexGuard::new(tokio::sync::MutexGuard::map(this.data, map), this.hold)
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::{Locks, MutexGuard};
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// let mutex = locks.mutex("pair", (1, "one"))?;
+        /// let mut number = MutexGuard::map(mutex.lock().await?, |pair| &mut pair.0);
+        /// *number = 2;
+        /// assert!(number.is_valid());
+        /// # Ok(())
+        /// # }
+        /// ```
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [U: ?Sized, F] &mut T => &mut U,
+        by tokio::sync::MutexGuard,
+        into MappedMutexGuard['a, U] without_lock
     }
 
-    /// Narrows the guard to a part of the data, if it is there.
-    ///
-    /// # Errors
-    ///
-    /// The guard itself, if it is not.
-    pub fn try_map<U, F>(this: Self, map: F) -> Result<MappedMutexGuard<'a, U>, Self>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        let Self { data, hold, mutex } = this;
-        match tokio::sync::MutexGuard::try_map(data, map) {
-            Ok(data) => Ok(MappedMutexGuard::new(data, hold)),
-            Err(data) => Err(Self { data, hold, mutex }),
-        }
-    }
-
-    /// Enters the lock again, for whoever is called under it: no request, and the same fencing token.
+    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
     ///
     /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
     /// refuses two at once: see [`Reentry`].
@@ -125,11 +100,48 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// # }
     /// ```
     pub fn reenter(&mut self) -> Result<Reentry<'_, T>, LeaseLost> {
-        Reentry::new(&mut self.data, &self.hold)
+        Reentry::new(&mut self.core.data, &self.core.hold)
     }
-
-    lease_methods!();
-    lease_scope!(T);
 }
 
-guard_traits!(['a, T: ?Sized], MutexGuard<'a, T>, T);
+guard!(['a, T: ?Sized] MutexGuard<'a, T> => mut T, "mutex", "lock");
+
+/// A [`MutexGuard`] that borrows nothing: it keeps an `Arc` of its mutex.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the Mutex will immediately unlock"]
+pub struct OwnedMutexGuard<T: ?Sized> {
+    pub(super) core: Guarded<tokio::sync::OwnedMutexGuard<T>, Hold, Arc<Mutex<T>>>,
+}
+
+impl<T: ?Sized> OwnedMutexGuard<T> {
+    /// The mutex that this guard came from.
+    pub fn mutex(this: &Self) -> &Arc<Mutex<T>> {
+        &this.core.lock
+    }
+
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [U: ?Sized, F] &mut T => &mut U,
+        by tokio::sync::OwnedMutexGuard,
+        into OwnedMappedMutexGuard[T, U]
+    }
+
+    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
+    ///
+    /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
+    /// refuses two at once: see [`Reentry`].
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is lost.
+    pub fn reenter(&mut self) -> Result<Reentry<'_, T>, LeaseLost> {
+        Reentry::new(&mut self.core.data, &self.core.hold)
+    }
+}
+
+guard!([T: ?Sized] OwnedMutexGuard<T> => mut T, "mutex", "lock");

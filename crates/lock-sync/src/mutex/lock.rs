@@ -1,20 +1,15 @@
 //! The ways to lock a mutex, and the futures that wait for it.
 
-use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lock_core::Mode;
-use pin_project::pin_project;
 
 use super::{Mutex, MutexGuard, OwnedMutexGuard};
-use crate::blocking::{assert_may_block, block_on};
-use crate::engine::Wait;
+use crate::bare::{Denial, Locking, Wait};
 use crate::error::{LockError, TryLockError};
-use crate::locking::{Locking, lock_error, try_lock_error};
+use crate::guard::Guarded;
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> Mutex<T> {
     /// Locks this mutex, waiting until it is free here and everywhere.
@@ -51,7 +46,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub fn lock(&self) -> Lock<'_, T> {
-        Lock::new(self, self.default_wait())
+        Lock::new(self.locking(self.default_wait()), self)
     }
 
     /// Locks this mutex, waiting for at most `limit` from the first poll on.
@@ -84,7 +79,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub fn lock_timeout(&self, limit: Duration) -> Lock<'_, T> {
-        Lock::new(self, Wait::AtMost(limit))
+        Lock::new(self.locking(Wait::AtMost(limit)), self)
     }
 
     /// Locks this mutex from synchronous code.
@@ -114,8 +109,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[track_caller]
     pub fn blocking_lock(&self) -> Result<MutexGuard<'_, T>, LockError> {
-        assert_may_block();
-        self.lock().block()
+        block(self.lock())
     }
 
     /// Locks this mutex from synchronous code, for a guard that keeps the mutex alive.
@@ -129,8 +123,7 @@ impl<T: ?Sized> Mutex<T> {
     /// As [`blocking_lock`](Self::blocking_lock).
     #[track_caller]
     pub fn blocking_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, LockError> {
-        assert_may_block();
-        self.lock_owned().block()
+        block(self.lock_owned())
     }
 
     /// Locks this mutex, for a guard that keeps the mutex alive and borrows nothing.
@@ -160,8 +153,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub fn lock_owned(self: Arc<Self>) -> LockOwned<T> {
-        let wait = self.default_wait();
-        LockOwned::new(self, wait)
+        LockOwned::new(self.locking(self.default_wait()), self)
     }
 
     /// Locks this mutex, waiting for at most `limit` from the first poll on, for a guard that keeps
@@ -175,7 +167,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_owned_timeout(self: Arc<Self>, limit: Duration) -> LockOwned<T> {
-        LockOwned::new(self, Wait::AtMost(limit))
+        LockOwned::new(self.locking(Wait::AtMost(limit)), self)
     }
 
     /// Locks this mutex if nobody holds it, without waiting for a holder.
@@ -212,11 +204,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
-        let take_data = || self.data.try_lock().ok();
-        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(try_lock_error)?;
-        Ok(MutexGuard::new(self, data, hold))
+        Ok(Attempt(Lock::new(self.locking(Wait::Try), self)).await?)
     }
 
     /// Locks this mutex if nobody holds it, for a guard that keeps the mutex alive.
@@ -229,90 +217,34 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        let mut locking = pin!(Locking::new(&self.entry, Mode::Exclusive, Wait::Try, self.manner));
-        let take_data = || Arc::clone(&self.data).try_lock_owned().ok();
-        let locked = poll_fn(|context| locking.as_mut().poll(context, take_data)).await;
-        let (hold, data) = locked.map_err(try_lock_error)?;
-        Ok(OwnedMutexGuard::new(Arc::clone(&self), data, hold))
+        Ok(Attempt(LockOwned::new(self.locking(Wait::Try), self)).await?)
+    }
+
+    fn locking(&self, wait: Wait) -> Locking {
+        self.lock.locking(Mode::Exclusive, wait)
     }
 }
 
-/// Waits for a [`Mutex`]: what [`Mutex::lock`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct Lock<'a, T: ?Sized> {
-    mutex: &'a Mutex<T>,
-    #[pin]
-    locking: Locking,
-}
-
-impl<'a, T: ?Sized> Lock<'a, T> {
-    pub(super) fn new(mutex: &'a Mutex<T>, wait: Wait) -> Self {
-        Self { mutex, locking: Locking::new(&mutex.entry, Mode::Exclusive, wait, mutex.manner) }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<MutexGuard<'a, T>, LockError> {
-        self.locking.on_driver();
-        block_on(self)
+future! {
+    /// Waits for a [`Mutex`]: what [`Mutex::lock`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    Lock['a, T: ?Sized]['a, T](locking: Locking, mutex: &'a Mutex<T>)
+        -> Result<MutexGuard<'a, T>, Denial => LockError>
+    |context| {
+        let locked = locking.poll(context, || mutex.data.try_lock().ok());
+        let lock = *mutex;
+        locked.map_ok(|(hold, data)| MutexGuard { core: Guarded { data, hold, lock } })
     }
 }
 
-impl<'a, T: ?Sized> Future for Lock<'a, T> {
-    type Output = Result<MutexGuard<'a, T>, LockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let mutex: &'a Mutex<T> = this.mutex;
-        this.locking
-            .poll(context, || mutex.data.try_lock().ok())
-            .map_ok(|(hold, data)| MutexGuard::new(mutex, data, hold))
-            .map_err(lock_error)
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for Lock<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("key", self.mutex.key()).finish_non_exhaustive()
-    }
-}
-
-/// Waits for a [`Mutex`]: what [`Mutex::lock_owned`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct LockOwned<T: ?Sized> {
-    #[pin]
-    locking: Locking,
-    mutex: Arc<Mutex<T>>,
-}
-
-impl<T: ?Sized> LockOwned<T> {
-    pub(super) fn new(mutex: Arc<Mutex<T>>, wait: Wait) -> Self {
-        Self { locking: Locking::new(&mutex.entry, Mode::Exclusive, wait, mutex.manner), mutex }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<OwnedMutexGuard<T>, LockError> {
-        self.locking.on_driver();
-        block_on(self)
-    }
-}
-
-impl<T: ?Sized> Future for LockOwned<T> {
-    type Output = Result<OwnedMutexGuard<T>, LockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let mutex: &Arc<Mutex<T>> = this.mutex;
-        this.locking
-            .poll(context, || Arc::clone(&mutex.data).try_lock_owned().ok())
-            .map_ok(|(hold, data)| OwnedMutexGuard::new(Arc::clone(mutex), data, hold))
-            .map_err(lock_error)
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for LockOwned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockOwned").field("key", self.mutex.key()).finish_non_exhaustive()
+future! {
+    /// Waits for a [`Mutex`]: what [`Mutex::lock_owned`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    LockOwned[T: ?Sized][T](locking: Locking, mutex: Arc<Mutex<T>>)
+        -> Result<OwnedMutexGuard<T>, Denial => LockError>
+    |context| {
+        let locked = locking.poll(context, || Arc::clone(&mutex.data).try_lock_owned().ok());
+        let lock = || Arc::clone(mutex);
+        locked.map_ok(|(hold, data)| OwnedMutexGuard { core: Guarded { data, hold, lock: lock() } })
     }
 }

@@ -3,7 +3,6 @@
 mod guard;
 mod lock;
 mod mapped;
-mod owned;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +10,11 @@ use std::time::Duration;
 
 use lock_core::{Error, Key};
 
-pub use guard::MutexGuard;
+pub use guard::{MutexGuard, OwnedMutexGuard};
 pub use lock::{Lock, LockOwned};
 pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
-pub use owned::OwnedMutexGuard;
 
-use crate::engine::{Entry, Manner, Wait};
+use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
 
@@ -87,8 +85,7 @@ use crate::locks::Locks;
 /// # }
 /// ```
 pub struct Mutex<T: ?Sized> {
-    entry: Arc<Entry>,
-    manner: Manner,
+    lock: BareLock,
     /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
     /// owned guards, which keep the `Arc` of the mutex as well and drop it later.
     data: Arc<tokio::sync::Mutex<T>>,
@@ -110,7 +107,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(Mutex::new(self.entry(name)?, Arc::new(tokio::sync::Mutex::new(value))))
+        Ok(Mutex::new(self.bare_lock(name)?, Arc::new(tokio::sync::Mutex::new(value))))
     }
 
     /// The mutex with this name, around a value that may be unsized.
@@ -143,13 +140,13 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(Mutex::new(self.entry(name)?, Arc::from(value)))
+        Ok(Mutex::new(self.bare_lock(name)?, Arc::from(value)))
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    pub(crate) fn new(entry: Arc<Entry>, data: Arc<tokio::sync::Mutex<T>>) -> Self {
-        Self { manner: entry.shared().manner, entry, data }
+    fn new(lock: BareLock, data: Arc<tokio::sync::Mutex<T>>) -> Self {
+        Self { lock, data }
     }
 
     /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
@@ -173,7 +170,7 @@ impl<T: ?Sized> Mutex<T> {
     where
         T: Sized,
     {
-        self.manner.handoff = handoff;
+        self.lock = self.lock.with_handoff(handoff);
         self
     }
 
@@ -216,7 +213,7 @@ impl<T: ?Sized> Mutex<T> {
     where
         T: Sized,
     {
-        self.manner.cache = Some(idle);
+        self.lock = self.lock.with_cache(idle);
         self
     }
 
@@ -224,18 +221,18 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// Of other processes it says nothing, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
-        self.entry.is_held()
+        self.lock.is_held()
     }
 
     /// Whether this process keeps the lease although no guard holds the lock: see
     /// [`with_cache`](Self::with_cache).
     pub fn is_cached(&self) -> bool {
-        self.entry.is_cached()
+        self.lock.is_cached()
     }
 
     /// The name of the lock.
     pub fn key(&self) -> &Key {
-        self.entry.key()
+        self.lock.key()
     }
 
     /// The value, without locking: no guard of this process can exist.
@@ -254,7 +251,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn default_wait(&self) -> Wait {
-        self.entry.shared().default_wait()
+        self.lock.default_wait()
     }
 }
 
@@ -264,7 +261,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
         let mut debug = f.debug_struct("Mutex");
         debug.field("key", self.key());
         match self.data.try_lock() {
-            Ok(data) if !self.entry.is_held() => debug.field("data", &&*data),
+            Ok(data) if !self.lock.is_held() => debug.field("data", &&*data),
             _ => debug.field("data", &format_args!("<locked>")),
         };
         debug.finish()

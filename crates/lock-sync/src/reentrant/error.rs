@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 use crate::error::LeaseLost;
 
 /// Why a [`ReentrantMutex`](crate::ReentrantMutex) could not be locked.
@@ -34,11 +34,11 @@ pub enum ReentrantLockError {
     Backend(Error),
 }
 
-impl ReentrantLockError {
-    pub(super) fn from_denial(denial: Denial) -> Self {
+impl From<Denial> for ReentrantLockError {
+    fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only those who do not wait are turned away so.
+            // Only a caller that does not wait is turned away so.
             Denial::WouldBlock => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Lost(lost) => Self::Lost(lost),

@@ -1,11 +1,9 @@
 //! The guards of a reentrant mutex.
 
-use std::fmt;
-use std::ops::Deref;
-
 use super::{Owner, ReentrantMutex};
-use crate::engine::Hold;
-use crate::lease::lease_questions;
+use crate::bare::Hold;
+use crate::guard::reach;
+use crate::lease::{lease_questions, lease_release};
 
 /// An owner's hold on a [`ReentrantMutex`], with the owner in it: what
 /// [`lock_as`](ReentrantMutex::lock_as) gives.
@@ -114,48 +112,17 @@ macro_rules! guard_methods {
                 self.hold.key()
             }
 
-            lease_questions!("guard");
+            lease_questions!("guard", hold);
 
-            /// Gives this hold up. If it was the owner's last in this process, waits until the store has
-            /// confirmed it.
-            ///
-            /// # Cancel safety
-            ///
-            /// Once it was polled, the release happens no matter what becomes of the future.
-            ///
-            /// # If the lease is lost
-            ///
-            /// The error says so. Nothing of a later holder is touched.
-            ///
-            /// # Errors
-            ///
-            /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
-            /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm.
-            ///   The driver goes on trying where that can help, until the lease has ended by itself.
-            pub async fn release(self) -> Result<(), crate::ReleaseError> {
-                self.hold.release().await
-            }
+            lease_release!(
+                "Gives this hold up. If it was the owner's last in this process, waits until the store has \
+                 confirmed it.",
+                "the lease",
+                self => self.hold.release().await
+            );
         }
 
-        impl<T: ?Sized> Deref for $guard<'_, T> {
-            type Target = T;
-
-            fn deref(&self) -> &T {
-                &self.mutex.data
-            }
-        }
-
-        impl<T: ?Sized + fmt::Debug> fmt::Debug for $guard<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&**self, f)
-            }
-        }
-
-        impl<T: ?Sized + fmt::Display> fmt::Display for $guard<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&**self, f)
-            }
-        }
+        reach!(['a, T: ?Sized] $guard<'a, T> => T, |this| this.mutex.data);
     };
 }
 

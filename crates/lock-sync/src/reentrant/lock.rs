@@ -1,22 +1,15 @@
 //! The futures that wait for a reentrant mutex.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lock_core::OwnerToken;
-use pin_project::pin_project;
 
 use super::{
     Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, ReentrantMutex, TryReentrantLockError,
     scope,
 };
-use crate::asking::given_back;
-use crate::blocking::{assert_may_block, block_on};
-use crate::engine::Wait;
-use crate::locking::Locking;
+use crate::bare::{Denial, Locking, Wait};
+use crate::waits::{block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
     /// Locks in the name of an owner: at once if it holds the lock already, else waiting until the lock is
@@ -77,7 +70,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// # }
     /// ```
     pub fn lock_as<'a>(&'a self, owner: &'a mut Owner) -> LockAs<'a, T> {
-        LockAs::new(self, owner, self.default_wait())
+        self.as_owner(owner, self.default_wait())
     }
 
     /// Locks in the name of an owner, waiting for at most `limit` from the first poll on.
@@ -90,7 +83,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// As [`lock_as`](Self::lock_as).
     pub fn lock_as_timeout<'a>(&'a self, owner: &'a mut Owner, limit: Duration) -> LockAs<'a, T> {
-        LockAs::new(self, owner, Wait::AtMost(limit))
+        self.as_owner(owner, Wait::AtMost(limit))
     }
 
     /// Locks in the name of an owner if it holds the lock already or nobody does, without waiting for
@@ -112,8 +105,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
         &'a self,
         owner: &'a mut Owner,
     ) -> Result<OwnerGuard<'a, T>, TryReentrantLockError> {
-        given_back_unless_held(self, owner.token()).await;
-        Ok(LockAs::new(self, owner, Wait::Try).await?)
+        self.given_back_unless_held(owner.token()).await;
+        Ok(self.as_owner(owner, Wait::Try).await?)
     }
 
     /// Locks in the name of an owner, from synchronous code.
@@ -147,8 +140,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
         &'a self,
         owner: &'a mut Owner,
     ) -> Result<OwnerGuard<'a, T>, ReentrantLockError> {
-        assert_may_block();
-        self.lock_as(owner).block()
+        block(self.lock_as(owner))
     }
 
     /// Locks in the name of the owner in whose [`owner_scope`](crate::owner_scope) it is first polled: at
@@ -190,7 +182,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// # }
     /// ```
     pub fn lock(&self) -> ReentrantLock<'_, T> {
-        ReentrantLock::new(self, self.default_wait())
+        self.in_scope(self.default_wait())
     }
 
     /// Locks in the name of the owner of this scope, waiting for at most `limit` from the first poll on.
@@ -203,7 +195,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_timeout(&self, limit: Duration) -> ReentrantLock<'_, T> {
-        ReentrantLock::new(self, Wait::AtMost(limit))
+        self.in_scope(Wait::AtMost(limit))
     }
 
     /// Locks in the name of the owner of this scope if it holds the lock already or nobody does, without
@@ -218,8 +210,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// [`TryReentrantLockError::NoOwnerScope`] outside a scope; else as
     /// [`try_lock_as`](Self::try_lock_as).
     pub async fn try_lock(&self) -> Result<ReentrantGuard<'_, T>, TryReentrantLockError> {
-        given_back_unless_held(self, scope::current_token()?).await;
-        Ok(ReentrantLock::new(self, Wait::Try).await?)
+        self.given_back_unless_held(scope::current_token()?).await;
+        Ok(self.in_scope(Wait::Try).await?)
     }
 
     /// Locks in the name of the owner of this scope, from synchronous code in an
@@ -234,116 +226,88 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// As [`blocking_lock_as`](Self::blocking_lock_as).
     #[track_caller]
     pub fn blocking_lock(&self) -> Result<ReentrantGuard<'_, T>, ReentrantLockError> {
-        assert_may_block();
-        self.lock().block()
-    }
-}
-
-/// Waits for a [`ReentrantMutex`] in the name of an owner: what [`ReentrantMutex::lock_as`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct LockAs<'a, T: ?Sized> {
-    mutex: &'a ReentrantMutex<T>,
-    /// Until the guard has it.
-    owner: Option<&'a mut Owner>,
-    #[pin]
-    locking: Locking,
-}
-
-impl<'a, T: ?Sized> LockAs<'a, T> {
-    pub(super) fn new(mutex: &'a ReentrantMutex<T>, owner: &'a mut Owner, wait: Wait) -> Self {
-        Self { locking: locking(mutex, owner.token(), wait), mutex, owner: Some(owner) }
+        block(self.lock())
     }
 
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<OwnerGuard<'a, T>, ReentrantLockError> {
-        self.locking.on_driver();
-        block_on(self)
-    }
-}
-
-impl<'a, T: ?Sized> Future for LockAs<'a, T> {
-    type Output = Result<OwnerGuard<'a, T>, ReentrantLockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let mutex: &'a ReentrantMutex<T> = this.mutex;
-        this.locking
-            .poll(context, || Some(()))
-            .map_ok(|(hold, ())| {
-                let owner = this.owner.take().expect("a lock future is granted the lock once");
-                OwnerGuard::new(mutex, owner, hold)
-            })
-            .map_err(ReentrantLockError::from_denial)
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for LockAs<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockAs").field("key", self.mutex.key()).finish_non_exhaustive()
-    }
-}
-
-/// Waits for a [`ReentrantMutex`] in the name of the owner in whose scope it is first polled: what
-/// [`ReentrantMutex::lock`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct ReentrantLock<'a, T: ?Sized> {
-    mutex: &'a ReentrantMutex<T>,
-    wait: Wait,
-    /// There is one from the first poll on.
-    #[pin]
-    locking: Option<Locking>,
-}
-
-impl<'a, T: ?Sized> ReentrantLock<'a, T> {
-    pub(super) fn new(mutex: &'a ReentrantMutex<T>, wait: Wait) -> Self {
-        Self { mutex, wait, locking: None }
+    fn as_owner<'a>(&'a self, owner: &'a mut Owner, wait: Wait) -> LockAs<'a, T> {
+        let locking = self.locking(owner.token(), wait);
+        LockAs::new(ByOwner { locking, owner: Some(owner) }, self)
     }
 
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<ReentrantGuard<'a, T>, ReentrantLockError> {
-        let mut locking = locking(self.mutex, scope::current_token()?, self.wait);
-        locking.on_driver();
-        self.locking = Some(locking);
-        block_on(self)
+    fn in_scope(&self, wait: Wait) -> ReentrantLock<'_, T> {
+        ReentrantLock::new(InScope { wait, on_driver: false, locking: None }, self)
     }
-}
 
-impl<'a, T: ?Sized> Future for ReentrantLock<'a, T> {
-    type Output = Result<ReentrantGuard<'a, T>, ReentrantLockError>;
+    fn locking(&self, token: OwnerToken, wait: Wait) -> Locking {
+        self.lock.joint(token).locking(super::owner::mode(token), wait)
+    }
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            if let Some(locking) = this.locking.as_mut().as_pin_mut() {
-                return locking
-                    .poll(context, || Some(()))
-                    .map_ok(|(hold, ())| ReentrantGuard::new(this.mutex, hold))
-                    .map_err(ReentrantLockError::from_denial);
-            }
-            let token = scope::current_token()?;
-            this.locking.set(Some(locking(this.mutex, token, *this.wait)));
+    /// Waits for what this process has given up of the lock, unless this owner holds it: then it enters at once.
+    async fn given_back_unless_held(&self, token: OwnerToken) {
+        if !self.lock.joint(token).is_held() {
+            self.lock.given_back().await;
         }
     }
 }
 
-impl<T: ?Sized> fmt::Debug for ReentrantLock<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantLock").field("key", self.mutex.key()).finish_non_exhaustive()
+future! {
+    /// Waits for a [`ReentrantMutex`] in the name of an owner: what [`ReentrantMutex::lock_as`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    LockAs['a, T: ?Sized]['a, T](by: ByOwner<'a>, mutex: &'a ReentrantMutex<T>)
+        -> Result<OwnerGuard<'a, T>, Denial => ReentrantLockError>
+    |context| {
+        by.locking.poll(context, || Some(())).map_ok(|(hold, ())| {
+            let owner = by.owner.take().expect("a lock future is granted the lock once");
+            OwnerGuard::new(*mutex, owner, hold)
+        })
     }
 }
 
-/// Waits for what this process has given up of the lock, unless this owner holds it: then it enters at once.
-async fn given_back_unless_held<T: ?Sized>(mutex: &ReentrantMutex<T>, token: OwnerToken) {
-    let shared = mutex.entry.shared();
-    if !shared.joint_entry(mutex.entry.key(), token).is_held() {
-        given_back(shared, mutex.entry.key()).await;
+/// The wait of an owner.
+pub(super) struct ByOwner<'a> {
+    locking: Locking,
+    /// Until the guard has it.
+    owner: Option<&'a mut Owner>,
+}
+
+impl ByOwner<'_> {
+    fn on_driver(&mut self) {
+        self.locking.on_driver();
     }
 }
 
-fn locking<T: ?Sized>(mutex: &ReentrantMutex<T>, token: OwnerToken, wait: Wait) -> Locking {
-    let shared = mutex.entry.shared();
-    let entry = shared.joint_entry(mutex.entry.key(), token);
-    Locking::new(&entry, super::owner::mode(token), wait, shared.manner)
+future! {
+    /// Waits for a [`ReentrantMutex`] in the name of the owner in whose scope it is first polled: what
+    /// [`ReentrantMutex::lock`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    ReentrantLock['a, T: ?Sized]['a, T](scoped: InScope, mutex: &'a ReentrantMutex<T>)
+        -> Result<ReentrantGuard<'a, T>, ReentrantLockError => ReentrantLockError>
+    |context| {
+        let locking = match &mut scoped.locking {
+            Some(locking) => locking,
+            none => {
+                let mut locking = mutex.locking(scope::current_token()?, scoped.wait);
+                if scoped.on_driver {
+                    locking.on_driver();
+                }
+                none.insert(locking)
+            }
+        };
+        let locked = locking.poll(context, || Some(()));
+        locked.map_ok(|(hold, ())| ReentrantGuard::new(*mutex, hold)).map_err(Into::into)
+    }
+}
+
+/// The wait of the owner in whose scope it is first polled.
+pub(super) struct InScope {
+    wait: Wait,
+    on_driver: bool,
+    /// There is one from the first poll on.
+    locking: Option<Locking>,
+}
+
+impl InScope {
+    fn on_driver(&mut self) {
+        self.on_driver = true;
+    }
 }

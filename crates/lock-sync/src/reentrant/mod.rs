@@ -8,7 +8,6 @@ mod reentry;
 mod scope;
 
 use std::fmt;
-use std::sync::Arc;
 
 use lock_core::{Error, JointBackend, Key};
 
@@ -20,7 +19,7 @@ pub use reentry::Reentry;
 pub use scope::{OwnerScope, current_owner, owner_scope, owner_scope_sync};
 
 use crate::Locks;
-use crate::engine::{Entry, Wait};
+use crate::bare::{BareLock, Wait};
 
 /// A mutex that holds across processes, and that whoever holds it may lock again.
 ///
@@ -94,7 +93,7 @@ use crate::engine::{Entry, Wait};
 /// # }
 /// ```
 pub struct ReentrantMutex<T: ?Sized> {
-    entry: Arc<Entry>,
+    lock: BareLock,
     data: T,
 }
 
@@ -115,21 +114,21 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(ReentrantMutex { entry: self.entry(name)?, data: value })
+        Ok(ReentrantMutex { lock: self.bare_lock(name)?, data: value })
     }
 }
 
 impl<T: ?Sized> ReentrantMutex<T> {
     /// The name of the lock.
     pub fn key(&self) -> &Key {
-        self.entry.key()
+        self.lock.key()
     }
 
     /// Whether a guard of this process holds the lock now. Asks nobody.
     ///
     /// Of other processes it says nothing, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
-        self.entry.shared().entries_of(self.key()).iter().any(|entry| entry.is_held())
+        self.lock.is_held_by_any()
     }
 
     /// The value, without locking: no guard of this process can exist.
@@ -148,7 +147,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     }
 
     fn default_wait(&self) -> Wait {
-        self.entry.shared().default_wait()
+        self.lock.default_wait()
     }
 }
 

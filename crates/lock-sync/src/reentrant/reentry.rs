@@ -1,10 +1,8 @@
 //! A guard that is lent to whoever is called under the lock.
 
-use std::fmt;
-use std::ops::{Deref, DerefMut};
-
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::LeaseLost;
+use crate::guard::reach;
 use crate::lease::lease_questions;
 
 /// A mutex that is held already, entered again: what [`MutexGuard::reenter`](crate::MutexGuard::reenter)
@@ -65,31 +63,7 @@ impl<'g, T: ?Sized> Reentry<'g, T> {
         self.hold.key()
     }
 
-    lease_questions!("guard");
+    lease_questions!("guard", hold);
 }
 
-impl<T: ?Sized> Deref for Reentry<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.data
-    }
-}
-
-impl<T: ?Sized> DerefMut for Reentry<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.data
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Reentry<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for Reentry<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&**self, f)
-    }
-}
+reach!(['g, T: ?Sized] Reentry<'g, T> => mut T, |this| *this.data);

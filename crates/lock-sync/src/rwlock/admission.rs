@@ -3,12 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Mode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::ReleaseError;
 use crate::foreign::survive;
+use crate::guard::Guarded;
 
 /// How many readers a lock with a maximum still admits.
 ///
@@ -28,7 +29,7 @@ impl Quota {
             let message = format!("a RwLock may not be created with more than {MAX_QUOTA} readers");
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        // Where `usize` is shorter than that, nobody has memory for so many guards.
+        // Where `usize` is shorter than that, no process has memory for so many guards.
         Ok(Self(Arc::new(Semaphore::new(usize::try_from(quota).unwrap_or(usize::MAX >> 3)))))
     }
 }
@@ -89,5 +90,13 @@ impl Deref for Admitted {
 impl DerefMut for Admitted {
     fn deref_mut(&mut self) -> &mut Hold {
         &mut self.hold
+    }
+}
+
+impl<D, L> Guarded<D, Admitted, L> {
+    /// Goes on in a weaker mode.
+    pub(super) fn downgrade(mut self, to: Mode) -> Self {
+        self.hold.downgrade(to);
+        self
     }
 }

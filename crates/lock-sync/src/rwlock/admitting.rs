@@ -10,9 +10,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 
 use super::Core;
 use super::admission::{Permit, Quota};
-use crate::engine::{Denial, Wait};
-use crate::limit::{Bell, Limit};
-use crate::locking::Locking;
+use crate::bare::{Bell, Denial, Limit, Locking, Wait};
 
 /// The wait for a permit of the quota. What is asked of the engine afterwards has what is left of the time.
 pub(super) struct Admitting {
@@ -46,7 +44,7 @@ impl Admitting {
         context: &mut Context<'_>,
     ) -> Poll<Result<(Locking, Permit), Denial>> {
         if self.queued.is_none() {
-            // A permit that comes free goes to the first in line: this overtakes no one.
+            // A permit that comes free goes to the first in line: this overtakes no waiter.
             if let Ok(permit) = Arc::clone(&self.quota.0).try_acquire_owned() {
                 return Poll::Ready(Ok((self.locking(self.wait), Permit::new(permit))));
             }
@@ -56,19 +54,19 @@ impl Admitting {
             none => none.insert(Queued::new(&self.core, &self.quota, self.wait)?),
         };
         if let Poll::Ready(permit) = queued.permit.as_mut().poll(context) {
-            // It cannot be refused: nobody closes it.
+            // It cannot be refused: no code closes the semaphore.
             let permit = permit.map(Permit::new).map_err(|_| Denial::Closed)?;
-            let wait = queued.limit.wait(self.core.entry.shared());
+            let wait = queued.limit.wait(&self.core.lock);
             return Poll::Ready(Ok((self.locking(wait), permit)));
         }
         ready!(Pin::new(&mut queued.bell).poll(context));
         // It rang in time, or because the driver has gone.
-        self.core.entry.shared().start().map_err(Denial::Failed)?;
+        self.core.lock.start().map_err(Denial::Failed)?;
         Poll::Ready(Err(Denial::Timeout(None)))
     }
 
     fn locking(&self, wait: Wait) -> Locking {
-        let mut locking = Locking::new(&self.core.entry, self.mode, wait, self.core.manner);
+        let mut locking = self.core.lock.locking(self.mode, wait);
         if self.on_driver {
             locking.on_driver();
         }
@@ -78,15 +76,14 @@ impl Admitting {
 
 impl Queued {
     fn new(core: &Core, quota: &Quota, wait: Wait) -> Result<Self, Denial> {
-        let shared = core.entry.shared();
         match wait {
             Wait::Try => return Err(Denial::WouldBlock),
             // The limit is the driver's.
-            Wait::AtMost(_) => shared.start().map_err(Denial::Failed)?,
+            Wait::AtMost(_) => core.lock.start().map_err(Denial::Failed)?,
             Wait::Forever => {}
         }
-        let limit = Limit::of(wait, shared);
+        let limit = Limit::of(wait, &core.lock);
         let permit = Box::pin(Arc::clone(&quota.0).acquire_owned());
-        Ok(Self { permit, limit, bell: limit.bell(shared) })
+        Ok(Self { permit, limit, bell: limit.bell(&core.lock) })
     }
 }

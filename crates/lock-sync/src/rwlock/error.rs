@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::bare::Denial;
 use crate::error::{LockError, TryLockError};
 
 /// Why an upgrade did not come to pass, with the guard that goes on reading.
@@ -11,8 +12,17 @@ use crate::error::{LockError, TryLockError};
 #[derive(Clone)]
 #[must_use = "it holds the guard that was to be upgraded"]
 pub struct UpgradeError<G, E = LockError> {
-    pub(super) guard: G,
-    pub(super) error: E,
+    guard: G,
+    error: E,
+}
+
+/// The guard that goes on reading, and why.
+pub(crate) struct Refused<G>(pub(super) G, pub(super) Denial);
+
+impl<G, E: From<Denial>> From<Refused<G>> for UpgradeError<G, E> {
+    fn from(Refused(guard, denial): Refused<G>) -> Self {
+        Self { guard, error: denial.into() }
+    }
 }
 
 impl<G, E> UpgradeError<G, E> {

@@ -41,7 +41,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(RwLock::new(self.entry(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
+        Ok(RwLock::new(self.bare_lock(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
     }
 
     /// The reader-writer lock with this name, of which at most `max_readers` are held at once through
@@ -87,7 +87,7 @@ impl<B: ?Sized> Locks<B> {
     {
         let quota = Quota::new(max_readers)?;
         let data = Arc::new(tokio::sync::RwLock::new(value));
-        Ok(RwLock::new(self.entry(name)?, data, Some(quota)))
+        Ok(RwLock::new(self.bare_lock(name)?, data, Some(quota)))
     }
 
     /// The reader-writer lock with this name, around a value that may be unsized.
@@ -123,6 +123,6 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(RwLock::new(self.entry(name)?, Arc::from(value), None))
+        Ok(RwLock::new(self.bare_lock(name)?, Arc::from(value), None))
     }
 }

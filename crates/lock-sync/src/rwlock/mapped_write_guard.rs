@@ -1,7 +1,12 @@
-//! The guard that writes a part of the data.
+//! The guards that write a part of the data: one that borrows its lock, and one that keeps it alive.
 
+use std::sync::Arc;
+
+use lock_core::Convertible;
+
+use super::RwLock;
 use super::admission::Admitted;
-use crate::lease::{guard_traits, lease_methods, lease_scope};
+use crate::guard::{Guarded, guard, narrowing};
 
 /// An [`RwLockWriteGuard`](super::RwLockWriteGuard) that was narrowed with
 /// [`map`](super::RwLockWriteGuard::map).
@@ -10,43 +15,47 @@ use crate::lease::{guard_traits, lease_methods, lease_scope};
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
-    // In this order: whoever gets the lock next finds the data free.
-    data: tokio::sync::RwLockMappedWriteGuard<'a, T>,
-    hold: Admitted,
+    pub(super) core: Guarded<tokio::sync::RwLockMappedWriteGuard<'a, T>, Admitted>,
 }
 
 impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
-    pub(super) fn new(data: tokio::sync::RwLockMappedWriteGuard<'a, T>, hold: Admitted) -> Self {
-        Self { data, hold }
+    narrowing! {
+        /// Narrows the guard further.
+        map,
+        /// Narrows the guard further, if the part is there.
+        try_map,
+        [F, U: ?Sized] &mut T => &mut U,
+        by tokio::sync::RwLockMappedWriteGuard,
+        into RwLockMappedWriteGuard['a, U]
     }
-
-    /// Narrows the guard further.
-    pub fn map<F, U: ?Sized>(this: Self, f: F) -> RwLockMappedWriteGuard<'a, U>
-    where
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        let Self { data, hold } = this;
-        RwLockMappedWriteGuard::new(tokio::sync::RwLockMappedWriteGuard::map(data, f), hold)
-    }
-
-    /// Narrows the guard further, if the part is there.
-    ///
-    /// # Errors
-    ///
-    /// The guard itself, if it is not.
-    pub fn try_map<F, U: ?Sized>(this: Self, f: F) -> Result<RwLockMappedWriteGuard<'a, U>, Self>
-    where
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        let Self { data, hold } = this;
-        match tokio::sync::RwLockMappedWriteGuard::try_map(data, f) {
-            Ok(data) => Ok(RwLockMappedWriteGuard::new(data, hold)),
-            Err(data) => Err(Self { data, hold }),
-        }
-    }
-
-    lease_methods!();
-    lease_scope!(T, "rwlock", "write");
 }
 
-guard_traits!(['a, T: ?Sized], RwLockMappedWriteGuard<'a, T>, T);
+guard!(['a, T: ?Sized] RwLockMappedWriteGuard<'a, T> => mut T, "rwlock", "write");
+
+/// An [`OwnedRwLockWriteGuard`](super::OwnedRwLockWriteGuard) that was narrowed with
+/// [`map`](super::OwnedRwLockWriteGuard::map).
+#[clippy::has_significant_drop]
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {
+    pub(super) core:
+        Guarded<tokio::sync::OwnedRwLockMappedWriteGuard<T, U>, Admitted, Arc<RwLock<T, C>>>,
+}
+
+impl<T: ?Sized, U: ?Sized, C> OwnedRwLockMappedWriteGuard<T, U, C> {
+    /// The lock that this guard came from.
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
+        &this.core.lock
+    }
+
+    narrowing! {
+        /// Narrows the guard further.
+        map,
+        /// Narrows the guard further, if the part is there.
+        try_map,
+        [F, V: ?Sized] &mut U => &mut V,
+        by tokio::sync::OwnedRwLockMappedWriteGuard,
+        into OwnedRwLockMappedWriteGuard[T, V, C]
+    }
+}
+
+guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockMappedWriteGuard<T, U, C> => mut U, "rwlock", "write");

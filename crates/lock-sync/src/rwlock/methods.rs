@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use super::upgrade::Climb;
 use super::{
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, Upgrade, UpgradeError, UpgradeOwned,
 };
-use crate::blocking::assert_may_block;
-use crate::engine::Wait;
+use crate::bare::Wait;
 use crate::error::TryLockError;
+use crate::guard::Guarded;
+use crate::waits::{Attempt, block};
 
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// Goes on to write, waiting until the other readers have left, here and elsewhere.
@@ -59,7 +61,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// # }
     /// ```
     pub fn upgrade(self) -> Upgrade<'a, T, C> {
-        let wait = self.lock.default_wait();
+        let wait = self.core.lock.default_wait();
         self.upgrading(wait)
     }
 
@@ -109,8 +111,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// As [`RwLock::blocking_read`](crate::RwLock::blocking_read).
     #[track_caller]
     pub fn blocking_upgrade(self) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self>> {
-        assert_may_block();
-        self.upgrade().block()
+        block(self.upgrade())
     }
 
     /// Goes on to write if there are no other readers, without waiting for one.
@@ -125,12 +126,12 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     pub async fn try_upgrade(
         self,
     ) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self, TryLockError>> {
-        self.upgrading(Wait::Try).attempt().await
+        Ok(Attempt(self.upgrading(Wait::Try)).await?)
     }
 
     fn upgrading(self, wait: Wait) -> Upgrade<'a, T, C> {
-        let Self { data, hold, lock } = self;
-        Upgrade::new(data, hold, lock, wait)
+        let Guarded { data, hold, lock } = self.core;
+        Upgrade::new(Climb::new(data, hold, wait), lock)
     }
 }
 
@@ -168,7 +169,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     /// # }
     /// ```
     pub fn upgrade(self) -> UpgradeOwned<T, C> {
-        let wait = self.lock.default_wait();
+        let wait = self.core.lock.default_wait();
         self.upgrading(wait)
     }
 
@@ -196,8 +197,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     /// As [`RwLock::blocking_read`](crate::RwLock::blocking_read).
     #[track_caller]
     pub fn blocking_upgrade(self) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self>> {
-        assert_may_block();
-        self.upgrade().block()
+        block(self.upgrade())
     }
 
     /// Goes on to write if there are no other readers, without waiting for one.
@@ -212,11 +212,11 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     pub async fn try_upgrade(
         self,
     ) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self, TryLockError>> {
-        self.upgrading(Wait::Try).attempt().await
+        Ok(Attempt(self.upgrading(Wait::Try)).await?)
     }
 
     fn upgrading(self, wait: Wait) -> UpgradeOwned<T, C> {
-        let Self { data, hold, lock } = self;
-        UpgradeOwned::new(data, hold, lock, wait)
+        let Guarded { data, hold, lock } = self.core;
+        UpgradeOwned::new(Climb::new(data, hold, wait), lock)
     }
 }

@@ -9,10 +9,6 @@ mod error;
 mod making;
 mod mapped_write_guard;
 mod methods;
-mod owned_mapped_write_guard;
-mod owned_read_guard;
-mod owned_upgradable_guard;
-mod owned_write_guard;
 mod read;
 mod read_guard;
 mod upgradable;
@@ -29,20 +25,16 @@ use std::time::Duration;
 use lock_core::{Convertible, Fixed, Key};
 
 pub use error::UpgradeError;
-pub use mapped_write_guard::RwLockMappedWriteGuard;
-pub use owned_mapped_write_guard::OwnedRwLockMappedWriteGuard;
-pub use owned_read_guard::OwnedRwLockReadGuard;
-pub use owned_upgradable_guard::OwnedRwLockUpgradableReadGuard;
-pub use owned_write_guard::OwnedRwLockWriteGuard;
+pub use mapped_write_guard::{OwnedRwLockMappedWriteGuard, RwLockMappedWriteGuard};
 pub use read::{Read, ReadOwned};
-pub use read_guard::RwLockReadGuard;
+pub use read_guard::{OwnedRwLockReadGuard, RwLockReadGuard};
 pub use upgradable::{UpgradableRead, UpgradableReadOwned};
-pub use upgradable_guard::RwLockUpgradableReadGuard;
+pub use upgradable_guard::{OwnedRwLockUpgradableReadGuard, RwLockUpgradableReadGuard};
 pub use upgrade::{Upgrade, UpgradeOwned};
 pub use write::{Write, WriteOwned};
-pub use write_guard::RwLockWriteGuard;
+pub use write_guard::{OwnedRwLockWriteGuard, RwLockWriteGuard};
 
-use crate::engine::{Entry, Manner, Wait};
+use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use admission::Quota;
 
@@ -165,16 +157,14 @@ pub struct RwLock<T: ?Sized, C = Convertible> {
 /// What of a lock does not depend on its data.
 #[derive(Clone)]
 struct Core {
-    entry: Arc<Entry>,
-    manner: Manner,
+    lock: BareLock,
     /// `None` if there is no maximum of readers.
     quota: Option<Quota>,
 }
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    fn new(entry: Arc<Entry>, data: Arc<tokio::sync::RwLock<T>>, quota: Option<Quota>) -> Self {
-        let manner = entry.shared().manner;
-        Self { core: Core { entry, manner, quota }, data, conversion: PhantomData }
+    fn new(lock: BareLock, data: Arc<tokio::sync::RwLock<T>>, quota: Option<Quota>) -> Self {
+        Self { core: Core { lock, quota }, data, conversion: PhantomData }
     }
 
     /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
@@ -187,7 +177,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         T: Sized,
     {
-        self.core.manner.handoff = handoff;
+        self.core.lock = self.core.lock.with_handoff(handoff);
         self
     }
 
@@ -219,7 +209,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         T: Sized,
     {
-        self.core.manner.cache = Some(idle);
+        self.core.lock = self.core.lock.with_cache(idle);
         self
     }
 
@@ -227,18 +217,18 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// Of other processes it says nothing, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
-        self.core.entry.is_held()
+        self.core.lock.is_held()
     }
 
     /// Whether this process keeps the lease although no guard holds the lock: see
     /// [`with_cache`](Self::with_cache).
     pub fn is_cached(&self) -> bool {
-        self.core.entry.is_cached()
+        self.core.lock.is_cached()
     }
 
     /// The name of the lock.
     pub fn key(&self) -> &Key {
-        self.core.entry.key()
+        self.core.lock.key()
     }
 
     /// The value, without locking: no guard of this process can exist.
@@ -280,7 +270,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     }
 
     fn default_wait(&self) -> Wait {
-        self.core.entry.shared().default_wait()
+        self.core.lock.default_wait()
     }
 }
 

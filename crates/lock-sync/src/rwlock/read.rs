@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Mode;
+use lock_core::{Convertible, Mode};
 
-use super::access::access_future;
+use super::access::Access;
 use super::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard};
-use crate::blocking::assert_may_block;
-use crate::engine::Wait;
+use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
+use crate::guard::Guarded;
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read, beside any number of other readers, waiting until no writer has it here
@@ -59,7 +60,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read(&self) -> Read<'_, T, C> {
-        Read::new(self, self.default_wait())
+        Read::new(self.access(Mode::Shared, self.default_wait()), self)
     }
 
     /// Locks this lock to read, waiting for at most `limit` from the first poll on.
@@ -92,7 +93,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read_timeout(&self, limit: Duration) -> Read<'_, T, C> {
-        Read::new(self, Wait::AtMost(limit))
+        Read::new(self.access(Mode::Shared, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read, for a guard that keeps the lock alive and borrows nothing.
@@ -122,8 +123,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read_owned(self: Arc<Self>) -> ReadOwned<T, C> {
-        let wait = self.default_wait();
-        ReadOwned::new(self, wait)
+        ReadOwned::new(self.access(Mode::Shared, self.default_wait()), self)
     }
 
     /// Locks this lock to read, waiting for at most `limit` from the first poll on, for a guard that
@@ -137,7 +137,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// As [`read`](Self::read).
     pub fn read_owned_timeout(self: Arc<Self>, limit: Duration) -> ReadOwned<T, C> {
-        ReadOwned::new(self, Wait::AtMost(limit))
+        ReadOwned::new(self.access(Mode::Shared, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read, from synchronous code.
@@ -168,8 +168,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// ```
     #[track_caller]
     pub fn blocking_read(&self) -> Result<RwLockReadGuard<'_, T>, LockError> {
-        assert_may_block();
-        self.read().block()
+        block(self.read())
     }
 
     /// Locks this lock to read, from synchronous code, for a guard that keeps the lock alive.
@@ -185,8 +184,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub fn blocking_read_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockReadGuard<T, T, C>, LockError> {
-        assert_may_block();
-        self.read_owned().block()
+        block(self.read_owned())
     }
 
     /// Locks this lock to read if that is possible now, without waiting for a holder.
@@ -222,7 +220,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub async fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
-        Read::new(self, Wait::Try).attempt().await
+        Ok(Attempt(Read::new(self.access(Mode::Shared, Wait::Try), self)).await?)
     }
 
     /// Locks this lock to read if that is possible now, for a guard that keeps the lock alive.
@@ -237,24 +235,28 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub async fn try_read_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockReadGuard<T, T, C>, TryLockError> {
-        ReadOwned::new(self, Wait::Try).attempt().await
+        Ok(Attempt(ReadOwned::new(self.access(Mode::Shared, Wait::Try), self)).await?)
     }
 }
 
-access_future! {
+future! {
     /// Waits to read: what [`RwLock::read`] returns.
-    Read['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>) -> RwLockReadGuard<'a, T> {
-        mode: Mode::Shared,
-        data: lock.data.try_read(),
-        guard: |data, hold| RwLockReadGuard::new(data, hold),
+    #[must_use = "futures do nothing unless polled"]
+    Read['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
+        -> Result<RwLockReadGuard<'a, T>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || lock.data.try_read().ok());
+        accessed.map_ok(|(hold, data)| RwLockReadGuard { core: Guarded { data, hold, lock: () } })
     }
 }
 
-access_future! {
+future! {
     /// Waits to read: what [`RwLock::read_owned`] returns.
-    ReadOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>) -> OwnedRwLockReadGuard<T, T, C> {
-        mode: Mode::Shared,
-        data: Arc::clone(&lock.data).try_read_owned(),
-        guard: |data, hold| OwnedRwLockReadGuard::new(data, hold, Arc::clone(lock)),
+    #[must_use = "futures do nothing unless polled"]
+    ReadOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
+        -> Result<OwnedRwLockReadGuard<T, T, C>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || Arc::clone(&lock.data).try_read_owned().ok());
+        accessed.map_ok(|(hold, data)| OwnedRwLockReadGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
     }
 }

@@ -1,7 +1,12 @@
-//! The guard that reads, and borrows its lock.
+//! The guards that read: one that borrows its lock, and one that keeps it alive.
 
+use std::sync::Arc;
+
+use lock_core::Convertible;
+
+use super::RwLock;
 use super::admission::Admitted;
-use crate::lease::{lease_methods, lease_scope, reader_traits};
+use crate::guard::{Guarded, guard, narrowing};
 
 /// The right to read the data of an [`RwLock`](super::RwLock), and a lease on its lock.
 ///
@@ -12,65 +17,69 @@ use crate::lease::{lease_methods, lease_scope, reader_traits};
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data; somebody elsewhere may be writing what
-/// the lock protects. Readers who share a lease lose it together, and each is told.
+/// The guard stays, and with it the access to the local data. A writer elsewhere may be writing what the lock
+/// protects. Readers that share a lease lose it together, and each guard tells.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    // In this order: whoever gets the lock next finds the data free.
-    data: tokio::sync::RwLockReadGuard<'a, T>,
-    hold: Admitted,
+    pub(super) core: Guarded<tokio::sync::RwLockReadGuard<'a, T>, Admitted>,
 }
 
 impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
-    pub(super) fn new(data: tokio::sync::RwLockReadGuard<'a, T>, hold: Admitted) -> Self {
-        Self { data, hold }
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::{Locks, RwLockReadGuard};
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// let lock = locks.rwlock("pair", (1, "one"))?;
+        /// let word = RwLockReadGuard::map(lock.read().await?, |pair| pair.1);
+        /// assert_eq!(&*word, "one");
+        /// # Ok(())
+        /// # }
+        /// ```
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [F, U: ?Sized] &T => &U,
+        by tokio::sync::RwLockReadGuard,
+        into RwLockReadGuard['a, U]
     }
-
-    /// Narrows the guard to a part of the data.
-    ///
-    /// An associated function, so that it does not hide methods of the data.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, RwLockReadGuard};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let lock = locks.rwlock("pair", (1, "one"))?;
-    /// let word = RwLockReadGuard::map(lock.read().await?, |pair| pair.1);
-    /// assert_eq!(&*word, "one");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn map<F, U: ?Sized>(this: Self, f: F) -> RwLockReadGuard<'a, U>
-    where
-        F: FnOnce(&T) -> &U,
-    {
-        let Self { data, hold } = this;
-        RwLockReadGuard::new(tokio::sync::RwLockReadGuard::map(data, f), hold)
-    }
-
-    /// Narrows the guard to a part of the data, if it is there.
-    ///
-    /// # Errors
-    ///
-    /// The guard itself, if it is not.
-    pub fn try_map<F, U: ?Sized>(this: Self, f: F) -> Result<RwLockReadGuard<'a, U>, Self>
-    where
-        F: FnOnce(&T) -> Option<&U>,
-    {
-        let Self { data, hold } = this;
-        match tokio::sync::RwLockReadGuard::try_map(data, f) {
-            Ok(data) => Ok(RwLockReadGuard::new(data, hold)),
-            Err(data) => Err(Self { data, hold }),
-        }
-    }
-
-    lease_methods!(shared);
-    lease_scope!(shared, T, "read");
 }
 
-reader_traits!(['a, T: ?Sized], RwLockReadGuard<'a, T>, T);
+guard!(['a, T: ?Sized] RwLockReadGuard<'a, T> => T, "rwlock", "read");
+
+/// An [`RwLockReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {
+    pub(super) core: Guarded<tokio::sync::OwnedRwLockReadGuard<T, U>, Admitted, Arc<RwLock<T, C>>>,
+}
+
+impl<T: ?Sized, U: ?Sized, C> OwnedRwLockReadGuard<T, U, C> {
+    /// The lock that this guard came from.
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
+        &this.core.lock
+    }
+
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [F, V: ?Sized] &U => &V,
+        by tokio::sync::OwnedRwLockReadGuard,
+        into OwnedRwLockReadGuard[T, V, C]
+    }
+}
+
+guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockReadGuard<T, U, C> => U, "rwlock", "read");

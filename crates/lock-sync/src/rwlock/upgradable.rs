@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Mode, Upgradable};
+use lock_core::{Convertible, Mode, Upgradable};
 
-use super::access::access_future;
+use super::access::Access;
 use super::{OwnedRwLockUpgradableReadGuard, RwLock, RwLockUpgradableReadGuard};
-use crate::blocking::assert_may_block;
-use crate::engine::Wait;
+use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
+use crate::guard::Guarded;
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read, as the one reader that may become the writer without letting go.
@@ -58,7 +59,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        UpgradableRead::new(self, self.default_wait())
+        UpgradableRead::new(self.access(Mode::Upgradable, self.default_wait()), self)
     }
 
     /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
@@ -75,7 +76,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        UpgradableRead::new(self, Wait::AtMost(limit))
+        UpgradableRead::new(self.access(Mode::Upgradable, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read with the prospect of writing, for a guard that keeps the lock alive and
@@ -92,8 +93,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        let wait = self.default_wait();
-        UpgradableReadOwned::new(self, wait)
+        UpgradableReadOwned::new(self.access(Mode::Upgradable, self.default_wait()), self)
     }
 
     /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
@@ -113,7 +113,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        UpgradableReadOwned::new(self, Wait::AtMost(limit))
+        UpgradableReadOwned::new(self.access(Mode::Upgradable, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read with the prospect of writing, from synchronous code.
@@ -147,8 +147,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        assert_may_block();
-        self.upgradable_read().block()
+        block(self.upgradable_read())
     }
 
     /// Locks this lock to read with the prospect of writing, from synchronous code, for a guard that
@@ -168,8 +167,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        assert_may_block();
-        self.upgradable_read_owned().block()
+        block(self.upgradable_read_owned())
     }
 
     /// Locks this lock to read with the prospect of writing, if that is possible now, without waiting for
@@ -189,7 +187,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        UpgradableRead::new(self, Wait::Try).attempt().await
+        Ok(Attempt(UpgradableRead::new(self.access(Mode::Upgradable, Wait::Try), self)).await?)
     }
 
     /// Locks this lock to read with the prospect of writing, if that is possible now, for a guard that
@@ -208,28 +206,29 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        UpgradableReadOwned::new(self, Wait::Try).attempt().await
+        Ok(Attempt(UpgradableReadOwned::new(self.access(Mode::Upgradable, Wait::Try), self))
+            .await?)
     }
 }
 
-access_future! {
+future! {
     /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read`] returns.
-    UpgradableRead['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>)
-        -> RwLockUpgradableReadGuard<'a, T, C>
-    {
-        mode: Mode::Upgradable,
-        data: lock.data.try_read(),
-        guard: |data, hold| RwLockUpgradableReadGuard::new(data, hold, lock),
+    #[must_use = "futures do nothing unless polled"]
+    UpgradableRead['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
+        -> Result<RwLockUpgradableReadGuard<'a, T, C>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || lock.data.try_read().ok());
+        accessed.map_ok(|(hold, data)| RwLockUpgradableReadGuard { core: Guarded { data, hold, lock: *lock } })
     }
 }
 
-access_future! {
+future! {
     /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read_owned`] returns.
-    UpgradableReadOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>)
-        -> OwnedRwLockUpgradableReadGuard<T, C>
-    {
-        mode: Mode::Upgradable,
-        data: Arc::clone(&lock.data).try_read_owned(),
-        guard: |data, hold| OwnedRwLockUpgradableReadGuard::new(data, hold, Arc::clone(lock)),
+    #[must_use = "futures do nothing unless polled"]
+    UpgradableReadOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
+        -> Result<OwnedRwLockUpgradableReadGuard<T, C>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || Arc::clone(&lock.data).try_read_owned().ok());
+        accessed.map_ok(|(hold, data)| OwnedRwLockUpgradableReadGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
     }
 }

@@ -1,10 +1,14 @@
-//! The guard that reads and may come to write, and borrows its lock.
+//! The guards that read and may come to write: one that borrows its lock, and one that keeps it alive.
+
+use std::sync::Arc;
 
 use lock_core::{Convertible, Mode, Upgradable};
 
 use super::admission::Admitted;
-use super::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use crate::lease::{lease_methods, lease_scope, reader_traits};
+use super::{
+    OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use crate::guard::{Guarded, guard};
 
 impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// Goes on to read with the prospect of writing again, with no other writer in between.
@@ -15,10 +19,19 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     where
         C: Upgradable,
     {
-        let Self { data, mut hold, lock } = self;
-        let data = data.downgrade();
-        hold.downgrade(Mode::Upgradable);
-        RwLockUpgradableReadGuard::new(data, hold, lock)
+        let core = self.core.map(|data| data.downgrade());
+        RwLockUpgradableReadGuard { core: core.downgrade(Mode::Upgradable) }
+    }
+}
+
+impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
+    /// Goes on to read with the prospect of writing again, with no other writer in between.
+    pub fn downgrade_to_upgradable(self) -> OwnedRwLockUpgradableReadGuard<T, C>
+    where
+        C: Upgradable,
+    {
+        let core = self.core.map(|data| data.downgrade());
+        OwnedRwLockUpgradableReadGuard { core: core.downgrade(Mode::Upgradable) }
     }
 }
 
@@ -28,32 +41,40 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockUpgradableReadGuard<'a, T: ?Sized, C = Convertible> {
-    // In this order: whoever gets the lock next finds the data free.
-    pub(super) data: tokio::sync::RwLockReadGuard<'a, T>,
-    pub(super) hold: Admitted,
-    pub(super) lock: &'a RwLock<T, C>,
+    pub(super) core: Guarded<tokio::sync::RwLockReadGuard<'a, T>, Admitted, &'a RwLock<T, C>>,
 }
 
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
-    pub(super) fn new(
-        data: tokio::sync::RwLockReadGuard<'a, T>,
-        hold: Admitted,
-        lock: &'a RwLock<T, C>,
-    ) -> Self {
-        Self { data, hold, lock }
+    /// Goes on to read without the prospect of writing, so that another reader can have it.
+    ///
+    /// No writer gets in between. The guard keeps its fencing token.
+    pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
+        RwLockReadGuard { core: self.core.downgrade(Mode::Shared).without_lock() }
+    }
+}
+
+guard!(['a, T: ?Sized, C] RwLockUpgradableReadGuard<'a, T, C> => T, "rwlock", "upgradable_read");
+
+/// An [`RwLockUpgradableReadGuard`] that borrows nothing: it keeps an
+/// `Arc` of its lock.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct OwnedRwLockUpgradableReadGuard<T: ?Sized, C = Convertible> {
+    pub(super) core: Guarded<tokio::sync::OwnedRwLockReadGuard<T>, Admitted, Arc<RwLock<T, C>>>,
+}
+
+impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
+    /// The lock that this guard came from.
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
+        &this.core.lock
     }
 
     /// Goes on to read without the prospect of writing, so that another reader can have it.
     ///
     /// No writer gets in between. The guard keeps its fencing token.
-    pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
-        let Self { data, mut hold, .. } = self;
-        hold.downgrade(Mode::Shared);
-        RwLockReadGuard::new(data, hold)
+    pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {
+        OwnedRwLockReadGuard { core: self.core.downgrade(Mode::Shared) }
     }
-
-    lease_methods!(shared);
-    lease_scope!(shared, T, "upgradable_read");
 }
 
-reader_traits!(['a, T: ?Sized, C], RwLockUpgradableReadGuard<'a, T, C>, T);
+guard!([T: ?Sized, C] OwnedRwLockUpgradableReadGuard<T, C> => T, "rwlock", "upgradable_read");

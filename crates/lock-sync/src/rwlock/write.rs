@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Mode;
+use lock_core::{Convertible, Mode};
 
-use super::access::access_future;
+use super::access::Access;
 use super::{OwnedRwLockWriteGuard, RwLock, RwLockWriteGuard};
-use crate::blocking::assert_may_block;
-use crate::engine::Wait;
+use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
+use crate::guard::Guarded;
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to write, waiting until nobody else has it, here or elsewhere.
@@ -44,7 +45,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn write(&self) -> Write<'_, T, C> {
-        Write::new(self, self.default_wait())
+        Write::new(self.access(Mode::Exclusive, self.default_wait()), self)
     }
 
     /// Locks this lock to write, waiting for at most `limit` from the first poll on.
@@ -59,7 +60,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// As [`read`](Self::read).
     pub fn write_timeout(&self, limit: Duration) -> Write<'_, T, C> {
-        Write::new(self, Wait::AtMost(limit))
+        Write::new(self.access(Mode::Exclusive, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to write, for a guard that keeps the lock alive and borrows nothing.
@@ -89,8 +90,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn write_owned(self: Arc<Self>) -> WriteOwned<T, C> {
-        let wait = self.default_wait();
-        WriteOwned::new(self, wait)
+        WriteOwned::new(self.access(Mode::Exclusive, self.default_wait()), self)
     }
 
     /// Locks this lock to write, waiting for at most `limit` from the first poll on, for a guard that
@@ -104,7 +104,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// As [`read`](Self::read).
     pub fn write_owned_timeout(self: Arc<Self>, limit: Duration) -> WriteOwned<T, C> {
-        WriteOwned::new(self, Wait::AtMost(limit))
+        WriteOwned::new(self.access(Mode::Exclusive, Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to write, from synchronous code.
@@ -134,8 +134,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// ```
     #[track_caller]
     pub fn blocking_write(&self) -> Result<RwLockWriteGuard<'_, T, C>, LockError> {
-        assert_may_block();
-        self.write().block()
+        block(self.write())
     }
 
     /// Locks this lock to write, from synchronous code, for a guard that keeps the lock alive.
@@ -149,8 +148,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// As [`blocking_read`](Self::blocking_read).
     #[track_caller]
     pub fn blocking_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T, C>, LockError> {
-        assert_may_block();
-        self.write_owned().block()
+        block(self.write_owned())
     }
 
     /// Locks this lock to write if nobody has it, without waiting for a holder.
@@ -187,7 +185,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub async fn try_write(&self) -> Result<RwLockWriteGuard<'_, T, C>, TryLockError> {
-        Write::new(self, Wait::Try).attempt().await
+        Ok(Attempt(Write::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
     }
 
     /// Locks this lock to write if nobody has it, for a guard that keeps the lock alive.
@@ -202,24 +200,28 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub async fn try_write_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockWriteGuard<T, C>, TryLockError> {
-        WriteOwned::new(self, Wait::Try).attempt().await
+        Ok(Attempt(WriteOwned::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
     }
 }
 
-access_future! {
+future! {
     /// Waits to write: what [`RwLock::write`] returns.
-    Write['a, T: ?Sized, C]['a, T, C](lock: &'a RwLock<T, C>) -> RwLockWriteGuard<'a, T, C> {
-        mode: Mode::Exclusive,
-        data: lock.data.try_write(),
-        guard: |data, hold| RwLockWriteGuard::new(data, hold, lock),
+    #[must_use = "futures do nothing unless polled"]
+    Write['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
+        -> Result<RwLockWriteGuard<'a, T, C>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || lock.data.try_write().ok());
+        accessed.map_ok(|(hold, data)| RwLockWriteGuard { core: Guarded { data, hold, lock: *lock } })
     }
 }
 
-access_future! {
+future! {
     /// Waits to write: what [`RwLock::write_owned`] returns.
-    WriteOwned[T: ?Sized, C][T, C](lock: Arc<RwLock<T, C>>) -> OwnedRwLockWriteGuard<T, C> {
-        mode: Mode::Exclusive,
-        data: Arc::clone(&lock.data).try_write_owned(),
-        guard: |data, hold| OwnedRwLockWriteGuard::new(data, hold, Arc::clone(lock)),
+    #[must_use = "futures do nothing unless polled"]
+    WriteOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
+        -> Result<OwnedRwLockWriteGuard<T, C>, Denial => LockError>
+    |context| {
+        let accessed = access.poll(context, || Arc::clone(&lock.data).try_write_owned().ok());
+        accessed.map_ok(|(hold, data)| OwnedRwLockWriteGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
     }
 }

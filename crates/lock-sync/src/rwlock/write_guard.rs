@@ -1,10 +1,15 @@
-//! The guard that writes, and borrows its lock.
+//! The guards that write: one that borrows its lock, and one that keeps it alive.
+
+use std::sync::Arc;
 
 use lock_core::{Convertible, Mode};
 
 use super::admission::Admitted;
-use super::{RwLock, RwLockMappedWriteGuard, RwLockReadGuard};
-use crate::lease::{guard_traits, lease_methods, lease_scope};
+use super::{
+    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, RwLock, RwLockMappedWriteGuard,
+    RwLockReadGuard,
+};
+use crate::guard::{Guarded, guard, narrowing};
 
 /// The right to write the data of an [`RwLock`], and a lease on its lock.
 ///
@@ -17,7 +22,7 @@ use crate::lease::{guard_traits, lease_methods, lease_scope};
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless somebody waits elsewhere. An awaited `release` gives it back at once.
+/// unless another process waits. An awaited `release` gives it back at once.
 ///
 /// # If the lease is lost
 ///
@@ -26,62 +31,36 @@ use crate::lease::{guard_traits, lease_methods, lease_scope};
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized, C = Convertible> {
-    // In this order: whoever gets the lock next finds the data free.
-    pub(super) data: tokio::sync::RwLockWriteGuard<'a, T>,
-    pub(super) hold: Admitted,
-    pub(super) lock: &'a RwLock<T, C>,
+    pub(super) core: Guarded<tokio::sync::RwLockWriteGuard<'a, T>, Admitted, &'a RwLock<T, C>>,
 }
 
 impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
-    pub(super) fn new(
-        data: tokio::sync::RwLockWriteGuard<'a, T>,
-        hold: Admitted,
-        lock: &'a RwLock<T, C>,
-    ) -> Self {
-        Self { data, hold, lock }
-    }
-
-    /// Narrows the guard to a part of the data.
-    ///
-    /// An associated function, so that it does not hide methods of the data.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, RwLockWriteGuard};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let locks = Locks::new(MemoryBackend::new());
-    /// let lock = locks.rwlock("pair", (1, "one"))?;
-    /// let mut number = RwLockWriteGuard::map(lock.write().await?, |pair| &mut pair.0);
-    /// *number = 2;
-    /// assert!(number.is_valid());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn map<F, U: ?Sized>(this: Self, f: F) -> RwLockMappedWriteGuard<'a, U>
-    where
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        let Self { data, hold, .. } = this;
-        RwLockMappedWriteGuard::new(tokio::sync::RwLockWriteGuard::map(data, f), hold)
-    }
-
-    /// Narrows the guard to a part of the data, if it is there.
-    ///
-    /// # Errors
-    ///
-    /// The guard itself, if it is not.
-    pub fn try_map<F, U: ?Sized>(this: Self, f: F) -> Result<RwLockMappedWriteGuard<'a, U>, Self>
-    where
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        let Self { data, hold, lock } = this;
-        match tokio::sync::RwLockWriteGuard::try_map(data, f) {
-            Ok(data) => Ok(RwLockMappedWriteGuard::new(data, hold)),
-            Err(data) => Err(Self { data, hold, lock }),
-        }
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::{Locks, RwLockWriteGuard};
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// let lock = locks.rwlock("pair", (1, "one"))?;
+        /// let mut number = RwLockWriteGuard::map(lock.write().await?, |pair| &mut pair.0);
+        /// *number = 2;
+        /// assert!(number.is_valid());
+        /// # Ok(())
+        /// # }
+        /// ```
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [F, U: ?Sized] &mut T => &mut U,
+        by tokio::sync::RwLockWriteGuard,
+        into RwLockMappedWriteGuard['a, U] without_lock
     }
 
     /// The guard as one that was narrowed, to the whole of the data.
@@ -91,7 +70,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 
     /// Goes on to read, with no other writer in between, here or elsewhere.
     ///
-    /// Readers may enter beside it, unless a writer waits who came before them. The store is told in the
+    /// Readers may enter beside it, unless a writer waits that came before them. The store is told in the
     /// background: until then it keeps others out as before. The guard keeps its fencing token.
     ///
     /// # If the lease is lost
@@ -120,18 +99,16 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// # }
     /// ```
     pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
-        let Self { data, mut hold, .. } = self;
-        // The data first: whoever enters beside it finds them free to read.
-        let data = data.downgrade();
-        hold.downgrade(Mode::Shared);
-        RwLockReadGuard::new(data, hold)
+        // The data first: a reader that enters beside it finds the data free to read.
+        let core = self.core.map(|data| data.downgrade());
+        RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }
     }
 
     /// Goes on to read a part of the data: [`downgrade`](Self::downgrade), and
     /// [`RwLockReadGuard::map`].
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
-    /// everybody else is kept out still.
+    /// all other callers are kept out still.
     ///
     /// # Examples
     ///
@@ -151,14 +128,12 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     where
         F: FnOnce(&T) -> &U,
     {
-        let Self { data, mut hold, .. } = this;
-        let data = tokio::sync::RwLockWriteGuard::downgrade_map(data, f);
-        hold.downgrade(Mode::Shared);
-        RwLockReadGuard::new(data, hold)
+        let core = this.core.map(|data| tokio::sync::RwLockWriteGuard::downgrade_map(data, f));
+        RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }
     }
 
-    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and nobody
-    /// has entered.
+    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
+    /// reader has entered.
     ///
     /// # Errors
     ///
@@ -167,18 +142,86 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     where
         F: FnOnce(&T) -> Option<&U>,
     {
-        let Self { data, mut hold, lock } = this;
-        match tokio::sync::RwLockWriteGuard::try_downgrade_map(data, f) {
-            Ok(data) => {
-                hold.downgrade(Mode::Shared);
-                Ok(RwLockReadGuard::new(data, hold))
-            }
-            Err(data) => Err(Self { data, hold, lock }),
+        match this.core.try_map(|data| tokio::sync::RwLockWriteGuard::try_downgrade_map(data, f)) {
+            Ok(core) => Ok(RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }),
+            Err(core) => Err(Self { core }),
         }
     }
-
-    lease_methods!();
-    lease_scope!(T, "rwlock", "write");
 }
 
-guard_traits!(['a, T: ?Sized, C], RwLockWriteGuard<'a, T, C>, T);
+guard!(['a, T: ?Sized, C] RwLockWriteGuard<'a, T, C> => mut T, "rwlock", "write");
+
+/// An [`RwLockWriteGuard`] that borrows nothing: it keeps an `Arc` of its lock.
+#[clippy::has_significant_drop]
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct OwnedRwLockWriteGuard<T: ?Sized, C = Convertible> {
+    pub(super) core: Guarded<tokio::sync::OwnedRwLockWriteGuard<T>, Admitted, Arc<RwLock<T, C>>>,
+}
+
+impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
+    /// The lock that this guard came from.
+    pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
+        &this.core.lock
+    }
+
+    narrowing! {
+        /// Narrows the guard to a part of the data.
+        ///
+        /// An associated function, so that it does not hide methods of the data.
+        map,
+        /// Narrows the guard to a part of the data, if it is there.
+        try_map,
+        [F, U: ?Sized] &mut T => &mut U,
+        by tokio::sync::OwnedRwLockWriteGuard,
+        into OwnedRwLockMappedWriteGuard[T, U, C]
+    }
+
+    /// The guard as one that was narrowed, to the whole of the data.
+    pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T, T, C> {
+        Self::map(this, |data| data)
+    }
+
+    /// Goes on to read, with no other writer in between:
+    /// see [`RwLockWriteGuard::downgrade`](RwLockWriteGuard::downgrade).
+    pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {
+        // The data first: a reader that enters beside it finds the data free to read.
+        let core = self.core.map(|data| data.downgrade());
+        OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }
+    }
+
+    /// Goes on to read a part of the data.
+    ///
+    /// An associated function, so that it does not hide methods of the data. While the closure runs,
+    /// all other callers are kept out still.
+    pub fn downgrade_map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, U, C>
+    where
+        F: FnOnce(&T) -> &U,
+    {
+        let core = this.core.map(|data| tokio::sync::OwnedRwLockWriteGuard::downgrade_map(data, f));
+        OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }
+    }
+
+    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
+    /// reader has entered.
+    ///
+    /// # Errors
+    ///
+    /// The guard itself, which writes as before.
+    pub fn try_downgrade_map<F, U: ?Sized>(
+        this: Self,
+        f: F,
+    ) -> Result<OwnedRwLockReadGuard<T, U, C>, Self>
+    where
+        F: FnOnce(&T) -> Option<&U>,
+    {
+        match this
+            .core
+            .try_map(|data| tokio::sync::OwnedRwLockWriteGuard::try_downgrade_map(data, f))
+        {
+            Ok(core) => Ok(OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }),
+            Err(core) => Err(Self { core }),
+        }
+    }
+}
+
+guard!([T: ?Sized, C] OwnedRwLockWriteGuard<T, C> => mut T, "rwlock", "write");

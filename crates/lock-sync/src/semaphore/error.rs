@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 
 /// Why permits could not be acquired.
 ///
@@ -31,12 +31,12 @@ pub enum AcquireError {
     Backend(Error),
 }
 
-impl AcquireError {
-    pub(crate) fn from_denial(denial: Denial) -> Self {
+impl From<Denial> for AcquireError {
+    fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only those who do not wait are turned away so; and nobody enters with permits, or makes
-            // them stronger, that were lost.
+            // Only a caller that does not wait is turned away so. No caller enters with permits that were lost, or
+            // makes them stronger.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,
@@ -95,9 +95,9 @@ pub enum TryAcquireError {
     Backend(Error),
 }
 
-impl TryAcquireError {
-    pub(crate) fn from_denial(denial: Denial) -> Self {
-        match AcquireError::from_denial(denial) {
+impl From<Denial> for TryAcquireError {
+    fn from(denial: Denial) -> Self {
+        match AcquireError::from(denial) {
             AcquireError::Closed => Self::Closed,
             AcquireError::Timeout { .. } => Self::NoPermits,
             AcquireError::Backend(error) => Self::Backend(error),
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn what_the_engine_says_becomes_what_tokio_says() {
-        let error = AcquireError::from_denial;
+        let error = AcquireError::from;
         assert_eq!(error(Denial::Closed), AcquireError::Closed);
         assert_eq!(error(failed(ErrorKind::Closed)), AcquireError::Closed);
         assert_eq!(error(Denial::Timeout(None)), AcquireError::Timeout { source: None });
         assert!(matches!(error(failed(ErrorKind::Timeout)), AcquireError::Backend(_)));
-        let error = TryAcquireError::from_denial;
+        let error = TryAcquireError::from;
         assert_eq!(error(Denial::WouldBlock), TryAcquireError::NoPermits);
         assert_eq!(error(failed(ErrorKind::Closed)), TryAcquireError::Closed);
         assert!(matches!(error(failed(ErrorKind::Timeout)), TryAcquireError::Backend(_)));
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn errors_of_one_kind_are_equal() {
-        let error = |kind| TryAcquireError::from_denial(failed(kind));
+        let error = |kind| TryAcquireError::from(failed(kind));
         assert_eq!(error(ErrorKind::Timeout), error(ErrorKind::Timeout));
         assert_ne!(error(ErrorKind::Timeout), error(ErrorKind::Unreachable));
         assert_ne!(error(ErrorKind::Timeout), TryAcquireError::NoPermits);
-        let error = |kind| AcquireError::from_denial(failed(kind));
+        let error = |kind| AcquireError::from(failed(kind));
         assert_eq!(error(ErrorKind::Denied), error(ErrorKind::Denied));
         assert_ne!(error(ErrorKind::Denied), error(ErrorKind::Other));
         let late = |source| AcquireError::Timeout { source };

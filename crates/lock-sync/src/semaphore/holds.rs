@@ -1,16 +1,14 @@
 //! The holds behind one permit: usually one.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::future::Future;
 use std::time::Duration;
 
 use futures::future::join_all;
 use lock_core::{FencingToken, Instant};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
-use crate::lost::Lost;
+use crate::lost::{Lost, WhileHeld};
 
 /// Any number of holds of one semaphore. One takes no allocation.
 #[derive(Debug, Default)]
@@ -93,19 +91,11 @@ impl Holds {
         Lost::first_of(self.iter().map(Hold::lost).collect())
     }
 
-    /// Looks at the clock before and after every step of the work: the driver may be late.
-    pub(super) async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        let mut work = pin!(work);
-        let mut lost = self.lost();
-        poll_fn(|context| {
-            if let Poll::Ready(lost) = Pin::new(&mut lost).poll(context) {
-                return Poll::Ready(Err(lost));
-            }
-            self.check()?;
-            let output = ready!(work.as_mut().poll(context));
-            Poll::Ready(self.check().map(|()| output))
-        })
-        .await
+    pub(super) fn while_held<F: Future>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<F::Output, LeaseLost>> {
+        WhileHeld::new(work, self.lost(), || self.check())
     }
 
     fn push(&mut self, hold: Hold) {

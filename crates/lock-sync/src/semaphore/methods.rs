@@ -1,17 +1,14 @@
 //! The ways to acquire permits.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Semaphore;
-use super::acquire::{Acquire, AcquireOwned, Waiting};
+use super::acquire::{Acquire, AcquireOwned};
 use super::error::{AcquireError, TryAcquireError};
-use super::holds::Holds;
 use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
-use crate::blocking::assert_may_block;
-use crate::engine::Wait;
+use crate::bare::Wait;
+use crate::waits::{Attempt, block};
 
 impl Semaphore {
     /// Acquires a permit, waiting until there is one.
@@ -86,7 +83,7 @@ impl Semaphore {
     /// # }
     /// ```
     pub fn acquire_many(&self, n: u32) -> Acquire<'_> {
-        Acquire::new(self, n, self.default_wait())
+        Acquire::new(self.waiting(n, self.default_wait()), self)
     }
 
     /// Acquires a permit, waiting for at most `limit` from the first poll on.
@@ -131,7 +128,7 @@ impl Semaphore {
     ///
     /// As [`acquire_many`](Self::acquire_many).
     pub fn acquire_many_timeout(&self, n: u32, limit: Duration) -> Acquire<'_> {
-        Acquire::new(self, n, Wait::AtMost(limit))
+        Acquire::new(self.waiting(n, Wait::AtMost(limit)), self)
     }
 
     /// Acquires a permit that keeps the semaphore alive and borrows nothing.
@@ -176,8 +173,7 @@ impl Semaphore {
     ///
     /// As [`acquire_many`](Self::acquire_many).
     pub fn acquire_many_owned(self: Arc<Self>, n: u32) -> AcquireOwned {
-        let wait = self.default_wait();
-        AcquireOwned::new(self, n, wait)
+        AcquireOwned::new(self.waiting(n, self.default_wait()), self)
     }
 
     /// Acquires a permit that keeps the semaphore alive, waiting for at most `limit` from the first poll
@@ -205,7 +201,7 @@ impl Semaphore {
     ///
     /// As [`acquire_many`](Self::acquire_many).
     pub fn acquire_many_owned_timeout(self: Arc<Self>, n: u32, limit: Duration) -> AcquireOwned {
-        AcquireOwned::new(self, n, Wait::AtMost(limit))
+        AcquireOwned::new(self.waiting(n, Wait::AtMost(limit)), self)
     }
 
     /// Acquires a permit if one is free, without waiting for one.
@@ -254,7 +250,7 @@ impl Semaphore {
     ///
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        Ok(SemaphorePermit::new(self, self.try_holds(n).await?))
+        Ok(Attempt(Acquire::new(self.waiting(n, Wait::Try), self)).await?)
     }
 
     /// Acquires a permit that keeps the semaphore alive, if one is free.
@@ -285,8 +281,7 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        let holds = self.try_holds(n).await?;
-        Ok(OwnedSemaphorePermit::new(self, holds))
+        Ok(Attempt(AcquireOwned::new(self.waiting(n, Wait::Try), self)).await?)
     }
 
     /// Acquires a permit from synchronous code.
@@ -331,8 +326,7 @@ impl Semaphore {
     /// As [`blocking_acquire`](Self::blocking_acquire).
     #[track_caller]
     pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
-        assert_may_block();
-        self.acquire_many(n).block()
+        block(self.acquire_many(n))
     }
 
     /// Acquires a permit that keeps the semaphore alive, from synchronous code.
@@ -363,14 +357,6 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        assert_may_block();
-        self.acquire_many_owned(n).block()
-    }
-
-    async fn try_holds(&self, count: u32) -> Result<Holds, TryAcquireError> {
-        let mut waiting = pin!(Waiting::new(self, count, Wait::Try));
-        poll_fn(|context| waiting.as_mut().poll(self, context))
-            .await
-            .map_err(TryAcquireError::from_denial)
+        block(self.acquire_many_owned(n))
     }
 }

@@ -19,8 +19,7 @@ pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 pub use poll::PollSemaphore;
 
 use crate::Locks;
-use crate::asking::{ask, ask_about};
-use crate::engine::{Denial, Entry, Manner, Wait};
+use crate::bare::{BareLock, Denial, Wait};
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
 
@@ -98,12 +97,11 @@ use crate::handoff::Handoff;
 /// # }
 /// ```
 pub struct Semaphore {
-    entry: Arc<Entry>,
+    lock: BareLock,
     /// The same store as the entry's, with the ability to count.
     backend: Arc<dyn PermitBackend>,
     /// How many permits every user of this name says that there are.
     declared: u32,
-    manner: Manner,
     /// No permit is given out through this handle any more.
     closed: AtomicBool,
     /// Rings when it is closed.
@@ -129,11 +127,9 @@ impl<B: ?Sized> Locks<B> {
         Error: From<K::Error>,
     {
         let declared = u32::try_from(permits).map_err(|_| too_many(permits))?;
-        let entry = self.entry(name)?;
         let counting = &self.shared.counting;
         Ok(Semaphore {
-            manner: entry.shared().manner,
-            entry,
+            lock: self.bare_lock(name)?,
             backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
             closed: AtomicBool::new(false),
@@ -148,7 +144,7 @@ impl Semaphore {
 
     /// The name of the semaphore.
     pub fn key(&self) -> &Key {
-        self.entry.key()
+        self.lock.key()
     }
 
     /// Says how far permits are passed on inside this process while others wait elsewhere, in place of
@@ -171,7 +167,7 @@ impl Semaphore {
     /// ```
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self {
-        self.manner.handoff = handoff;
+        self.lock = self.lock.with_handoff(handoff);
         self
     }
 
@@ -230,7 +226,7 @@ impl Semaphore {
         let count = u32::try_from(n).map_err(|_| too_many(n))?;
         self.resize(Resize::Add(count)).await?;
         // Who waits here for those that others hold need not wait for the news.
-        self.entry.look_again();
+        self.lock.look_again();
         Ok(())
     }
 
@@ -298,8 +294,7 @@ impl Semaphore {
     /// As [`available_permits`](Self::available_permits). After a [retryable](Error::is_retryable) error
     /// it may have been closed.
     pub async fn close_for_all(&self) -> Result<(), Error> {
-        let key = self.entry.key();
-        ask(self.entry.shared(), self.backend.close(key, self.declared)).await?;
+        self.lock.ask(self.backend.close(self.key(), self.declared)).await?;
         self.close();
         Ok(())
     }
@@ -330,25 +325,23 @@ impl Semaphore {
     }
 
     async fn state(&self) -> Result<Permits, Error> {
-        let key = self.entry.key();
-        ask_about(&self.entry, self.backend.permits(key, self.declared)).await
+        self.lock.ask_about(self.backend.permits(self.key(), self.declared)).await
     }
 
     async fn resize(&self, change: Resize) -> Result<u32, Error> {
-        let key = self.entry.key();
-        let resizing = self.backend.resize(key, self.declared, change);
-        Ok(ask_about(&self.entry, resizing).await?.changed)
+        let resizing = self.backend.resize(self.key(), self.declared, change);
+        Ok(self.lock.ask_about(resizing).await?.changed)
     }
 
     /// Learns that it gives out no more permits, if that is why somebody got none.
     fn learn(&self, denial: &Denial) {
-        if AcquireError::from_denial(denial.clone()) == AcquireError::Closed {
+        if AcquireError::from(denial.clone()) == AcquireError::Closed {
             self.close();
         }
     }
 
     fn default_wait(&self) -> Wait {
-        self.entry.shared().default_wait()
+        self.lock.default_wait()
     }
 }
 

@@ -120,7 +120,7 @@ macro_rules! permit_methods {
             #[track_caller]
             pub fn merge(&mut self, other: Self) {
                 assert!(
-                    Arc::ptr_eq(&self.semaphore.entry, &other.semaphore.entry),
+                    self.semaphore.lock.is_same(&other.semaphore.lock),
                     "merging permits from different semaphore instances"
                 );
                 self.holds.merge(other.holds);
@@ -234,25 +234,12 @@ macro_rules! permit_methods {
                 self.holds.while_held(work).await
             }
 
-            /// Gives the permits back and waits until the store has confirmed it, or they have gone to
-            /// another task of this process.
-            ///
-            /// # Cancel safety
-            ///
-            /// Once it was polled, the release happens no matter what becomes of the future.
-            ///
-            /// # If the lease is lost
-            ///
-            /// The error says so. Nothing of a later holder is touched.
-            ///
-            /// # Errors
-            ///
-            /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if a lease had ended before;
-            /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm.
-            ///   The driver goes on trying where that can help, until the lease has ended by itself.
-            pub async fn release(self) -> Result<(), crate::ReleaseError> {
-                self.holds.release().await
-            }
+            crate::lease::lease_release!(
+                "Gives the permits back and waits until the store has confirmed it, or they have gone to \
+                 another task of this process.",
+                "a lease",
+                self => self.holds.release().await
+            );
         }
 
         impl<$($generics)*> fmt::Debug for $permit {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lock_core::{Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode};
 
+use super::facts::{Asking, Outage, Sent, Watching};
 use super::leased::Leased;
-use super::seat::{Asking, Outage, Seat, Sent};
+use super::seat::Seat;
 use super::timing::{BACKOFF, LONGEST_POLL, POLL, jitter, pause};
-use super::watching::Watching;
 use super::{Denial, Machine, Op, Pass};
 use crate::engine::queue::Patience;
 

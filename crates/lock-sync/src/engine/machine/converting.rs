@@ -7,23 +7,14 @@ use std::num::NonZeroU32;
 
 use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Instant, Mode, OwnerToken};
 
+use super::facts::{Change, Outage, Upgrade};
 use super::leased::Stage;
-use super::seat::{Outage, Seat};
+use super::seat::Seat;
 use super::timing::{BACKOFF, pause};
-use super::weakening::Change;
 use super::{Denial, Machine, Op, Pass};
 use crate::engine::holds::{HoldId, State};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::error::{LeaseLost, LossReason};
-
-/// An upgrade that is wanted. There is at most one: two upgradable holds exclude each other.
-#[derive(Debug)]
-pub(super) struct Upgrade {
-    pub(super) id: WaiterId,
-    pub(super) hold: HoldId,
-    /// A renewal was to bring the token that the exclusive lease lacks.
-    pub(super) stocked: bool,
-}
 
 /// A part of a lease of permits that is given back.
 #[derive(Debug)]

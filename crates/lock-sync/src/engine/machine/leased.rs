@@ -7,8 +7,7 @@ use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, Mode, TokenR
 
 use super::super::lease::Lease;
 use super::Ticket;
-use super::seat::{Asking, Outage};
-use super::weakening::Change;
+use super::facts::{Asking, Change, Outage};
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::tokens::Tokens;
 use crate::error::LeaseLost;

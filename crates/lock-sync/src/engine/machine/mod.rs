@@ -22,6 +22,7 @@
 
 mod asking;
 mod converting;
+mod facts;
 mod giving_back;
 mod leased;
 mod losing;
@@ -36,16 +37,13 @@ mod settle;
 mod short_ways;
 mod staying;
 mod step;
+mod terms;
 mod timing;
 mod watching;
 mod weakening;
 
-use std::sync::Arc;
-use std::time::Duration;
+use lock_core::{Claim, Clock, Error, Instant, Key, Mode, OwnerToken};
 
-use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken, Ttl};
-
-use super::lease::Lease;
 use super::queue::{Patience, Queue, WaiterId};
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
@@ -55,66 +53,15 @@ pub(crate) use giving_back::Return;
 pub(crate) use pass::Deadline;
 pub(super) use pass::{Op, Pass};
 pub(super) use releasing::{Ending, Rest, Urgency};
+pub(super) use terms::Entered;
+pub(crate) use terms::{Denial, Manner, Policy, Ticket};
 pub(crate) use timing::{BACKOFF, renewal_window};
 
 use super::holds::HoldId;
-use converting::Upgrade;
+use facts::{Outage, Upgrade, Watching};
 use leased::{Release, Stage};
-use seat::{Outage, Seat};
-use watching::Watching;
-
-/// How the locks of one [`Locks`](crate::Locks) behave.
-#[derive(Clone, Debug)]
-pub(crate) struct Policy {
-    pub(crate) ttl: Ttl,
-    pub(crate) renew: bool,
-    pub(crate) max_hold: Option<Duration>,
-    /// Whether the store can convert a lease that is held.
-    pub(crate) converts: bool,
-}
-
-/// What a holder wants to become of the lock after it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    pub(crate) handoff: Handoff,
-    /// How long the lease is kept when nobody here wants it.
-    pub(crate) cache: Option<Duration>,
-}
-
-/// The right of one holder: what a guard carries.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    pub(crate) hold: HoldId,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) token: lock_core::FencingToken,
-    /// The end of the maximum hold.
-    pub(crate) hold_until: Instant,
-}
-
-/// Why a waiter got no ticket.
-#[derive(Clone, Debug)]
-pub(crate) enum Denial {
-    WouldBlock,
-    Timeout(Option<Error>),
-    Closed,
-    Failed(Error),
-    /// What it would have shared, or made stronger, is lost.
-    Lost(LeaseLost),
-}
-
-type Outcome = Result<Ticket, Denial>;
-
-/// How an attempt to enter began.
-#[derive(Debug)]
-pub(super) enum Entered {
-    /// It is over already.
-    Done(Outcome),
-    /// Send this request on behalf of the waiter, and report with
-    /// [`attempt_done`](Machine::attempt_done) no matter what becomes of the waiter.
-    Attempt(WaiterId, Acquire),
-    /// Somebody else's turn comes first.
-    Queued(WaiterId),
-}
+use seat::Seat;
+use terms::Outcome;
 
 #[derive(Debug)]
 pub(super) struct Machine<W> {

@@ -8,13 +8,12 @@
 use lock_core::{Demand, Instant, Mode};
 
 use super::Machine;
+use super::facts::{Asking, Change, Watching};
 use super::leased::{Going, Leased, Release, Stage};
-use super::seat::{Asking, Seat};
+use super::seat::Seat;
 use super::staying::Fate;
 use super::step::{Plan, Step};
 use super::timing::renewal_window;
-use super::watching::Watching;
-use super::weakening::Change;
 use crate::engine::holds::beside;
 use crate::engine::queue::Patience;
 use crate::error::LossReason;

@@ -2,10 +2,10 @@
 
 use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Mode, Released};
 
+use super::facts::{Asking, Outage, Watching};
 use super::leased::{Going, Leased, Release, Stage};
-use super::seat::{Asking, Outage, Seat};
+use super::seat::Seat;
 use super::timing::{BACKOFF, pause};
-use super::watching::Watching;
 use super::{Denial, Machine, Manner, Op, Part, Pass};
 use crate::engine::holds::{HoldId, Holding, State};
 
@@ -139,7 +139,7 @@ impl<W> Machine<W> {
     pub(super) fn give_up(&mut self, seat: usize, pass: &mut Pass<W>) {
         let Some(leased) = self.seats[seat].live_mut() else { return };
         // The answer to a conversion under way says what there is to be released. Otherwise it is either.
-        let known_soon = |change: &super::weakening::Change| change.sent && !change.strengthens();
+        let known_soon = |change: &super::facts::Change| change.sent && !change.strengthens();
         if let Some(change) = leased.change.take_if(|change| !known_soon(change)) {
             pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to)));
             leased.spent = true;

@@ -6,11 +6,11 @@
 
 use lock_core::{Acquire, Claim, Error, ErrorKind, Instant, Mode};
 
+use super::facts::{Asking, Change};
 use super::leased::{Going, Leased, Release, Stage};
-use super::seat::{Asking, Seat};
+use super::seat::Seat;
 use super::staying::Fate;
 use super::step::{Plan, Step};
-use super::weakening::Change;
 use super::{Denial, Machine, Op, Pass, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
 

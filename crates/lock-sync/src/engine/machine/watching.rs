@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
+use super::facts::{Asking, Watching};
 use super::leased::Leased;
-use super::seat::{Asking, Seat};
+use super::seat::Seat;
 use super::timing::{BACKOFF, jitter};
 use super::{Machine, Op, Pass};
 
@@ -15,14 +16,6 @@ const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// After how long it listens again where it was refused. Rights may be given, and are taken by mistake.
 const REFUSED: Duration = Duration::from_secs(5);
-
-#[derive(Debug)]
-pub(super) enum Watching {
-    Off,
-    Starting { failures: u32 },
-    On { failures: u32 },
-    Failed { retry: Instant, failures: u32 },
-}
 
 impl<W> Machine<W> {
     // ---- Events ----

@@ -1,40 +1,16 @@
-//! When a lease becomes weaker than it is, and what a conversion is.
+//! When a lease becomes weaker than it is.
 
 use std::time::Duration;
 
 use lock_core::{Demand, Grant, Instant, Mode, Ttl};
 
+use super::facts::Change;
 use super::leased::{Leased, PAUSE};
-use super::seat::Outage;
 use crate::engine::tokens::Tokens;
 
 /// A lease that is stronger than its holders need stays so for this time, unless another process wants
 /// it: the next holder may need the strength.
 const STRONG: Duration = Duration::from_millis(5);
-
-/// A conversion of a lease. Until the store has answered, the lease may have either mode.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) to: Mode,
-    /// A request is under way.
-    pub(super) sent: bool,
-    /// When to ask, if no request is under way.
-    pub(super) at: Instant,
-    /// A hint arrived after the request had left: ask again.
-    pub(super) again: bool,
-    pub(super) outage: Option<Outage>,
-}
-
-impl Change {
-    pub(super) fn new(to: Mode, now: Instant) -> Self {
-        Self { to, sent: false, at: now, again: false, outage: None }
-    }
-
-    /// Whether this makes the lease exclusive. Every other conversion makes it weaker.
-    pub(super) fn strengthens(&self) -> bool {
-        self.to == Mode::Exclusive
-    }
-}
 
 impl Leased {
     /// The conversion to a weaker mode that the store may have carried out.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 
 /// Why a participant did not pass a [`Barrier`](crate::Barrier).
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl From<Denial> for BarrierError {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Those who wait are not turned away so, nor do they share or strengthen what they hold.
+            // A waiter is not turned away so, nor does a waiter share or strengthen what it holds.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) => Self::Backend(error),

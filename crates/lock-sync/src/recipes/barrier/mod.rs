@@ -35,7 +35,6 @@
 mod error;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,11 +42,9 @@ use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBac
 
 pub use error::BarrierError;
 
-use crate::asking::ask;
-use crate::engine::{Acquiring, Denial, Entry, Hold, Shared, Wait};
-use crate::limit::Limit;
+use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::locks::Locks;
-use crate::recipes::cell::{RemoteCell, Retries, Unstored};
+use crate::recipes::cell::{RemoteCell, Unstored};
 
 /// How often those who wait look, at most, if they hear nothing.
 const LOOK: Duration = Duration::from_secs(1);
@@ -106,11 +103,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 pub struct Barrier {
-    locks: Locks,
     /// Without the prefix, which every name made from it gets.
     name: Key,
     remote: RemoteCell,
-    door: Arc<Entry>,
+    door: BareLock,
     counting: Arc<dyn PermitBackend>,
     n: u32,
 }
@@ -159,12 +155,10 @@ impl Barrier {
     where
         B: PermitBackend + CellBackend + ?Sized,
     {
-        let shared = Arc::clone(&locks.shared);
         let barrier = Self {
             remote: RemoteCell::new(locks, &name)?,
-            door: locks.entry(derived(&name, "door")?)?,
+            door: locks.bare_lock(derived(&name, "door")?)?,
             counting: Arc::new(Arc::clone(&locks.backend)),
-            locks: Locks { backend: Arc::clone(&shared.backend), shared },
             name,
             n,
         };
@@ -203,7 +197,7 @@ impl Barrier {
     ///   numbers in the message, if another participant of the round has given another `n`;
     /// - [`BarrierError::Closed`] after [`Locks::shutdown`].
     pub async fn wait(&self) -> Result<BarrierWaitResult, BarrierError> {
-        self.wait_for(self.shared().default_wait()).await
+        self.wait_for(self.bare().default_wait()).await
     }
 
     /// Arrives, and waits for at most `limit` until `n` participants have.
@@ -239,8 +233,8 @@ impl Barrier {
     }
 
     async fn wait_for(&self, wait: Wait) -> Result<BarrierWaitResult, BarrierError> {
-        let limit = Limit::of(wait, self.shared());
-        let passed: Result<_, Denial> = limit.bound(self.shared(), self.pass(limit)).await;
+        let limit = Limit::of(wait, self.bare());
+        let passed: Result<_, Denial> = limit.bound(self.bare(), self.pass(limit)).await;
         Ok(BarrierWaitResult(passed?))
     }
 
@@ -276,14 +270,14 @@ impl Barrier {
 
     /// Takes a permit of the present round.
     async fn arrive(&self, limit: Limit) -> Result<Arrival, Denial> {
-        let mut retries = Retries::new(self.shared(), limit);
+        let mut retries = Retries::new(self.bare(), limit);
         let mut watcher = None;
         loop {
-            let door = self.hold(&self.door, Mode::Exclusive, limit.wait(self.shared())).await?;
+            let door = self.door.acquire(Mode::Exclusive, limit.wait(&self.door)).await?;
             let round = self.round(limit).await?;
             let arrivals = self.arrivals(round).map_err(Denial::Failed)?;
             let mode = Mode::Permits { take: 1, of: self.n };
-            match self.hold(&arrivals, mode, Wait::Try).await {
+            match arrivals.acquire(mode, Wait::Try).await {
                 Ok(permit) => match permit.claim() {
                     Some(claim) if door.check().is_ok() => {
                         return Ok(Arrival { door, round, permit, claim });
@@ -309,9 +303,9 @@ impl Barrier {
     /// How many have arrived in this round.
     async fn count(&self, round: u64, limit: Limit) -> Result<u32, Denial> {
         let arrivals = self.arrivals(round).map_err(Denial::Failed)?;
-        let mut retries = Retries::new(self.shared(), limit);
+        let mut retries = Retries::new(self.bare(), limit);
         loop {
-            match ask(self.shared(), self.counting.permits(arrivals.key(), self.n)).await {
+            match arrivals.ask(self.counting.permits(arrivals.key(), self.n)).await {
                 Ok(permits) => return Ok(permits.held),
                 Err(error) => retries.after(error).await?,
             }
@@ -322,7 +316,7 @@ impl Barrier {
     async fn lead(&self, round: u64, limit: Limit) -> Result<bool, Denial> {
         let value = self.n.to_string();
         loop {
-            let lock = self.remote.lock(limit.wait(self.shared()), self.shared().manner).await?;
+            let lock = self.remote.lock(limit.wait(self.bare())).await?;
             if self.round(limit).await? != round {
                 return Ok(false);
             }
@@ -342,8 +336,8 @@ impl Barrier {
 
     /// Ends what the store may still have of an arrival.
     async fn withdraw(&self, claim: &Claim, limit: Limit) -> Result<(), Denial> {
-        let mut retries = Retries::new(self.shared(), limit);
-        while let Err(error) = ask(self.shared(), self.shared().backend.release(claim)).await {
+        let mut retries = Retries::new(self.bare(), limit);
+        while let Err(error) = self.bare().withdraw(claim).await {
             retries.after(error).await?;
         }
         Ok(())
@@ -354,23 +348,17 @@ impl Barrier {
         Ok(cell.map_or(0, |cell| cell.token.get()))
     }
 
-    async fn hold(&self, entry: &Arc<Entry>, mode: Mode, wait: Wait) -> Result<Hold, Denial> {
-        let manner = self.shared().manner;
-        let mut acquiring = Acquiring::new(Arc::clone(entry), mode, wait, manner);
-        poll_fn(|context| acquiring.poll(context)).await
-    }
-
     /// Of what those take a permit who take part in this round.
-    fn arrivals(&self, round: u64) -> Result<Arc<Entry>, Error> {
-        self.locks.entry(derived(&self.name, &format!("arrivals:{round}"))?)
+    fn arrivals(&self, round: u64) -> Result<BareLock, Error> {
+        self.door.sibling(derived(&self.name, &format!("arrivals:{round}"))?)
     }
 
     fn interval(&self) -> Duration {
         self.remote.interval().max(LOOK)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
-        self.remote.shared()
+    fn bare(&self) -> &BareLock {
+        self.remote.bare()
     }
 }
 

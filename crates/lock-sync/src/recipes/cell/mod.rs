@@ -1,29 +1,24 @@
 //! The value beside a lock, which only the holder can write: what a `OnceCell`, an `Election` and a
 //! `Barrier` stand on.
 
-mod retries;
 mod watcher;
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, Stored};
 
-pub(crate) use retries::Retries;
 pub(crate) use watcher::Watcher;
 
-use crate::asking::{ask, ask_about};
-use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Shared, Wait};
+use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::error::{LeaseLost, LossReason};
-use crate::limit::Limit;
+use crate::handoff::Handoff;
 use crate::locks::Locks;
 
 /// A lock, and the value beside it.
-#[derive(Clone)]
 pub(crate) struct RemoteCell {
-    entry: Arc<Entry>,
-    /// The same store as the entry's, with the ability to keep values.
+    bare: BareLock,
+    /// The same store as that of the lock, with the ability to keep values.
     backend: Arc<dyn CellBackend>,
 }
 
@@ -42,36 +37,41 @@ impl RemoteCell {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(Self { entry: locks.entry(name)?, backend: Arc::new(Arc::clone(&locks.backend)) })
+        Ok(Self { bare: locks.bare_lock(name)?, backend: Arc::new(Arc::clone(&locks.backend)) })
+    }
+
+    pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
+        self.bare = self.bare.with_handoff(handoff);
+        self
     }
 
     pub(crate) fn key(&self) -> &Key {
-        self.entry.key()
+        self.bare.key()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        self.entry.shared()
+    /// The lock without the value.
+    pub(crate) fn bare(&self) -> &BareLock {
+        &self.bare
     }
 
     /// How often a value is looked at although nothing was heard of it.
     pub(crate) fn interval(&self) -> Duration {
-        self.shared().policy.ttl.duration() / 3
+        self.bare.ttl() / 3
     }
 
     /// Waits for the lock.
-    pub(crate) async fn lock(&self, wait: Wait, manner: Manner) -> Result<Hold, Denial> {
-        let mut acquiring = Acquiring::new(Arc::clone(&self.entry), Mode::Exclusive, wait, manner);
-        poll_fn(|context| acquiring.poll(context)).await
+    pub(crate) async fn lock(&self, wait: Wait) -> Result<Hold, Denial> {
+        self.bare.acquire(Mode::Exclusive, wait).await
     }
 
     /// Asks for the value once.
     pub(crate) async fn load(&self) -> Result<Option<Cell>, Error> {
-        ask_about(&self.entry, self.backend.load(self.key())).await
+        self.bare.ask_about(self.backend.load(self.key())).await
     }
 
     /// Asks for the value until there is an answer, or no retries left.
     pub(crate) async fn load_patiently(&self, limit: Limit) -> Result<Option<Cell>, Denial> {
-        let mut retries = Retries::new(self.shared(), limit);
+        let mut retries = Retries::new(&self.bare, limit);
         loop {
             match self.load().await {
                 Ok(cell) => return Ok(cell),
@@ -80,17 +80,17 @@ impl RemoteCell {
         }
     }
 
-    /// Asks for the value as this holder, whom nobody before can surprise any more; until there is an answer, the
-    /// lease is over, or no retries left.
+    /// Asks for the value as this holder, until there is an answer, the lease is over, or no retries are left. No
+    /// earlier holder can change the value any more.
     pub(crate) async fn load_under(
         &self,
         hold: &Hold,
         limit: Limit,
     ) -> Result<Option<Cell>, Denial> {
-        let mut retries = Retries::new(self.shared(), limit);
+        let mut retries = Retries::new(&self.bare, limit);
         loop {
             let claim = Self::claim(hold).map_err(Denial::Lost)?;
-            match ask(self.shared(), self.backend.load_under(&claim)).await {
+            match self.bare.ask(self.backend.load_under(&claim)).await {
                 Ok(cell) => return Ok(cell),
                 Err(error) if error.kind() == ErrorKind::NotHeld => {
                     return Err(Denial::Lost(lost(hold)));
@@ -103,13 +103,13 @@ impl RemoteCell {
     /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
     /// no retries left.
     ///
-    /// Whoever drops it leaves open whether it was written.
+    /// A caller that drops it leaves open whether it was written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
-        let mut retries = Retries::new(self.shared(), Limit::none());
+        let mut retries = Retries::new(&self.bare, Limit::none());
         loop {
             let claim = Self::claim(hold).map_err(Unstored::Lost)?;
             let storing = self.backend.store(&claim, hold.fencing_token(), value);
-            match ask(self.shared(), storing).await {
+            match self.bare.ask(storing).await {
                 Ok(Stored::Written) => return Ok(()),
                 Ok(_) => return Err(Unstored::Lost(lost(hold))),
                 Err(error) => retries.after(error).await.map_err(|denial| match denial {
@@ -128,7 +128,7 @@ impl RemoteCell {
 
     /// Listens for changes of the value.
     pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
-        Watcher::new(&self.entry, interval)
+        Watcher::new(&self.bare, interval)
     }
 }
 

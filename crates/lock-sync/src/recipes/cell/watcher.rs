@@ -2,16 +2,14 @@
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::Stream;
-use lock_core::{Backoff, Hint, Key, Watch};
+use lock_core::{Backoff, Hint, Watch};
 
-use crate::asking::ask_from;
-use crate::engine::{Entry, Home, Shared};
+use crate::bare::{BareLock, Bell};
 use crate::foreign::survive;
-use crate::limit::{Bell, alarm};
 
 /// The pause before a watch that has ended is put in place again for the first time.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -21,8 +19,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// Look after every [`changed`](Self::changed): the first returns once changes are sure to be heard, or
 /// cannot be.
 pub(crate) struct Watcher {
-    shared: Arc<Shared>,
-    key: Key,
+    bare: BareLock,
     interval: Duration,
     hints: Hints,
     /// Rings when the value is to be looked at in any case, or the watch to be put in place again.
@@ -42,10 +39,9 @@ enum Hints {
 }
 
 impl Watcher {
-    pub(super) fn new(entry: &Entry, interval: Duration) -> Self {
+    pub(super) fn new(bare: &BareLock, interval: Duration) -> Self {
         Self {
-            shared: Arc::clone(entry.shared()),
-            key: entry.key().clone(),
+            bare: bare.clone(),
             interval,
             hints: Hints::Wanted,
             bell: None,
@@ -65,7 +61,7 @@ impl Watcher {
                 Hints::Heard(_) | Hints::Lacking => self.interval,
                 Hints::Broken(pause) => *pause,
             };
-            let bell = self.bell.get_or_insert_with(|| alarm(&self.shared, pause));
+            let bell = self.bell.get_or_insert_with(|| self.bare.alarm(pause));
             tokio::select! {
                 hint = next_hint(&mut self.hints) => match hint {
                     // Neither says anything of the value.
@@ -88,10 +84,7 @@ impl Watcher {
     }
 
     async fn listen(&mut self) {
-        // The driver's runtime is there for as long as the watch is wanted.
-        let watching = self.shared.backend.watch(&self.key);
-        let watching = ask_from(&self.shared, Home::Driver, watching).await;
-        match watching {
+        match self.bare.watch().await {
             Ok(watch) => self.hints = Hints::Heard(Mutex::new(watch)),
             Err(error) if error.is_retryable() => self.break_off(),
             Err(_) => self.hints = Hints::Lacking,

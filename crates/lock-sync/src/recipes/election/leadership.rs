@@ -2,14 +2,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
-use std::time::Duration;
+use std::sync::Arc;
 
-use lock_core::{Cell, Error, FencingToken, Instant, Key};
+use lock_core::{Cell, Error, FencingToken, Key};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
-use crate::lost::Lost;
+use crate::lease::lease_questions;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
 /// The leadership of an [`Election`](crate::Election), and a lease on it.
@@ -28,12 +27,12 @@ use crate::recipes::cell::{RemoteCell, Unstored};
 #[clippy::has_significant_drop]
 #[must_use = "if unused the leader resigns at once"]
 pub struct Leadership {
-    remote: RemoteCell,
+    remote: Arc<RemoteCell>,
     hold: Hold,
 }
 
 impl Leadership {
-    pub(super) fn new(remote: RemoteCell, hold: Hold) -> Self {
+    pub(super) fn new(remote: Arc<RemoteCell>, hold: Hold) -> Self {
         Self { remote, hold }
     }
 
@@ -49,56 +48,7 @@ impl Leadership {
         self.hold.fencing_token()
     }
 
-    /// Whether the lease is held now, by the clock of this process.
-    ///
-    /// No I/O: see [`MutexGuard::is_valid`](crate::MutexGuard::is_valid). Once it has returned `false` it
-    /// never returns `true` again.
-    pub fn is_valid(&self) -> bool {
-        self.hold.check().is_ok()
-    }
-
-    /// Why the lease is lost, if it is.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseLost`], once [`is_valid`](Self::is_valid) is `false`.
-    pub fn check(&self) -> Result<(), LeaseLost> {
-        self.hold.check()
-    }
-
-    /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
-    pub fn valid_until(&self) -> Instant {
-        self.hold.valid_until()
-    }
-
-    /// How long the lease lives on unless it is renewed; zero once it is lost.
-    pub fn remaining(&self) -> Duration {
-        self.hold.remaining()
-    }
-
-    /// A future that resolves when the lease is lost.
-    ///
-    /// It borrows nothing; it never resolves if the leader resigns first.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it loses nothing; a lease that is lost stays lost.
-    pub fn lost(&self) -> Lost {
-        self.hold.lost()
-    }
-
-    /// Runs a future for as long as the lease is held.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseLost`] if the lease is lost before the future is done, which is then dropped where it stands.
-    ///
-    /// # Cancel safety
-    ///
-    /// That of the future.
-    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        self.hold.while_held(work).await
-    }
+    lease_questions!("leadership", hold);
 
     /// Leads on under another value, which those who observe will see.
     ///

@@ -5,6 +5,7 @@ mod leadership;
 mod observer;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Cell, CellBackend, Error, Key};
@@ -13,11 +14,9 @@ pub use info::LeaderInfo;
 pub use leadership::{Leadership, UpdateError};
 pub use observer::Observer;
 
-use crate::engine::{Denial, Manner, Wait};
+use crate::bare::{Denial, Limit, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
-use crate::limit::Limit;
-use crate::locking::{lock_error, try_lock_error};
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
@@ -70,7 +69,7 @@ const ATTEMPTS: u32 = 3;
 /// # }
 /// ```
 pub struct Election {
-    remote: RemoteCell,
+    remote: Arc<RemoteCell>,
 }
 
 impl<B: ?Sized> Locks<B> {
@@ -89,7 +88,10 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        Ok(Election { remote: RemoteCell::new(self, name)? })
+        // The lease goes back to the store after every term. If the lease were handed on here, the value of the
+        // former leader would stay under it for a moment.
+        let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
+        Ok(Election { remote: Arc::new(remote) })
     }
 }
 
@@ -122,7 +124,7 @@ impl Election {
     /// - [`LockError::Lost`] if the lease was lost again and again before the value was stored;
     /// - [`LockError::Closed`] after [`Locks::shutdown`].
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, LockError> {
-        self.run(value.as_ref(), self.remote.shared().default_wait()).await.map_err(lock_error)
+        Ok(self.run(value.as_ref(), self.remote.bare().default_wait()).await?)
     }
 
     /// Campaigns for at most `limit`.
@@ -157,7 +159,7 @@ impl Election {
         value: impl AsRef<[u8]>,
         limit: Duration,
     ) -> Result<Leadership, LockError> {
-        self.run(value.as_ref(), Wait::AtMost(limit)).await.map_err(lock_error)
+        Ok(self.run(value.as_ref(), Wait::AtMost(limit)).await?)
     }
 
     /// Leads under this value if nobody else does or campaigns.
@@ -172,7 +174,7 @@ impl Election {
     /// - [`TryLockError::Backend`], [`TryLockError::Lost`] and [`TryLockError::Closed`] as
     ///   [`campaign`](Self::campaign).
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, TryLockError> {
-        self.run(value.as_ref(), Wait::Try).await.map_err(try_lock_error)
+        Ok(self.run(value.as_ref(), Wait::Try).await?)
     }
 
     /// Who leads now, if anybody does. Asks the store.
@@ -218,17 +220,14 @@ impl Election {
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Leadership, Denial> {
         Cell::check_len(value).map_err(Denial::Failed)?;
-        let (remote, shared) = (&self.remote, self.remote.shared());
-        // Back to the store after every term: to hand the lease on here would leave the former leader's
-        // value under it for a moment.
-        let manner = Manner { handoff: Handoff::Never, cache: None };
-        let limit = Limit::of(wait, shared);
+        let (remote, bare) = (&self.remote, self.remote.bare());
+        let limit = Limit::of(wait, bare);
         let mut attempts = 0;
         loop {
-            let hold = remote.lock(limit.wait(shared), manner).await?;
+            let hold = remote.lock(limit.wait(bare)).await?;
             attempts += 1;
             let storing = async { Ok::<_, Denial>(remote.store(&hold, Some(value)).await) };
-            let stored = limit.bound(shared, storing).await?;
+            let stored = limit.bound(bare, storing).await?;
             match stored {
                 Ok(()) => return Ok(Leadership::new(remote.clone(), hold)),
                 Err(Unstored::Lost(_)) if attempts < ATTEMPTS => {}

@@ -1,13 +1,13 @@
 //! Seeing who leads.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::stream::{Stream, unfold};
 use lock_core::Error;
 
 use super::LeaderInfo;
-use crate::engine::Denial;
-use crate::limit::Limit;
+use crate::bare::{Denial, Limit};
 use crate::recipes::cell::{RemoteCell, Watcher};
 
 /// Tells who leads an [`Election`](crate::Election), and each change of it: what
@@ -17,7 +17,7 @@ use crate::recipes::cell::{RemoteCell, Watcher};
 /// leader has died for instance, the observer looks every third of a [lease](crate::Builder::ttl). It sees
 /// the state of each look: of changes that follow one another faster it may see the last alone.
 pub struct Observer {
-    remote: RemoteCell,
+    remote: Arc<RemoteCell>,
     watcher: Watcher,
     /// There may be something new that was not looked at yet.
     stale: bool,
@@ -26,7 +26,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    pub(super) fn new(remote: RemoteCell) -> Self {
+    pub(super) fn new(remote: Arc<RemoteCell>) -> Self {
         let watcher = remote.watcher(remote.interval());
         Self { remote, watcher, stale: false, told: None }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::engine::Denial;
+use crate::bare::Denial;
 use crate::error::LeaseLost;
 use crate::recipes::cell::Unstored;
 
@@ -38,7 +38,7 @@ impl<E> From<Denial> for OnceCellError<E> {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only those who do not wait are turned away so.
+            // Only a caller that does not wait is turned away so.
             Denial::WouldBlock => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Lost(lost) => Self::Lost(lost),

@@ -14,8 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::MutexGuard;
 
 use super::{OnceCell, OnceCellError, decode};
-use crate::engine::{Hold, Wait};
-use crate::limit::Limit;
+use crate::bare::{Hold, Limit, Wait};
 
 impl<T: DeserializeOwned> OnceCell<T> {
     /// The value, if it has been initialized anywhere. Asks the store unless this cell has it.
@@ -38,9 +37,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         match self.look(Limit::none()).await? {
             Seen::Value(value) => Ok(Some(value)),
             Seen::Nothing => Ok(None),
-            Seen::Unsettled { .. } => {
-                self.find(Limit::of(self.default_wait(), self.remote.shared())).await
-            }
+            Seen::Unsettled { .. } => self.find(self.limit()).await,
         }
     }
 
@@ -86,7 +83,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// # }
     /// ```
     pub async fn wait(&self) -> Result<&T, OnceCellError> {
-        let limit = Limit::of(self.default_wait(), self.remote.shared());
+        let limit = self.limit();
         let waiting = async {
             let mut watcher = None;
             loop {
@@ -97,7 +94,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
                 watcher.get_or_insert_with(watch).changed().await;
             }
         };
-        limit.bound(self.remote.shared(), waiting).await
+        limit.bound(self.remote.bare(), waiting).await
     }
 }
 
@@ -127,7 +124,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         match self.look(limit).await? {
             Seen::Value(value) => Ok(Some(value)),
             Seen::Nothing => Ok(None),
-            Seen::Unsettled { .. } => limit.bound(self.remote.shared(), self.settle(limit)).await,
+            Seen::Unsettled { .. } => limit.bound(self.remote.bare(), self.settle(limit)).await,
         }
     }
 
@@ -177,12 +174,12 @@ impl<T: DeserializeOwned> OnceCell<T> {
         if let Seen::Value(value) = seen {
             return Ok(Entered::Late(value));
         }
-        let (remote, manner) = (&self.remote, self.manner());
-        let hold = match remote.lock(Wait::Try, manner).await {
+        let remote = &self.remote;
+        let hold = match remote.lock(Wait::Try).await {
             Ok(hold) => hold,
             // If it is somebody else's turn, the value will be there before the lock is.
             Err(_) => tokio::select! {
-                hold = remote.lock(limit.wait(remote.shared()), manner) => hold?,
+                hold = remote.lock(limit.wait(remote.bare())) => hold?,
                 value = self.appears(limit) => return value.map(Entered::Late),
             },
         };

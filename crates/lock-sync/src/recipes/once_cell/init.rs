@@ -8,8 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::finding::{Entered, Seen};
 use super::{OnceCell, OnceCellError, SetError, decode};
-use crate::engine::{Denial, Hold, Wait};
-use crate::limit::Limit;
+use crate::bare::{Denial, Hold, Limit, Wait};
 
 impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// The value; if there is none anywhere, initializes it with what `f` returns.
@@ -102,8 +101,8 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         if let Some(value) = self.get() {
             return Ok(value);
         }
-        let limit = Limit::of(self.default_wait(), self.remote.shared());
-        let done = match limit.bound(self.remote.shared(), self.enter(limit)).await {
+        let limit = self.limit();
+        let done = match limit.bound(self.remote.bare(), self.enter(limit)).await {
             Ok(Entered::Late(value)) => return Ok(value),
             Ok(Entered::Leader(hold, _turn)) => match hold.while_held(async { f().await }).await {
                 Ok(Ok(value)) => self.store(&hold, value).await,
@@ -163,7 +162,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             return Err(SetError::InitializingError(value));
         };
         // The lock first: then nobody can get between the look and the store.
-        let locked = self.remote.lock(Wait::Try, self.manner()).await;
+        let locked = self.remote.lock(Wait::Try).await;
         let failed = match locked {
             Ok(hold) => match self.find_under(&hold, Limit::none()).await {
                 Ok(Some(_)) => return Err(SetError::AlreadyInitializedError(value)),

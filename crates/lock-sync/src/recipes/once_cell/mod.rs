@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 pub use error::{OnceCellError, SetError};
 
-use crate::engine::{Manner, Wait};
+use crate::bare::Limit;
 use crate::handoff::Handoff;
 use crate::locks::Locks;
 use crate::recipes::cell::RemoteCell;
@@ -111,7 +111,9 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        let remote = RemoteCell::new(self, name)?;
+        // Every holder has a lease of its own. If two holders had one lease, the store would take a late request of
+        // the first holder after the second one has looked.
+        let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
         Ok(OnceCell { remote, value: OnceLock::new(), turn: Mutex::new(()) })
     }
 }
@@ -179,20 +181,16 @@ impl<T> OnceCell<T> {
     /// # }
     /// ```
     pub async fn reset(&mut self) -> Result<(), OnceCellError> {
-        let hold = self.remote.lock(self.default_wait(), self.manner()).await?;
+        let hold = self.remote.lock(self.remote.bare().default_wait()).await?;
         self.remote.store(&hold, None).await?;
         self.value.take();
         Ok(())
     }
 
-    fn default_wait(&self) -> Wait {
-        self.remote.shared().default_wait()
-    }
-
-    /// Every holder has a lease of its own: what a former one has still under way would be stored under that which
-    /// it has in common with the next, after that one has looked.
-    fn manner(&self) -> Manner {
-        Manner { handoff: Handoff::Never, cache: None }
+    /// The limit of a wait that begins now.
+    fn limit(&self) -> Limit {
+        let lock = self.remote.bare();
+        Limit::of(lock.default_wait(), lock)
     }
 }
 

@@ -1,20 +1,13 @@
 //! The futures that wait for a slot.
 
-use std::fmt;
-use std::future::{Future, poll_fn};
-use std::marker::PhantomPinned;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use pin_project::pin_project;
 
 use super::search::Search;
 use super::{OwnedSlotPermit, SlotPermit, SlotSemaphore};
-use crate::blocking::{assert_may_block, block_on};
-use crate::engine::{Hold, Wait};
+use crate::bare::{Denial, Wait};
 use crate::semaphore::{AcquireError, TryAcquireError};
+use crate::waits::{Attempt, block, future};
 
 impl SlotSemaphore {
     /// Acquires a permit, waiting until a slot is free.
@@ -37,7 +30,7 @@ impl SlotSemaphore {
     ///   lives, and there is no limit that says to wait longer. A slot for which that is so is left out;
     ///   it is an error once no other is left to wait for.
     pub fn acquire(&self) -> AcquireSlot<'_> {
-        AcquireSlot::new(self, self.search(self.default_wait()))
+        AcquireSlot::new(self.search(self.default_wait()), self)
     }
 
     /// Acquires a permit, waiting for at most `limit` from the first poll on.
@@ -70,7 +63,7 @@ impl SlotSemaphore {
     /// # }
     /// ```
     pub fn acquire_timeout(&self, limit: Duration) -> AcquireSlot<'_> {
-        AcquireSlot::new(self, self.search(Wait::AtMost(limit)))
+        AcquireSlot::new(self.search(Wait::AtMost(limit)), self)
     }
 
     /// Acquires a permit that keeps the semaphore alive and borrows nothing.
@@ -83,8 +76,7 @@ impl SlotSemaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_owned(self: Arc<Self>) -> AcquireSlotOwned {
-        let search = self.search(self.default_wait());
-        AcquireSlotOwned::new(self, search)
+        AcquireSlotOwned::new(self.search(self.default_wait()), self)
     }
 
     /// Acquires a permit that keeps the semaphore alive, waiting for at most `limit` from the first poll
@@ -98,8 +90,7 @@ impl SlotSemaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_owned_timeout(self: Arc<Self>, limit: Duration) -> AcquireSlotOwned {
-        let search = self.search(Wait::AtMost(limit));
-        AcquireSlotOwned::new(self, search)
+        AcquireSlotOwned::new(self.search(Wait::AtMost(limit)), self)
     }
 
     /// Acquires a permit if a slot is free, without waiting for a holder.
@@ -118,8 +109,7 @@ impl SlotSemaphore {
     ///   before it;
     /// - [`TryAcquireError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     pub async fn try_acquire(&self) -> Result<SlotPermit<'_>, TryAcquireError> {
-        let (slot, hold) = self.find().await?;
-        Ok(SlotPermit::new(self, slot, hold))
+        Ok(Attempt(AcquireSlot::new(self.search(Wait::Try), self)).await?)
     }
 
     /// Acquires a permit that keeps the semaphore alive, if a slot is free.
@@ -132,8 +122,7 @@ impl SlotSemaphore {
     ///
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSlotPermit, TryAcquireError> {
-        let (slot, hold) = self.find().await?;
-        Ok(OwnedSlotPermit::new(self, slot, hold))
+        Ok(Attempt(AcquireSlotOwned::new(self.search(Wait::Try), self)).await?)
     }
 
     /// Acquires a permit from synchronous code.
@@ -150,8 +139,7 @@ impl SlotSemaphore {
     /// [`Semaphore::blocking_acquire`](crate::Semaphore::blocking_acquire).
     #[track_caller]
     pub fn blocking_acquire(&self) -> Result<SlotPermit<'_>, AcquireError> {
-        assert_may_block();
-        self.acquire().block()
+        block(self.acquire())
     }
 
     /// Acquires a permit that keeps the semaphore alive, from synchronous code.
@@ -165,97 +153,27 @@ impl SlotSemaphore {
     /// As [`blocking_acquire`](Self::blocking_acquire).
     #[track_caller]
     pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSlotPermit, AcquireError> {
-        assert_may_block();
-        self.acquire_owned().block()
-    }
-
-    async fn find(&self) -> Result<(usize, Hold), TryAcquireError> {
-        let mut search = self.search(Wait::Try);
-        poll_fn(|context| search.poll(context)).await.map_err(TryAcquireError::from_denial)
+        block(self.acquire_owned())
     }
 }
 
-/// Waits for a permit: what [`SlotSemaphore::acquire`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct AcquireSlot<'a> {
-    search: Search,
-    semaphore: &'a SlotSemaphore,
-    /// As tokio's futures, so that what is inside may change.
-    #[pin]
-    _pinned: PhantomPinned,
-}
-
-impl<'a> AcquireSlot<'a> {
-    pub(super) fn new(semaphore: &'a SlotSemaphore, search: Search) -> Self {
-        Self { search, semaphore, _pinned: PhantomPinned }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<SlotPermit<'a>, AcquireError> {
-        self.search.on_driver();
-        block_on(self)
+future! {
+    /// Waits for a permit: what [`SlotSemaphore::acquire`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    AcquireSlot['a]['a](search: Search, semaphore: &'a SlotSemaphore)
+        -> Result<SlotPermit<'a>, Denial => AcquireError>
+    |context| {
+        search.poll(context).map_ok(|(slot, hold)| SlotPermit::new(semaphore, slot, hold))
     }
 }
 
-impl<'a> Future for AcquireSlot<'a> {
-    type Output = Result<SlotPermit<'a>, AcquireError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let semaphore: &'a SlotSemaphore = this.semaphore;
-        this.search
-            .poll(context)
-            .map_ok(|(slot, hold)| SlotPermit::new(semaphore, slot, hold))
-            .map_err(AcquireError::from_denial)
-    }
-}
-
-impl fmt::Debug for AcquireSlot<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquireSlot").field("key", self.semaphore.key()).finish_non_exhaustive()
-    }
-}
-
-/// Waits for a permit: what [`SlotSemaphore::acquire_owned`] returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct AcquireSlotOwned {
-    search: Search,
-    semaphore: Arc<SlotSemaphore>,
-    #[pin]
-    _pinned: PhantomPinned,
-}
-
-impl AcquireSlotOwned {
-    pub(super) fn new(semaphore: Arc<SlotSemaphore>, search: Search) -> Self {
-        Self { search, semaphore, _pinned: PhantomPinned }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<OwnedSlotPermit, AcquireError> {
-        self.search.on_driver();
-        block_on(self)
-    }
-}
-
-impl Future for AcquireSlotOwned {
-    type Output = Result<OwnedSlotPermit, AcquireError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let semaphore: &Arc<SlotSemaphore> = this.semaphore;
-        this.search
-            .poll(context)
-            .map_ok(|(slot, hold)| OwnedSlotPermit::new(Arc::clone(semaphore), slot, hold))
-            .map_err(AcquireError::from_denial)
-    }
-}
-
-impl fmt::Debug for AcquireSlotOwned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquireSlotOwned")
-            .field("key", self.semaphore.key())
-            .finish_non_exhaustive()
+future! {
+    /// Waits for a permit: what [`SlotSemaphore::acquire_owned`] returns.
+    #[must_use = "futures do nothing unless polled"]
+    AcquireSlotOwned[][](search: Search, semaphore: Arc<SlotSemaphore>)
+        -> Result<OwnedSlotPermit, Denial => AcquireError>
+    |context| {
+        let found = search.poll(context);
+        found.map_ok(|(slot, hold)| OwnedSlotPermit::new(Arc::clone(semaphore), slot, hold))
     }
 }

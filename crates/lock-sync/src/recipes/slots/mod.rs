@@ -16,7 +16,7 @@ pub use acquire::{AcquireSlot, AcquireSlotOwned};
 pub use permit::{OwnedSlotPermit, SlotPermit};
 
 use crate::Locks;
-use crate::engine::{Entry, Manner, Wait};
+use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use search::Search;
 
@@ -95,9 +95,8 @@ use search::Search;
 /// ```
 pub struct SlotSemaphore {
     /// One for each slot, in their order.
-    slots: Arc<[Arc<Entry>]>,
+    slots: Arc<[BareLock]>,
     key: Key,
-    manner: Manner,
     /// Where the next one begins to look: somewhere else in every process, and then at the next slot.
     next: AtomicUsize,
 }
@@ -131,14 +130,13 @@ impl<B: ?Sized> Locks<B> {
         let slots = self.slots(&name.try_into()?, permits)?;
         Ok(SlotSemaphore {
             key: semaphore_key(slots[0].key())?,
-            manner: slots[0].shared().manner,
             slots,
             next: AtomicUsize::new(anywhere()),
         })
     }
 
-    fn slots(&self, name: &Key, permits: usize) -> Result<Arc<[Arc<Entry>]>, Error> {
-        (0..permits).map(|slot| self.entry(slot_key(name, slot)?)).collect()
+    fn slots(&self, name: &Key, permits: usize) -> Result<Arc<[BareLock]>, Error> {
+        (0..permits).map(|slot| self.bare_lock(slot_key(name, slot)?)).collect()
     }
 }
 
@@ -162,17 +160,17 @@ impl SlotSemaphore {
     /// It holds for permits of this handle: whoever lets go decides.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self {
-        self.manner.handoff = handoff;
+        self.slots = self.slots.iter().map(|slot| slot.clone().with_handoff(handoff)).collect();
         self
     }
 
     fn search(&self, wait: Wait) -> Search {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
-        Search::new(Arc::clone(&self.slots), first, wait, self.manner)
+        Search::new(Arc::clone(&self.slots), first, wait)
     }
 
     fn default_wait(&self) -> Wait {
-        self.slots[0].shared().default_wait()
+        self.slots[0].default_wait()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::SlotSemaphore;
-use crate::engine::Hold;
+use crate::bare::Hold;
 
 /// A permit of a [`SlotSemaphore`], and a lease on its slot.
 ///
@@ -83,27 +83,14 @@ macro_rules! permit_methods {
                 self.hold.fencing_token()
             }
 
-            crate::lease::lease_questions!("permit");
+            crate::lease::lease_questions!("permit", hold);
 
-            /// Gives the slot back, and waits until the store has confirmed it or the slot has gone to
-            /// another task of this process.
-            ///
-            /// # Cancel safety
-            ///
-            /// Once it was polled, the release happens no matter what becomes of the future.
-            ///
-            /// # If the lease is lost
-            ///
-            /// The error says so. Nothing of a later holder is touched.
-            ///
-            /// # Errors
-            ///
-            /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
-            /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
-            ///   driver goes on trying where that can help, until the lease has ended by itself.
-            pub async fn release(self) -> Result<(), crate::ReleaseError> {
-                self.hold.release().await
-            }
+            crate::lease::lease_release!(
+                "Gives the slot back, and waits until the store has confirmed it or the slot has gone to \
+                 another task of this process.",
+                "the lease",
+                self => self.hold.release().await
+            );
         }
 
         impl<$($generics)*> fmt::Debug for $permit {

@@ -7,21 +7,19 @@ use std::task::{Context, Poll, ready};
 use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
-use crate::engine::{Acquiring, Denial, Entry, Hold, Manner, Wait};
-use crate::limit::{Bell, Limit, unanswered};
+use crate::bare::{Acquiring, BareLock, Bell, Denial, Hold, Limit, Wait, unanswered};
 
 /// A wait for one of several slots. It can be dropped at any point.
 ///
 /// First it tries one after the other: to ask for all at once would take them all for a moment, and from
 /// others who need one. Only when none is free it waits for all of them.
 pub(super) struct Search {
-    slots: Arc<[Arc<Entry>]>,
+    slots: Arc<[BareLock]>,
     first: usize,
     wait: Wait,
     /// Fixed with the first poll: a limit does not begin anew.
     limit: Limit,
-    manner: Manner,
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
     on_driver: bool,
     state: State,
 }
@@ -50,9 +48,9 @@ struct Lines {
 }
 
 impl Search {
-    pub(super) fn new(slots: Arc<[Arc<Entry>]>, first: usize, wait: Wait, manner: Manner) -> Self {
+    pub(super) fn new(slots: Arc<[BareLock]>, first: usize, wait: Wait) -> Self {
         let (limit, state) = (Limit::none(), State::New);
-        Self { slots, first, wait, limit, manner, on_driver: false, state }
+        Self { slots, first, wait, limit, on_driver: false, state }
     }
 
     pub(super) fn on_driver(&mut self) {
@@ -105,10 +103,10 @@ impl Search {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        let shared = self.slots[0].shared();
-        shared.start()?;
-        self.limit = Limit::of(self.wait, shared);
-        let bell = self.limit.bell(shared);
+        let any = &self.slots[0];
+        any.start()?;
+        self.limit = Limit::of(self.wait, any);
+        let bell = self.limit.bell(any);
         self.attempt(0, bell);
         Ok(())
     }
@@ -134,7 +132,7 @@ impl Search {
     }
 
     fn stand_in_line(&mut self) {
-        let wait = self.limit.wait(self.slots[0].shared());
+        let wait = self.limit.wait(&self.slots[0]);
         let places = (0..self.slots.len()).map(|after| self.place(after, wait)).collect();
         self.state = State::Waiting(Lines { places, denial: None });
     }
@@ -142,8 +140,7 @@ impl Search {
     /// At the slot so many after the first.
     fn place(&self, after: usize, wait: Wait) -> Place {
         let slot = (self.first + after) % self.slots.len();
-        let entry = Arc::clone(&self.slots[slot]);
-        let mut acquiring = Acquiring::new(entry, Mode::Exclusive, wait, self.manner);
+        let mut acquiring = self.slots[slot].acquiring(Mode::Exclusive, wait);
         if self.on_driver {
             acquiring.on_driver();
         }

@@ -1,17 +1,15 @@
 //! The guard over several locks.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::future::Future;
 use std::time::Duration;
 
 use futures::future::join_all;
 use lock_core::{FencingToken, Instant, Key};
 
-use crate::engine::Hold;
+use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
-use crate::lost::Lost;
+use crate::lost::{Lost, WhileHeld};
 
 /// Several locks that are held together, with a lease on each: what
 /// [`Locks::lock_all`](crate::Locks::lock_all) gives.
@@ -125,18 +123,7 @@ impl AllGuard {
     /// # }
     /// ```
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        let mut work = pin!(work);
-        let mut lost = self.lost();
-        poll_fn(|context| {
-            if let Poll::Ready(lost) = Pin::new(&mut lost).poll(context) {
-                return Poll::Ready(Err(lost));
-            }
-            // The driver may be late.
-            self.check()?;
-            let output = ready!(work.as_mut().poll(context));
-            Poll::Ready(self.check().map(|()| output))
-        })
-        .await
+        WhileHeld::new(work, self.lost(), || self.check()).await
     }
 
     /// Releases all of the locks, and waits until the store has confirmed it or they have gone to other

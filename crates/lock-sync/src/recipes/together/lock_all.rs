@@ -1,98 +1,41 @@
 //! The futures that wait for several locks.
 
-use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use lock_core::{Error, Mode};
-use pin_project::pin_project;
 use tokio::task::coop::poll_proceed;
 
 use super::AllGuard;
-use crate::blocking::block_on;
-use crate::engine::{Acquiring, Denial, Entry, Gathering, Hold, Wait};
+use crate::bare::{Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, unanswered};
 use crate::error::{LockError, TryLockError};
-use crate::limit::{Bell, Limit, unanswered};
-use crate::locking::{lock_error, try_lock_error};
 use crate::lost::Lost;
+use crate::waits::future;
 
-/// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct LockAll {
-    climbing: Climbing,
-    /// As tokio's futures, so that what is inside may change.
-    #[pin]
-    _pinned: PhantomPinned,
+future! {
+    /// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
+    #[must_use = "futures do nothing unless polled"]
+    LockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => LockError>
+    |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
-impl LockAll {
-    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
-        Self { climbing: Climbing::new(entries, wait), _pinned: PhantomPinned }
-    }
-
-    /// Waits by blocking this thread.
-    pub(super) fn block(mut self) -> Result<AllGuard, LockError> {
-        self.climbing.on_driver = true;
-        block_on(self)
-    }
-}
-
-impl Future for LockAll {
-    type Output = Result<AllGuard, LockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(lock_error)
-    }
-}
-
-impl fmt::Debug for LockAll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockAll").finish_non_exhaustive()
-    }
-}
-
-/// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
-#[pin_project]
-#[must_use = "futures do nothing unless polled"]
-pub struct TryLockAll {
-    climbing: Climbing,
-    #[pin]
-    _pinned: PhantomPinned,
-}
-
-impl TryLockAll {
-    pub(super) fn new(entries: Result<Vec<Arc<Entry>>, Error>) -> Self {
-        Self { climbing: Climbing::new(entries, Wait::Try), _pinned: PhantomPinned }
-    }
-}
-
-impl Future for TryLockAll {
-    type Output = Result<AllGuard, TryLockError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().climbing.poll(context).map_ok(AllGuard::new).map_err(try_lock_error)
-    }
-}
-
-impl fmt::Debug for TryLockAll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryLockAll").finish_non_exhaustive()
-    }
+future! {
+    /// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
+    #[must_use = "futures do nothing unless polled"]
+    TryLockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => TryLockError>
+    |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
 /// The way to all of the locks: at once, and if that fails, one after the other in the order of their
 /// keys.
-struct Climbing {
+pub(super) struct Climbing {
     /// Each once, in that order.
-    entries: Vec<Arc<Entry>>,
+    locks: Vec<BareLock>,
     wait: Wait,
     /// Fixed with the first poll: a limit does not begin anew.
     limit: Limit,
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
     on_driver: bool,
     state: State,
 }
@@ -116,12 +59,16 @@ struct Rungs {
 }
 
 impl Climbing {
-    fn new(entries: Result<Vec<Arc<Entry>>, Error>, wait: Wait) -> Self {
-        let (entries, state) = match entries {
-            Ok(entries) => (entries, State::New),
+    pub(super) fn new(locks: Result<Vec<BareLock>, Error>, wait: Wait) -> Self {
+        let (locks, state) = match locks {
+            Ok(locks) => (locks, State::New),
             Err(error) => (Vec::new(), State::Refused(error)),
         };
-        Self { entries, wait, limit: Limit::none(), on_driver: false, state }
+        Self { locks, wait, limit: Limit::none(), on_driver: false, state }
+    }
+
+    fn on_driver(&mut self) {
+        self.on_driver = true;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
@@ -168,7 +115,7 @@ impl Climbing {
                         continue;
                     }
                     let held = std::mem::take(&mut rungs.held);
-                    if held.len() == self.entries.len() {
+                    if held.len() == self.locks.len() {
                         return Poll::Ready(Ok(held));
                     }
                     self.climb_on(held);
@@ -179,19 +126,18 @@ impl Climbing {
     }
 
     fn begin(&mut self) -> Result<(), Denial> {
-        let Some(first) = self.entries.first() else {
-            self.state = State::AtOnce(Gathering::begin(&[])?, Bell::silent());
+        let Some(first) = self.locks.first() else {
+            self.state = State::AtOnce(BareLock::gather(&[])?, Bell::silent());
             return Ok(());
         };
-        let shared = Arc::clone(first.shared());
-        self.limit = Limit::of(self.wait, &shared);
-        if self.entries.len() == 1 {
+        self.limit = Limit::of(self.wait, first);
+        if self.locks.len() == 1 {
             self.climb_anew();
             return Ok(());
         }
-        match Gathering::begin(&self.entries) {
+        match BareLock::gather(&self.locks) {
             Ok(gathering) => {
-                self.state = State::AtOnce(gathering, self.limit.bell(&shared));
+                self.state = State::AtOnce(gathering, self.limit.bell(&self.locks[0]));
             }
             Err(Denial::WouldBlock) if !matches!(self.wait, Wait::Try) => self.climb_anew(),
             Err(denial) => return Err(denial),
@@ -207,10 +153,8 @@ impl Climbing {
 
     /// Waits for the lock after these.
     fn climb_on(&mut self, held: Vec<Hold>) {
-        let entry = Arc::clone(&self.entries[held.len()]);
-        let wait = self.limit.wait(entry.shared());
-        let manner = entry.shared().manner;
-        let mut next = Acquiring::new(entry, Mode::Exclusive, wait, manner);
+        let lock = &self.locks[held.len()];
+        let mut next = lock.acquiring(Mode::Exclusive, self.limit.wait(lock));
         if self.on_driver {
             next.on_driver();
         }

@@ -3,18 +3,18 @@
 mod guard;
 mod lock_all;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, Key};
 
 pub use guard::AllGuard;
+use lock_all::Climbing;
 pub use lock_all::{LockAll, TryLockAll};
 
-use crate::blocking::assert_may_block;
-use crate::engine::{Entry, Wait};
+use crate::bare::{BareLock, Wait};
 use crate::error::LockError;
 use crate::locks::Locks;
+use crate::waits::block;
 
 impl<B: ?Sized> Locks<B> {
     /// Locks several names, waiting until all of them are free here and everywhere: all or none.
@@ -85,7 +85,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        LockAll::new(self.entries(names), self.shared.default_wait())
+        LockAll::new(Climbing::new(self.bare_locks(names), self.shared.default_wait()))
     }
 
     /// Locks several names, waiting for at most `limit` from the first poll on for all of them together.
@@ -123,7 +123,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        LockAll::new(self.entries(names), Wait::AtMost(limit))
+        LockAll::new(Climbing::new(self.bare_locks(names), Wait::AtMost(limit)))
     }
 
     /// Locks several names if nobody holds any of them, without waiting for a holder: all or none.
@@ -162,7 +162,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        TryLockAll::new(self.entries(names))
+        TryLockAll::new(Climbing::new(self.bare_locks(names), Wait::Try))
     }
 
     /// Locks several names from synchronous code.
@@ -199,20 +199,19 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        assert_may_block();
-        self.lock_all(names).block()
+        block(self.lock_all(names))
     }
 
-    /// The entries of these names, each once, in the order in which everybody waits for them.
-    fn entries<K>(&self, names: impl IntoIterator<Item = K>) -> Result<Vec<Arc<Entry>>, Error>
+    /// The locks of these names, each once, in the order in which every caller waits for them.
+    fn bare_locks<K>(&self, names: impl IntoIterator<Item = K>) -> Result<Vec<BareLock>, Error>
     where
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        let entries: Result<Vec<_>, _> = names.into_iter().map(|name| self.entry(name)).collect();
-        let mut entries = entries?;
-        entries.sort_by(|one, other| one.key().cmp(other.key()));
-        entries.dedup_by(|one, other| one.key() == other.key());
-        Ok(entries)
+        let locks: Result<Vec<_>, _> = names.into_iter().map(|name| self.bare_lock(name)).collect();
+        let mut locks = locks?;
+        locks.sort_by(|one, other| one.key().cmp(other.key()));
+        locks.dedup_by(|one, other| one.key() == other.key());
+        Ok(locks)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Instant};
 use tokio::sync::oneshot;
 
+use super::BareLock;
 use crate::engine::{Command, Denial, Shared, Wait};
 
 /// Those parts of a wait that know why it takes so long have this much time to say so.
@@ -27,44 +27,59 @@ impl Limit {
     }
 
     /// A limit that begins now.
-    pub(crate) fn of(wait: Wait, shared: &Shared) -> Self {
+    pub(crate) fn of(wait: Wait, lock: &BareLock) -> Self {
         let end = match wait {
-            Wait::AtMost(limit) => Some(shared.clock.now() + limit),
+            Wait::AtMost(limit) => Some(lock.now() + limit),
             Wait::Try | Wait::Forever => None,
         };
         Self { wait, end }
     }
 
     /// How long the next part of the wait may take.
-    pub(crate) fn wait(self, shared: &Shared) -> Wait {
-        self.left(shared).map_or(self.wait, Wait::AtMost)
+    pub(crate) fn wait(self, lock: &BareLock) -> Wait {
+        self.left(lock).map_or(self.wait, Wait::AtMost)
     }
 
     /// What is left of the limit, if there is one.
-    pub(crate) fn left(self, shared: &Shared) -> Option<Duration> {
-        self.end.map(|end| end.saturating_duration_since(shared.clock.now()))
+    pub(crate) fn left(self, lock: &BareLock) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(lock.now()))
     }
 
     /// Rings when the limit is reached; never, if there is none. The driver must have been started.
-    pub(crate) fn bell(self, shared: &Shared) -> Bell {
-        self.left(shared).map_or(Bell::silent(), |left| alarm(shared, left))
+    pub(crate) fn bell(self, lock: &BareLock) -> Bell {
+        self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left))
     }
 
     /// Waits for this, unless the limit is reached or the locks shut down before.
     pub(crate) async fn bound<T, E: From<Denial>>(
         self,
-        shared: &Arc<Shared>,
+        lock: &BareLock,
         waiting: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        shared.start().map_err(Denial::Failed)?;
-        let reached =
-            self.left(shared).map_or(Bell::silent(), |left| alarm(shared, left + LAST_WORD));
+        lock.start().map_err(Denial::Failed)?;
+        let reached = self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left + LAST_WORD));
         tokio::select! {
             biased;
             outcome = waiting => outcome,
-            () = shared.closed() => Err(Denial::Closed.into()),
+            () = lock.shared().closed() => Err(Denial::Closed.into()),
             () = reached => Err(Denial::Timeout(None).into()),
         }
+    }
+}
+
+impl BareLock {
+    /// Starts the driver if there is none yet.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        self.shared().start()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.shared().clock.now()
+    }
+
+    /// Rings after this time.
+    pub(crate) fn alarm(&self, after: Duration) -> Bell {
+        alarm(self.shared(), after)
     }
 }
 

@@ -1,0 +1,114 @@
+//! A lock without data: what every primitive and every recipe is built of.
+
+mod asking;
+mod limit;
+mod locking;
+mod retries;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, Key, Mode, OwnerToken};
+
+use crate::engine::{Entry, Manner, Shared};
+use crate::handoff::Handoff;
+
+pub(crate) use limit::{Bell, Limit, alarm, unanswered};
+pub(crate) use locking::Locking;
+pub(crate) use retries::Retries;
+
+// The words of the engine that the code above it speaks.
+pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Hold, Upgrading, Wait};
+
+/// A lock of this process by its name, and what becomes of it when a holder lets go.
+#[derive(Clone)]
+pub(crate) struct BareLock {
+    entry: Arc<Entry>,
+    manner: Manner,
+}
+
+impl BareLock {
+    pub(crate) fn named(shared: &Arc<Shared>, name: Key) -> Result<Self, Error> {
+        Ok(Self { entry: shared.entry(name)?, manner: shared.manner })
+    }
+
+    /// Another lock of the same handle.
+    pub(crate) fn sibling(&self, name: Key) -> Result<Self, Error> {
+        Self::named(self.shared(), name)
+    }
+
+    /// This lock, for a group that holds it jointly.
+    pub(crate) fn joint(&self, group: OwnerToken) -> Self {
+        Self { entry: self.shared().joint_entry(self.key(), group), manner: self.manner }
+    }
+
+    pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
+        self.manner.handoff = handoff;
+        self
+    }
+
+    pub(crate) fn with_cache(mut self, idle: Duration) -> Self {
+        self.manner.cache = Some(idle);
+        self
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        self.entry.key()
+    }
+
+    /// Whether a guard of this process holds the lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.entry.is_held()
+    }
+
+    /// Whether a guard of this process holds the lock, in whatever group.
+    pub(crate) fn is_held_by_any(&self) -> bool {
+        self.shared().entries_of(self.key()).iter().any(|entry| entry.is_held())
+    }
+
+    /// Whether the lease is kept although no guard of this process holds the lock.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.entry.is_cached()
+    }
+
+    /// Whether both are one lock of one handle.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.entry, &other.entry)
+    }
+
+    /// How long a caller waits that does not say it.
+    pub(crate) fn default_wait(&self) -> Wait {
+        self.shared().default_wait()
+    }
+
+    /// How long a lease lives that is not renewed.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.shared().policy.ttl.duration()
+    }
+
+    /// Begins to wait for the lock.
+    pub(crate) fn acquiring(&self, mode: Mode, wait: Wait) -> Acquiring {
+        Acquiring::new(Arc::clone(&self.entry), mode, wait, self.manner)
+    }
+
+    /// Waits for the lock.
+    pub(crate) async fn acquire(&self, mode: Mode, wait: Wait) -> Result<Hold, Denial> {
+        let mut acquiring = self.acquiring(mode, wait);
+        poll_fn(|context| acquiring.poll(context)).await
+    }
+
+    /// Asks for all of these locks at once, of which no two may be the same.
+    pub(crate) fn gather(locks: &[Self]) -> Result<Gathering, Denial> {
+        Gathering::begin(locks.iter().map(|lock| &lock.entry))
+    }
+
+    /// Has the waiters of this process ask again: something has changed that the store may not say.
+    pub(crate) fn look_again(&self) {
+        self.entry.look_again();
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.entry.shared()
+    }
+}
