@@ -23,6 +23,7 @@ pub(crate) struct Acquiring {
     home: Home,
 }
 
+#[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each request")]
 enum State {
     New(Wait),
     /// About to enter, for the first time or because it came too late for its turn.
@@ -30,7 +31,7 @@ enum State {
     /// First in line at a free lock: this task asks the store itself.
     Asking {
         id: WaiterId,
-        running: Box<Running>,
+        running: Running,
         /// It has left its waker just now, and there is no news.
         parked: bool,
     },
@@ -132,7 +133,7 @@ impl Acquiring {
                             if self.home == Home::Asker {
                                 entry.shared.ears.ask_here();
                             }
-                            let running = Box::new(Running::attempt(entry, request, self.home));
+                            let running = Running::attempt(entry, request, self.home);
                             self.state = State::Asking { id, running, parked };
                         }
                     }

@@ -81,6 +81,13 @@ enum Slot {
 }
 
 impl Holds {
+    /// No holds, in the same memory.
+    pub(super) fn emptied(self) -> Self {
+        let mut slots = self.slots;
+        slots.clear();
+        Self { slots, ..Self::default() }
+    }
+
     #[inline]
     pub(super) fn add(
         &mut self,

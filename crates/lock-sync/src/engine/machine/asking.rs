@@ -140,7 +140,8 @@ impl<W> Machine<W> {
             pass.ops.push(Op::Forget(claim));
             self.seats[seat] = Seat::Free;
         } else {
-            let leased = Leased::new(self.clock, claim, grant, self.policy.ttl, now);
+            let (memory, ttl) = (self.memory.take(), self.policy.ttl);
+            let leased = Leased::new(memory, self.clock, claim, grant, ttl, now);
             self.seats[seat] = Seat::Leased(leased);
         }
     }

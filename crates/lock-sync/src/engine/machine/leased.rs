@@ -74,6 +74,31 @@ pub(super) struct Leased {
     pub(super) retaken: bool,
 }
 
+/// The memory of a lease that is over. The next lease takes it, so that a pass allocates less.
+#[derive(Debug)]
+pub(super) struct Memory {
+    lease: Arc<Lease>,
+    holds: Holds,
+}
+
+impl Memory {
+    pub(super) fn of(leased: Leased) -> Self {
+        Self { lease: leased.lease, holds: leased.holds }
+    }
+
+    /// Memory for the next lease. A guard or a future may still look at the earlier one.
+    fn reused(memory: Option<Self>, next: Lease) -> (Arc<Lease>, Holds) {
+        let Some(Self { mut lease, holds }) = memory else {
+            return (Arc::new(next), Holds::default());
+        };
+        match Arc::get_mut(&mut lease) {
+            Some(earlier) => *earlier = next,
+            None => lease = Arc::new(next),
+        }
+        (lease, holds.emptied())
+    }
+}
+
 /// How this process stands to a lease.
 #[derive(Debug)]
 pub(super) enum Stage {
@@ -123,19 +148,22 @@ pub(super) enum Stocking {
 }
 
 impl Leased {
+    /// `memory` is what an earlier lease has left.
     pub(super) fn new(
+        memory: Option<Memory>,
         clock: Clock,
         claim: Claim,
         grant: Grant,
         ttl: Ttl,
         now: Instant,
     ) -> Box<Self> {
+        let (lease, holds) = Memory::reused(memory, Lease::new(clock, grant.valid_until));
         let left = grant.valid_until.saturating_duration_since(now);
         // A lease that was handed over is short: a holder that keeps it for longer than a moment claims it.
         let short = left <= ttl.duration() / 2;
         Box::new(Self {
             claim,
-            lease: Arc::new(Lease::new(clock, grant.valid_until)),
+            lease,
             stage: Stage::Live,
             tokens: Tokens::new(grant.tokens),
             used: 0,
@@ -148,7 +176,7 @@ impl Leased {
             wish: false,
             granted: now,
             turn: (now, 0),
-            holds: Holds::default(),
+            holds,
             group: None,
             idle_until: now,
             change: None,
@@ -167,7 +195,7 @@ impl Leased {
     /// A claim that the store may have granted although this process has seen no grant.
     pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Box<Self> {
         let tokens = TokenRange::single(FencingToken::new(0));
-        let mut leased = Self::new(clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
+        let mut leased = Self::new(None, clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
         leased.spent = true;
         leased
     }

@@ -59,7 +59,7 @@ pub(crate) use timing::{BACKOFF, renewal_window};
 
 use super::holds::HoldId;
 use facts::{Outage, Upgrade, Watching};
-use leased::{Release, Stage};
+use leased::{Memory, Release, Stage};
 use seat::Seat;
 use terms::Outcome;
 
@@ -97,6 +97,8 @@ pub(super) struct Machine<W> {
     /// The next claim lets other processes go first: until the first instant if a hint says that the key is
     /// free, and until the second in any case.
     courtesy: Option<(Instant, Instant)>,
+    /// What the latest lease has left for the next.
+    memory: Option<Memory>,
     /// The store did not answer the last release: the next claim has waited for the store since then.
     trouble: Option<Outage>,
 }
@@ -128,6 +130,7 @@ impl<W> Machine<W> {
             polls: 0,
             alone_since: None,
             courtesy: None,
+            memory: None,
             trouble: None,
         }
     }

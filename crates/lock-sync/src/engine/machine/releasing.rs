@@ -3,7 +3,7 @@
 use lock_core::{Acquire, Attempt, Claim, Demand, Error, Instant, Mode, Released};
 
 use super::facts::{Asking, Outage, Watching};
-use super::leased::{Going, Leased, Release, Stage};
+use super::leased::{Going, Leased, Memory, Release, Stage};
 use super::seat::Seat;
 use super::timing::{BACKOFF, pause};
 use super::{Denial, Machine, Manner, Op, Part, Pass};
@@ -277,8 +277,15 @@ impl<W> Machine<W> {
         };
         self.used_last = leased.used;
         let stayed = leased.has_stayed(now);
-        self.seats[seat] = Seat::Free;
+        self.vacate(seat);
         self.be_courteous(now, contended, stayed);
+    }
+
+    /// Frees a seat whose lease is over.
+    fn vacate(&mut self, seat: usize) {
+        if let Seat::Leased(leased) = std::mem::replace(&mut self.seats[seat], Seat::Free) {
+            self.memory = Some(Memory::of(*leased));
+        }
     }
 
     fn release_failed(&mut self, seat: usize, error: Error, pass: &mut Pass<W>) {
