@@ -57,8 +57,11 @@
 //! If no task of this process has the lock, the task that wants it asks the store itself, on its own thread.
 //! If a task of this process gives the lock up, the next task gets it on the thread that gives it up.
 //! Everything that must not depend on a task runs on the *driver*, a thread with a small runtime:
-//! renewals, releases of dropped guards, requests whose task went away, and waiting for other
-//! processes. [`Builder::on_runtime`] puts the driver on a runtime of yours instead.
+//! renewals, releases of dropped guards, and requests whose task went away.
+//! [`Builder::on_runtime`] puts the driver on a runtime of yours instead.
+//!
+//! The process listens to the store on a runtime of yours that has several threads, if tasks ask for locks there: the
+//! thread that hears of a grant goes on with the waiter. Otherwise the driver listens.
 //!
 //! # Waiting and taking turns
 //!

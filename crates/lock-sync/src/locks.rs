@@ -222,10 +222,11 @@ impl<B: Backend> Builder<B> {
 
     /// Runs the driver on this runtime instead of a thread of its own.
     ///
-    /// Saves the thread, makes tests under tokio's paused time possible, and a hand-over from another
-    /// process faster by up to a third, because it wakes one thread of this one rather than two. In exchange leases are
-    /// renewed only while that runtime is not blocked. When it shuts down, every guard is lost, whoever
-    /// waits gets an error, and what was not released by then ends with its lease. It needs a timer.
+    /// Saves the thread, and makes tests under tokio's paused time possible. On a runtime with one thread, a hand-over
+    /// from another process is faster by up to a third, because it wakes one thread of this process instead of two.
+    /// In exchange leases are renewed only while that runtime is not blocked. When the runtime shuts down, every guard
+    /// is lost, each waiter gets an error, and leases that were not released by then end by themselves. The runtime
+    /// needs a timer.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.choices.runtime = Some(runtime);
         self
@@ -235,9 +236,9 @@ impl<B: Backend> Builder<B> {
     ///
     /// By default a task asks on its own runtime, where the answer reaches it without waking another
     /// thread, and a backend may keep a connection there: `lock-redis` has one for each runtime that
-    /// asks. That runtime needs I/O and time, as `#[tokio::main]` gives it. Switch this on for one
-    /// connection in all, at the price of two wake-ups for each request, or if your runtime has no
-    /// I/O or time.
+    /// asks. If the runtime has several threads, the process also listens to the store there. The runtime
+    /// needs I/O and time, as `#[tokio::main]` gives it. Switch this on for one connection in all, at the
+    /// price of two wake-ups for each request and each grant, or if your runtime has no I/O or time.
     pub fn requests_on_driver(mut self, on_driver: bool) -> Self {
         self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
         self
