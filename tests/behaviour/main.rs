@@ -24,7 +24,6 @@ mod interop;
 mod load;
 mod lost_at_once;
 mod names;
-mod primitives;
 mod processes;
 mod reentrant;
 mod rwlock;

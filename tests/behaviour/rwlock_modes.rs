@@ -1,11 +1,10 @@
 //! From writing to reading and back, with other processes around.
 
-use lock_sync::UpgradeError;
 use lock_tests::{RedisServer, Worker, lock_worker};
 
 use crate::support::{
     AT_ONCE, Intruders, Leftovers, Pair, SOON, TTL, leases, line_up, rwlock, soon, until_in_line,
-    workers, would_block,
+    workers,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,25 +118,4 @@ fn an_upgrade_that_is_dropped_lets_go_of_the_lock() {
     late.tell("upgrade it", "upgraded");
     late.unlock("it");
     server.assert_all_free();
-}
-
-#[tokio::test]
-async fn an_upgrade_that_takes_too_long_gives_the_guard_back() {
-    let pair = Pair::new();
-    let (here, there) = (rwlock(&pair.here), rwlock(&pair.there));
-    let climbing = soon(here.upgradable_read()).await.unwrap();
-    let reading = soon(there.read()).await.unwrap();
-    let limit = std::time::Duration::from_millis(200);
-    let error = soon(climbing.upgrade_timeout(limit)).await.unwrap_err();
-    let climbing = UpgradeError::into_guard(error);
-    assert!(climbing.is_valid());
-    // It is in nobody's way any more, but still the only one.
-    drop(soon(there.read()).await.unwrap());
-    assert!(would_block(&soon(there.try_upgradable_read()).await));
-    drop(reading);
-    let wrote = soon(climbing.upgrade()).await.unwrap();
-    assert!(would_block(&soon(there.try_read()).await));
-    drop(wrote);
-    drop(soon(there.write()).await.unwrap());
-    pair.server.assert_all_free();
 }

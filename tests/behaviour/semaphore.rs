@@ -1,9 +1,5 @@
 //! Permits that several processes share.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use lock_core::ErrorKind;
 use lock_redis::RedisBackend;
 use lock_sync::{AcquireError, Handoff, Locks, Semaphore, TryAcquireError};
 use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
@@ -23,84 +19,6 @@ fn semaphores(pair: &Pair, permits: usize) -> (Semaphore, Semaphore) {
 
 fn worker(pair: &Pair) -> Worker {
     Worker::spawn(lock_worker!(), &pair.server.url())
-}
-
-#[tokio::test]
-async fn another_limit_is_an_error_that_names_both() {
-    let pair = Pair::new();
-    let (five, seven) = (semaphore(&pair.here, 5), semaphore(&pair.there, 7));
-    let permit = soon(five.acquire()).await.unwrap();
-    let names_both = |error: &lock_core::Error| {
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-        let text = error.to_string();
-        assert!(text.contains('5') && text.contains('7'), "{text}");
-    };
-    for held in [true, false] {
-        let Err(AcquireError::Backend(error)) = soon(seven.acquire()).await else {
-            panic!("acquired, held: {held}");
-        };
-        names_both(&error);
-        let Err(TryAcquireError::Backend(error)) = soon(seven.try_acquire_many(6)).await else {
-            panic!("acquired, held: {held}");
-        };
-        names_both(&error);
-        names_both(&soon(seven.available_permits()).await.unwrap_err());
-        names_both(&soon(seven.add_permits(1)).await.unwrap_err());
-        names_both(&soon(seven.close_for_all()).await.unwrap_err());
-        if held {
-            assert!(permit.is_valid());
-            assert_eq!(soon(five.available_permits()).await.unwrap(), 4);
-        }
-    }
-    soon(permit.release()).await.unwrap();
-    let error = soon(seven.acquire()).await.unwrap_err();
-    let AcquireError::Backend(error) = error else { panic!("{error:?}") };
-    names_both(&error);
-    pair.server.assert_all_free();
-}
-
-#[tokio::test]
-async fn there_are_as_many_as_were_declared_and_no_more() {
-    for limit in [1, 2, 7] {
-        let pair = Pair::new();
-        let (here, there) = semaphores(&pair, limit);
-        let mut permits = Vec::new();
-        for number in 0..limit {
-            let from = if number % 2 == 0 { &here } else { &there };
-            permits.push(soon(from.try_acquire()).await.unwrap());
-            let left = soon(from.available_permits()).await.unwrap();
-            assert_eq!(left, limit - number - 1);
-        }
-        for from in [&here, &there] {
-            let refused = soon(from.try_acquire()).await.err();
-            assert_eq!(refused, Some(TryAcquireError::NoPermits));
-        }
-        permits.clear();
-        let all = u32::try_from(limit).unwrap();
-        drop(soon(there.acquire_many(all)).await.unwrap());
-        // For more than there are one waits.
-        let waited = soon(here.acquire_many_timeout(all + 1, Duration::from_millis(50))).await;
-        assert_eq!(waited.err(), Some(AcquireError::Timeout { source: None }));
-        pair.server.assert_all_free();
-    }
-}
-
-#[tokio::test]
-async fn what_was_released_in_part_is_there_at_once() {
-    let pair = Pair::new();
-    let (here, there) = semaphores(&pair, 3);
-    for _ in 0..50 {
-        let mut permit = soon(here.acquire_many(3)).await.unwrap();
-        let part = permit.split(2).unwrap();
-        soon(part.release()).await.unwrap();
-        let theirs = soon(there.try_acquire_many(2)).await.unwrap();
-        assert_eq!(soon(there.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
-        assert!(permit.is_valid() && theirs.is_valid());
-        // Their release may be under way when they try in the next round.
-        drop(theirs);
-        drop(permit);
-    }
-    pair.server.assert_all_free();
 }
 
 #[test]
@@ -240,17 +158,4 @@ async fn who_closes_for_all_closes_for_processes_that_wait() {
     soon(held.release()).await.unwrap();
     holder.unlock("it");
     eventually("all were given back", SOON, || pair.server.locks().is_empty());
-}
-
-#[tokio::test]
-async fn two_handles_of_one_process_draw_on_the_same_permits() {
-    let pair = Pair::new();
-    let (one, other) = (Arc::new(semaphore(&pair.here, 2)), semaphore(&pair.here, 2));
-    let there = semaphore(&pair.there, 2);
-    let first = soon(Arc::clone(&one).acquire_owned()).await.unwrap();
-    let second = soon(other.acquire()).await.unwrap();
-    assert_eq!(soon(there.try_acquire()).await.err(), Some(TryAcquireError::NoPermits));
-    drop(first);
-    let theirs = soon(there.acquire()).await.unwrap();
-    assert!(second.is_valid() && theirs.is_valid());
 }

@@ -11,5 +11,4 @@ mod faults;
 mod forgetting;
 mod histories;
 mod members;
-mod primitives;
 mod support;

@@ -1,15 +1,18 @@
 //! Every law of the contract and of the abilities, in both versions of the protocol and with each source of hints alone.
+//!
+//! The test of a law tests it in every setup.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
+use std::thread;
 
 use async_trait::async_trait;
 use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
-
 use lock_tests::Proxy;
+use tokio::runtime;
 
 use crate::rights::{give_least, give_least_of_a_node};
 use crate::support::{Server, cut_off, proxy_before};
@@ -110,75 +113,111 @@ impl Harness for OneServer {
     }
 }
 
-mod resp3 {
-    use super::*;
-    lock_core::conformance_tests!(
-        OneServer::new(|it| it.protocol(Protocol::Resp3)),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
-    );
+/// A way to set up a server and its clients.
+struct Setup {
+    name: &'static str,
+    world: fn() -> OneServer,
+    /// How many threads the runtime of the clients has beside its own: none, or so many.
+    workers: usize,
 }
 
-mod resp2 {
-    use super::*;
-    lock_core::conformance_tests!(
-        OneServer::new(|it| it.protocol(Protocol::Resp2)),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
-    );
-}
+impl Setup {
+    const fn new(name: &'static str, world: fn() -> OneServer) -> Self {
+        Self { name, world, workers: 0 }
+    }
 
-mod notifications_alone {
-    use super::*;
-    lock_core::conformance_tests!(
-        OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable)),
-        abilities: [shared, convert, joint, permits, cell, inspect],
-        flavor = "multi_thread",
-        worker_threads = 2
-    );
-}
+    const fn on_many_threads(self) -> Self {
+        Self { workers: 2, ..self }
+    }
 
-mod least_rights {
-    use super::*;
-    lock_core::conformance_tests!(
-        OneServer::with_rights(give_least),
-        abilities: [shared, convert, joint, permits, cell, inspect]
-    );
-}
-
-/// With the rights of a node, which are the least and one more.
-#[tokio::test]
-async fn the_laws_of_a_node_hold_with_its_least_rights() {
-    for law in Suite::<OneServer>::quorum().laws() {
-        let world = OneServer::with_rights(give_least_of_a_node);
-        Suite::quorum().enforce(law.name(), &world).await;
+    fn enforce(&self, suite: &Suite<OneServer>, law: &str) {
+        let mut runtime = match self.workers {
+            0 => runtime::Builder::new_current_thread(),
+            workers => {
+                let mut runtime = runtime::Builder::new_multi_thread();
+                runtime.worker_threads(workers);
+                runtime
+            }
+        };
+        let runtime = runtime.enable_all().build().unwrap();
+        runtime.block_on(async { suite.enforce(law, &(self.world)()).await });
     }
 }
 
-mod tracking_alone {
-    use super::*;
-    lock_core::conformance_tests!(
+/// The setups of a server that is a node of a quorum as well.
+static NODES: [Setup; 3] = [
+    Setup::new("RESP3", || OneServer::new(|it| it.protocol(Protocol::Resp3))),
+    Setup::new("RESP2", || OneServer::new(|it| it.protocol(Protocol::Resp2))),
+    Setup::new("messages alone", || OneServer::new(|it| it.notifications(Notifications::Off)))
+        .on_many_threads(),
+];
+
+/// The other setups.
+static SERVERS: [Setup; 4] = [
+    Setup::new("notifications alone", || {
+        OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable))
+    })
+    .on_many_threads(),
+    Setup::new("least rights", || OneServer::with_rights(give_least)),
+    Setup::new("tracking alone", || {
         OneServer::new(|it| {
             it.tracking(true).release_messages(false).notifications(Notifications::Off)
-        }),
-        abilities: [shared, convert, joint, permits, cell, inspect]
-    );
-}
-
-mod messages_alone {
-    use super::*;
-    lock_core::conformance_tests!(
-        OneServer::new(|it| it.notifications(Notifications::Off)),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
-        flavor = "multi_thread",
-        worker_threads = 2
-    );
-}
-
-mod timer_alone {
-    use super::*;
-    lock_core::conformance_tests!(
+        })
+    }),
+    Setup::new("timers alone", || {
         OneServer::new(|it| {
             it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
-        }),
-        abilities: [shared, convert, joint, permits, cell, inspect]
-    );
+        })
+    }),
+];
+
+/// With the rights of a node, which are the least and one more.
+static NODE: [Setup; 1] =
+    [Setup::new("least rights of a node", || OneServer::with_rights(give_least_of_a_node))];
+
+/// Enforces a law in all of these setups at once: most laws wait, for leases to end.
+fn enforce(setups: [&'static [Setup]; 2], suite: fn() -> Suite<OneServer>, law: &str) {
+    thread::scope(|scope| {
+        let begin = |setup: &'static Setup| {
+            let name = thread::Builder::new().name(format!("{law}, {}", setup.name));
+            (setup.name, name.spawn_scoped(scope, move || setup.enforce(&suite(), law)).unwrap())
+        };
+        let all: Vec<_> = setups.into_iter().flatten().map(begin).collect();
+        let broken = all.into_iter().filter_map(|(name, law)| law.join().is_err().then_some(name));
+        let broken: Vec<_> = broken.collect();
+        assert!(broken.is_empty(), "{law} is broken with {broken:?}");
+    });
+}
+
+/// Makes a test of each law, in these setups.
+macro_rules! tests_of_laws {
+    ($suite:ident ($setups:expr) () $($group:ident { $($law:ident: $sentence:literal,)* })*) => {$($(
+        #[doc = $sentence]
+        #[test]
+        fn $law() {
+            enforce($setups, Suite::$suite, stringify!($law));
+        }
+    )*)*};
+}
+
+lock_core::__lock_core_laws! { [tests_of_laws] backend ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_shared_laws! { [tests_of_laws] shared ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_convert_laws! { [tests_of_laws] convert ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_joint_laws! { [tests_of_laws] joint ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_permit_laws! { [tests_of_laws] permits ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_cell_laws! { [tests_of_laws] cell ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_inspect_laws! { [tests_of_laws] inspect ([&NODES, &SERVERS]) () }
+lock_core::__lock_core_quorum_laws! { [tests_of_laws] quorum ([&NODES, &NODE]) () }
+
+/// The laws of a mutex, with a semaphore of one permit.
+mod one_permit {
+    use super::*;
+
+    lock_core::__lock_core_mutex_laws! { [tests_of_laws] one_permit ([&NODES, &SERVERS]) () }
+}
+
+#[test]
+#[should_panic(expected = "no such law is broken with [\"least rights of a node\"]")]
+fn a_law_that_is_broken_in_one_setup_fails_its_test() {
+    enforce([&NODE, &[]], Suite::backend, "no such law");
 }

@@ -125,7 +125,7 @@ fn processes_that_begin_alike_draw_other_tokens() {
     const EACH: usize = 25;
     let server = RedisServer::start();
     let watched = Monitor::start(&server);
-    let program = env!("CARGO_BIN_EXE_lock-worker");
+    let program = env!("CARGO_BIN_EXE_lock-chaos");
     let workers: Vec<_> = (0..4).map(|_| Worker::spawn(program, &server.url())).collect();
     for lock in 0..EACH {
         for worker in &workers {

@@ -9,6 +9,7 @@
 //! - [`ServerClock`]: the clock of a server, which can be set and run too fast or too slow.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
 //! - [`chaos`]: runs in which all of that happens to all of them, with checkers.
+//! - [`primitives`]: what the primitives promise, as cases that run over every store.
 //! - [`resp::Client`]: commands to a server, past the library under test.
 //!
 //! The kit blocks: starting a server takes some tens of milliseconds, a command to it some tens of
@@ -37,6 +38,7 @@ pub mod chaos;
 mod clock;
 mod install;
 mod port;
+pub mod primitives;
 pub mod process;
 mod proxy;
 mod random;

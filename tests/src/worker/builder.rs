@@ -14,18 +14,18 @@ use super::{Events, LIMIT, Worker};
 #[must_use]
 pub struct WorkerBuilder {
     program: PathBuf,
-    command: Option<String>,
+    command: String,
     args: Vec<String>,
 }
 
 impl WorkerBuilder {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, command: None, args: Vec::new() }
+        Self { program, command: "obey".to_owned(), args: Vec::new() }
     }
 
-    /// Which of several things the program is to do: the word that comes before all options.
+    /// Which of its commands the program runs: the word that comes before all options. Without a call it is `obey`.
     pub fn command(mut self, command: impl Into<String>) -> Self {
-        self.command = Some(command.into());
+        self.command = command.into();
         self
     }
 
@@ -113,7 +113,7 @@ impl WorkerBuilder {
     pub fn launch_over<U: AsRef<str>>(self, urls: &[U]) -> Worker {
         let program = self.program.display();
         let mut child = Command::new(&self.program)
-            .args(&self.command)
+            .arg(&self.command)
             .args(urls.iter().flat_map(|url| ["--url", url.as_ref()]))
             .args(&self.args)
             .stdin(Stdio::piped())

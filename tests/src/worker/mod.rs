@@ -17,12 +17,12 @@ use lock_core::FencingToken;
 use crate::process;
 use crate::worker::events::Events;
 
-/// The path of the program `lock-worker`, for [`Worker::spawn`]. Only for the integration tests of
+/// The path of the program `lock-chaos`, for [`Worker::spawn`]. Only for the integration tests of
 /// this package: cargo builds the program for them and says where it is.
 #[macro_export]
 macro_rules! lock_worker {
     () => {
-        env!("CARGO_BIN_EXE_lock-worker")
+        env!("CARGO_BIN_EXE_lock-chaos")
     };
 }
 

@@ -1,11 +1,8 @@
 //! Waiting for one another, over two clients.
 
 use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
 use lock_core::memory::{Gate, MemoryBackend, Verb};
 use lock_core::{
     Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key, OwnerToken,
@@ -64,74 +61,12 @@ fn leaders(results: &[BarrierWaitResult]) -> usize {
 }
 
 #[tokio::test]
-async fn nobody_passes_before_the_last_has_come() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.barriers(3);
-    let (mut one, mut other) = (Box::pin(here.wait()), Box::pin(there.wait()));
-    let alone = async {
-        tokio::select! {
-            _ = &mut one => panic!("there are two"),
-            _ = &mut other => panic!("there are two"),
-            () = sleep(Duration::from_millis(100)) => {}
-        }
-    };
-    alone.await;
-    assert_eq!(arrived(&pair.store).await, 2);
-    let (one, other, last) = tokio::join!(one, other, here.wait());
-    assert_eq!(leaders(&[one.unwrap(), other.unwrap(), last.unwrap()]), 1);
-    pair.all_released().await;
-}
-
-#[tokio::test]
 async fn one_participant_need_not_wait() {
     let pair = Pair::threaded();
     for n in [0, 1] {
         let barrier = pair.here.barrier("one", n).unwrap();
         assert!(barrier.wait().await.unwrap().is_leader());
         assert!(barrier.wait().await.unwrap().is_leader());
-    }
-}
-
-/// Participants of both clients pass many rounds, none of them a round ahead of another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_passed_round_by_round() {
-    const ROUNDS: usize = 40;
-    const N: usize = 6;
-    let pair = Pair::threaded();
-    let begun = Arc::new(AtomicUsize::new(0));
-    let tasks = (0..N).map(|task| {
-        let locks = if task % 2 == 0 { pair.here.clone() } else { pair.there.clone() };
-        let begun = Arc::clone(&begun);
-        tokio::spawn(async move {
-            let barrier = locks.barrier("it", N).unwrap();
-            let mut led = 0;
-            for round in 0..ROUNDS {
-                begun.fetch_add(1, Ordering::AcqRel);
-                led += usize::from(barrier.wait().await.unwrap().is_leader());
-                assert!(begun.load(Ordering::Acquire) >= (round + 1) * N, "somebody is missing");
-            }
-            led
-        })
-    });
-    let led = timeout(Duration::from_secs(60), join_all(tasks.collect::<Vec<_>>())).await;
-    let led: usize = led.expect("they wait for ever").into_iter().map(Result::unwrap).sum();
-    assert_eq!(led, ROUNDS, "one in each round");
-    pair.all_released().await;
-}
-
-/// Twelve participants at a barrier of three: four groups, and nobody is left.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_too_many_belongs_to_the_next_round() {
-    for _ in 0..20 {
-        let pair = Pair::threaded();
-        let tasks = (0..12).map(|task| {
-            let locks = if task % 2 == 0 { pair.here.clone() } else { pair.there.clone() };
-            tokio::spawn(async move { locks.barrier("it", 3).unwrap().wait().await.unwrap() })
-        });
-        let passed = timeout(Duration::from_secs(30), join_all(tasks.collect::<Vec<_>>())).await;
-        let passed = passed.expect("a group is incomplete").into_iter().map(Result::unwrap);
-        assert_eq!(leaders(&passed.collect::<Vec<_>>()), 4);
-        pair.all_released().await;
     }
 }
 

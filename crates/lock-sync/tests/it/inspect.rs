@@ -1,30 +1,12 @@
 //! What people who look after the locks see and do.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{ErrorKind, InspectBackend, Inspection, Key, Kind};
-use lock_sync::{Locks, LossReason};
-use tokio::time::timeout;
+use lock_core::{ErrorKind, InspectBackend, Key, Kind};
+use lock_sync::Locks;
 
-use crate::support::{Pair, poll_once};
-
-const SOON: Duration = Duration::from_secs(10);
-
-/// Who holds and waits, once somebody has a place in the store's queue.
-async fn once_somebody_waits(locks: &Locks<MemoryBackend>) -> Inspection {
-    let queued = async {
-        loop {
-            let seen = locks.inspect("it").await.unwrap();
-            if seen.waiting > 0 {
-                return seen;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, queued).await.expect("nobody waits")
-}
+use crate::support::Pair;
 
 #[test]
 fn every_future_is_send_and_sync() {
@@ -32,22 +14,6 @@ fn every_future_is_send_and_sync() {
     let pair = Pair::threaded();
     check(pair.here.inspect("it"));
     check(pair.here.force_release("it"));
-}
-
-#[tokio::test]
-async fn holders_and_waiters_are_seen_from_elsewhere() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.mutexes();
-    let nobody = pair.there.inspect("it").await.unwrap();
-    assert_eq!((nobody.holding, nobody.waiting), (0, 0));
-    let guard = here.lock().await.unwrap();
-    let mut waiting = Box::pin(there.lock());
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    let seen = once_somebody_waits(&pair.here).await;
-    assert_eq!((seen.holding, seen.holders.len(), seen.waiters.len()), (1, 1, 1));
-    assert_eq!((seen.holders[0].kind, seen.waiters[0].kind), (Kind::Exclusive, Kind::Exclusive));
-    assert_eq!(seen.holders[0].token, Some(guard.fencing_token()));
-    assert!(seen.holders[0].remaining.is_some_and(|left| left > Duration::from_secs(20)));
 }
 
 #[tokio::test]
@@ -70,23 +36,6 @@ async fn every_kind_of_lock_is_seen() {
         let kinds: Vec<_> = seen.holders.iter().map(|holder| holder.kind).collect();
         assert_eq!(kinds, [kind], "{name}: one lease of one process");
     }
-}
-
-#[tokio::test]
-async fn a_forced_release_takes_the_lock_from_whoever_has_it() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.mutexes();
-    let guard = here.lock().await.unwrap();
-    let mut waiting = Box::pin(there.lock());
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    once_somebody_waits(&pair.here).await;
-    assert_eq!(pair.there.force_release("it").await.unwrap(), 1);
-    let next = timeout(SOON, waiting).await.unwrap().unwrap();
-    assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
-    assert_eq!(timeout(SOON, guard.lost()).await.unwrap().reason(), LossReason::Revoked);
-    drop((guard, next));
-    pair.all_released().await;
-    assert_eq!(pair.there.force_release("it").await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -2,8 +2,6 @@
 
 use std::error::Error;
 use std::future::pending;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -68,81 +66,6 @@ fn value(leader: &Option<LeaderInfo>) -> Option<&[u8]> {
 
 async fn leader(election: &Election) -> Option<Vec<u8>> {
     election.leader().await.unwrap().map(|leader| leader.value)
-}
-
-#[tokio::test]
-async fn one_leads_and_both_see_it() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.elections();
-    assert_eq!(here.leader().await.unwrap(), None);
-    let first = here.campaign("first").await.unwrap();
-    for election in [&here, &there] {
-        let leader = election.leader().await.unwrap().unwrap();
-        assert_eq!((&leader.value[..], leader.token), (&b"first"[..], first.fencing_token()));
-        let refused = election.try_campaign("second").await;
-        assert!(matches!(refused, Err(TryLockError::WouldBlock)));
-    }
-    assert!(first.is_valid() && first.remaining() > Duration::ZERO && first.key() == &key());
-    let token = first.fencing_token();
-    first.resign().await.unwrap();
-    assert_eq!(leader(&there).await, None);
-    let second = there.try_campaign("second").await.unwrap();
-    assert!(second.fencing_token() > token);
-    assert_eq!(leader(&here).await.unwrap(), b"second");
-    drop(second);
-    pair.all_released().await;
-    assert_eq!(leader(&here).await, None);
-}
-
-#[tokio::test]
-async fn candidates_follow_one_another() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.elections();
-    let first = here.campaign("1").await.unwrap();
-    let (mut second, mut third) = (Box::pin(here.campaign("2")), Box::pin(there.campaign("3")));
-    assert!(poll_once(second.as_mut()).await.is_pending());
-    assert!(poll_once(third.as_mut()).await.is_pending());
-    drop(first);
-    let (one, other) = tokio::join!(
-        async {
-            let leadership = second.await.unwrap();
-            assert_eq!(leader(&there).await.unwrap(), b"2");
-            leadership.fencing_token()
-        },
-        async {
-            let leadership = third.await.unwrap();
-            assert_eq!(leader(&here).await.unwrap(), b"3");
-            leadership.fencing_token()
-        }
-    );
-    assert_ne!(one, other);
-    pair.all_released().await;
-}
-
-/// Candidates of both clients lead in turn, each alone, and what the store says of the leader is true.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_two_lead_at_once() {
-    let pair = Pair::threaded();
-    let leaders = Arc::new(AtomicUsize::new(0));
-    let tasks = (0..6).map(|task| {
-        let locks = if task % 2 == 0 { pair.here.clone() } else { pair.there.clone() };
-        let leaders = Arc::clone(&leaders);
-        tokio::spawn(async move {
-            let election = locks.election("it").unwrap();
-            for round in 0..30 {
-                let name = format!("{task} {round}");
-                let leadership = election.campaign(&name).await.unwrap();
-                assert_eq!(leaders.fetch_add(1, Ordering::AcqRel), 0);
-                assert_eq!(leader(&election).await.unwrap(), name.as_bytes());
-                leaders.fetch_sub(1, Ordering::AcqRel);
-                drop(leadership);
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        timeout(Duration::from_secs(60), task).await.expect("nobody is elected").unwrap();
-    }
-    pair.all_released().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::{FusedFuture, FutureExt, join_all};
+use futures::future::{FusedFuture, FutureExt};
 use lock_core::memory::Verb;
 use lock_core::{ErrorKind, InspectBackend, Key};
 use lock_sync::{Locks, LossReason, OnceCell, OnceCellError, SetError};
@@ -52,34 +51,6 @@ impl Pair {
 
 fn short() -> Pair {
     Pair::local_with(|builder| builder.ttl(TTL))
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_initializes_and_all_read() {
-    let pair = Pair::threaded();
-    for round in 0..20 {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let name = format!("cell {round}");
-        let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
-            let cell = Arc::new(locks.once_cell::<u32, _>(&name).unwrap());
-            std::iter::repeat_n(cell, 8)
-        });
-        let tasks = tasks.enumerate().map(|(task, cell)| {
-            let begun = Arc::clone(&begun);
-            tokio::spawn(async move {
-                let init = async || {
-                    begun.fetch_add(1, Ordering::AcqRel);
-                    tokio::task::yield_now().await;
-                    task as u32
-                };
-                *cell.get_or_init(init).await.unwrap()
-            })
-        });
-        let values: Vec<_> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
-        assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
-        assert_eq!(begun.load(Ordering::Acquire), 1);
-    }
-    pair.all_released().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -130,25 +129,6 @@ async fn an_owner_tries_again_at_once_whatever_another_has_under_way() {
 }
 
 #[tokio::test]
-async fn owners_exclude_each_other_here_and_there() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.reentrant_mutexes();
-    let (mut one, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
-    let guard = here.lock_as(&mut one).await.unwrap();
-    for mutex in [&here, &there] {
-        let refused = mutex.try_lock_as(&mut other).await;
-        assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)));
-        let late = mutex.lock_as_timeout(&mut other, Duration::from_millis(20)).await;
-        assert!(matches!(late, Err(ReentrantLockError::Timeout { source: None })));
-    }
-    let token = guard.fencing_token();
-    let mut waiting = Box::pin(there.lock_as(&mut other));
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    drop(guard);
-    assert!(in_time(waiting).await.unwrap().fencing_token() > token);
-}
-
-#[tokio::test]
 async fn an_owner_waits_behind_nobody_for_what_it_holds() {
     let pair = Pair::threaded();
     let (here, there) = pair.reentrant_mutexes();
@@ -195,34 +175,6 @@ async fn every_owner_that_waits_has_its_turn() {
     served.sort_unstable();
     assert_eq!(served, (0..20).collect::<Vec<_>>());
     pair.all_released().await;
-}
-
-/// A service that calls another one while it holds a lock does not wait for itself.
-#[tokio::test]
-async fn an_owner_that_was_sent_elsewhere_enters_there() {
-    for leaves_first in ["the first", "the second"] {
-        let pair = Pair::threaded();
-        let (here, there) = pair.reentrant_mutexes();
-        let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
-        let mut copy = sent(&owner);
-        let first = here.lock_as(&mut owner).await.unwrap();
-        let mut waiting = Box::pin(there.lock_as(&mut stranger));
-        assert!(poll_once(waiting.as_mut()).await.is_pending());
-        let second = in_time(there.lock_as(&mut copy)).await.unwrap();
-        assert_eq!(second.fencing_token(), first.fencing_token(), "they are one holder");
-        assert!(first.is_valid() && second.is_valid());
-        assert_eq!(pair.store.live_leases(), 2, "the store counts them");
-
-        let (leaves, stays) =
-            if leaves_first == "the first" { (first, second) } else { (second, first) };
-        leaves.release().await.unwrap();
-        let limit = Duration::from_millis(30);
-        assert!(tokio::time::timeout(limit, waiting.as_mut()).await.is_err(), "{leaves_first}");
-        assert!(stays.is_valid());
-        let token = stays.fencing_token();
-        drop(stays);
-        assert!(in_time(waiting).await.unwrap().fencing_token() > token);
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,38 +312,6 @@ fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
     drop(here.blocking_lock_as(&mut owner).unwrap());
     let another = pair.here.reentrant_mutex("another", ()).unwrap();
     owner_scope_sync(|| drop(another.blocking_lock().unwrap()));
-}
-
-/// Four owners on each side, each of whom goes in three deep.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_two_owners_are_ever_inside() {
-    let pair = Pair::threaded();
-    let inside = Arc::new(AtomicU32::new(0));
-    let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
-        let mutex = Arc::new(locks.reentrant_mutex("again", ()).unwrap());
-        let inside = &inside;
-        (0..4).map(move |_| {
-            let (mutex, inside) = (Arc::clone(&mutex), Arc::clone(inside));
-            tokio::spawn(async move {
-                let mut owner = Owner::new().unwrap();
-                for _ in 0..25 {
-                    let mut outer = mutex.lock_as(&mut owner).await.unwrap();
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two owners");
-                    let token = outer.fencing_token();
-                    let mut inner = mutex.lock_as(outer.split().1).await.unwrap();
-                    tokio::task::yield_now().await;
-                    let innermost = mutex.lock_as(inner.split().1).await.unwrap();
-                    assert_eq!(innermost.fencing_token(), token);
-                    assert!(innermost.is_valid());
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                }
-            })
-        })
-    });
-    for task in join_all(tasks.collect::<Vec<_>>()).await {
-        task.unwrap();
-    }
-    pair.all_released().await;
 }
 
 /// Drops the future after its k-th poll, for every k, while others come and go.

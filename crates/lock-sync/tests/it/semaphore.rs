@@ -1,10 +1,8 @@
 //! What tokio's semaphore does, counted over two clients.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
 use lock_core::ErrorKind;
 use lock_sync::{AcquireError, PollSemaphore, Semaphore, TryAcquireError};
 
@@ -31,72 +29,6 @@ pub(crate) async fn becomes_available(semaphore: &Semaphore, permits: usize) {
 }
 
 #[tokio::test]
-async fn permits_are_counted_over_both_clients() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(3);
-    let two = here.acquire_many(2).await.unwrap();
-    assert_eq!(there.available_permits().await.unwrap(), 1);
-    let one = there.acquire().await.unwrap();
-    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    assert_eq!(there.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    two.release().await.unwrap();
-    assert_eq!(there.try_acquire_many(3).await.err(), Some(TryAcquireError::NoPermits));
-    let more = there.try_acquire_many(2).await.unwrap();
-    assert_eq!((one.num_permits(), more.num_permits()), (1, 2));
-    drop((one, more));
-    pair.all_released().await;
-}
-
-#[tokio::test]
-async fn a_permit_given_back_here_wakes_a_waiter_there() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(1);
-    let permit = here.acquire().await.unwrap();
-    let token = permit.fencing_token();
-    let mut waiting = Box::pin(there.acquire());
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    drop(permit);
-    let permit = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
-    assert!(permit.fencing_token() > token);
-}
-
-#[tokio::test]
-async fn drop_then_try_acquire_succeeds() {
-    let pair = Pair::threaded();
-    let (here, _) = pair.semaphores(2);
-    for _ in 0..500 {
-        drop(here.try_acquire_many(2).await.unwrap());
-    }
-}
-
-#[tokio::test]
-async fn the_first_user_says_how_many_there_are() {
-    let pair = Pair::threaded();
-    let here = pair.here.semaphore("permits", 31).unwrap();
-    let there = pair.there.semaphore("permits", 57).unwrap();
-    here.acquire().await.unwrap().release().await.unwrap();
-    let refusal = |error: lock_core::Error| {
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-        let message = error.to_string();
-        assert!(message.contains("31") && message.contains("57"), "{message}");
-    };
-    match there.acquire().await {
-        Err(AcquireError::Backend(error)) => refusal(error),
-        other => panic!("{other:?}"),
-    }
-    match there.try_acquire().await {
-        Err(TryAcquireError::Backend(error)) => refusal(error),
-        other => panic!("{other:?}"),
-    }
-    refusal(there.available_permits().await.unwrap_err());
-    refusal(there.add_permits(1).await.unwrap_err());
-    refusal(there.forget_permits(1).await.unwrap_err());
-    refusal(there.close_for_all().await.unwrap_err());
-    assert!(!there.is_closed());
-    assert_eq!(here.available_permits().await.unwrap(), 31);
-}
-
-#[tokio::test]
 async fn another_number_in_the_same_process_is_refused_too() {
     let pair = Pair::threaded();
     let (here, _) = pair.semaphores(2);
@@ -116,16 +48,6 @@ async fn another_number_in_the_same_process_is_refused_too() {
         Err(AcquireError::Backend(error)) => assert_eq!(error.kind(), ErrorKind::InvalidConfig),
         other => panic!("{other:?}"),
     }
-}
-
-#[tokio::test]
-async fn two_handles_of_one_name_are_one_semaphore() {
-    let pair = Pair::threaded();
-    let (one, other) = (pair.semaphores(2).0, pair.semaphores(2).0);
-    let mut permit = one.acquire().await.unwrap();
-    permit.merge(other.acquire().await.unwrap());
-    assert_eq!(permit.num_permits(), 2);
-    assert_eq!(other.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
 }
 
 #[tokio::test]
@@ -189,52 +111,6 @@ async fn counts_are_exact_up_to_the_greatest() {
 }
 
 #[tokio::test]
-async fn added_permits_are_for_everybody() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(1);
-    let held = here.acquire().await.unwrap();
-    let mut waiting = Box::pin(there.acquire());
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    here.add_permits(2).await.unwrap();
-    let _granted = waiting.await.unwrap();
-    assert_eq!(there.available_permits().await.unwrap(), 1);
-    drop(held);
-    becomes_available(&there, 2).await;
-    assert_eq!(there.add_permits(u32::MAX as usize).await.unwrap_err().kind(), {
-        ErrorKind::InvalidConfig
-    });
-    assert_eq!(here.available_permits().await.unwrap(), 2, "nothing was added");
-}
-
-#[tokio::test]
-async fn a_semaphore_may_begin_without_permits() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(0);
-    assert_eq!(here.available_permits().await.unwrap(), 0);
-    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    let mut waiting = Box::pin(there.acquire());
-    let limit = Duration::from_millis(30);
-    assert!(tokio::time::timeout(limit, waiting.as_mut()).await.is_err());
-    here.add_permits(1).await.unwrap();
-    let permit = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
-    assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    permit.release().await.unwrap();
-    assert!(here.try_acquire().await.is_ok());
-}
-
-#[tokio::test]
-async fn only_free_permits_can_be_taken_out() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(5);
-    let held = here.acquire_many(2).await.unwrap();
-    assert_eq!(there.forget_permits(2).await.unwrap(), 2);
-    assert_eq!(there.forget_permits(usize::MAX).await.unwrap(), 1);
-    assert_eq!(there.forget_permits(1).await.unwrap(), 0);
-    held.release().await.unwrap();
-    assert_eq!(there.available_permits().await.unwrap(), 2, "those that were held are left");
-}
-
-#[tokio::test]
 async fn a_permit_can_be_divided_and_put_together() {
     let pair = Pair::threaded();
     let (here, there) = pair.semaphores(6);
@@ -289,21 +165,6 @@ async fn splitting_and_merging_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_permit_that_is_forgotten_never_comes_back() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(4);
-    let mut permit = here.acquire_many(3).await.unwrap();
-    permit.split(2).unwrap().forget();
-    drop(permit);
-    becomes_available(&there, 2).await;
-    Arc::new(pair.here.semaphore("permits", 4).unwrap()).acquire_owned().await.unwrap().forget();
-    becomes_available(&there, 1).await;
-    pair.all_released().await;
-    assert_eq!(there.available_permits().await.unwrap(), 1);
-    assert!(there.try_acquire().await.is_ok());
-}
-
-#[tokio::test]
 async fn owned_permits_move_into_tasks() {
     let pair = Pair::threaded();
     let semaphore = Arc::new(pair.semaphores(3).0);
@@ -321,45 +182,6 @@ async fn owned_permits_move_into_tasks() {
     assert!(Arc::clone(&semaphore).acquire_many_owned_timeout(3, limit).await.is_ok());
     assert!(Arc::clone(&semaphore).acquire_owned_timeout(limit).await.is_ok());
     assert!(std::ptr::eq(semaphore.acquire().await.unwrap().semaphore(), &*semaphore));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn there_are_never_more_inside_than_permits() {
-    const PERMITS: usize = 5;
-    let pair = Pair::threaded();
-    let inside = Arc::new(AtomicUsize::new(0));
-    let tasks = [&pair.here, &pair.there].into_iter().flat_map(|locks| {
-        let semaphore = Arc::new(locks.semaphore("permits", PERMITS).unwrap());
-        let inside = &inside;
-        (0..8_usize).map(move |task| {
-            let (semaphore, inside) = (Arc::clone(&semaphore), Arc::clone(inside));
-            tokio::spawn(async move {
-                for round in 0..40 {
-                    let take = 1 + (task + round) % 3;
-                    let mut permit = semaphore.acquire_many(take as u32).await.unwrap();
-                    let before = inside.fetch_add(take, Ordering::SeqCst);
-                    assert!(before + take <= PERMITS, "{before} and {take} more");
-                    tokio::task::yield_now().await;
-                    assert!(permit.is_valid());
-                    let mut left = take;
-                    if let Some(part) = permit.split(1) {
-                        left -= 1;
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(part);
-                        tokio::task::yield_now().await;
-                    }
-                    inside.fetch_sub(left, Ordering::SeqCst);
-                    drop(permit);
-                }
-            })
-        })
-    });
-    for task in join_all(tasks.collect::<Vec<_>>()).await {
-        task.unwrap();
-    }
-    pair.all_released().await;
-    let semaphore = pair.semaphores(PERMITS).0;
-    assert_eq!(semaphore.available_permits().await.unwrap(), PERMITS);
 }
 
 #[tokio::test(start_paused = true)]

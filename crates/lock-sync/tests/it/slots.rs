@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
@@ -48,59 +47,6 @@ async fn all(semaphore: &SlotSemaphore) -> Vec<SlotPermit<'_>> {
 
 async fn in_time<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(10), future).await.unwrap()
-}
-
-#[tokio::test]
-async fn slots_are_shared_by_both_clients() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.slots(3);
-    let one = here.acquire().await.unwrap();
-    let two = there.acquire().await.unwrap();
-    let three = here.try_acquire().await.unwrap();
-    let slots = HashSet::from([one.slot(), two.slot(), three.slot()]);
-    assert_eq!(slots, HashSet::from([0, 1, 2]));
-    for semaphore in [&here, &there] {
-        assert_eq!(semaphore.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    }
-    let (slot, token) = (two.slot(), two.fencing_token());
-    two.release().await.unwrap();
-    let again = here.try_acquire().await.unwrap();
-    assert_eq!(again.slot(), slot);
-    assert!(again.fencing_token() > token);
-    drop((one, three, again));
-    pair.all_released().await;
-}
-
-/// However many come, from both clients, and whatever they do with their permits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_are_never_more_holders_than_slots() {
-    const SLOTS: usize = 3;
-    let pair = Pair::threaded();
-    let (here, there) = pair.slots(SLOTS);
-    let (here, there) = (Arc::new(here), Arc::new(there));
-    let taken: Arc<[AtomicBool; SLOTS]> = Arc::default();
-    let most = Arc::new(AtomicUsize::new(0));
-    let tasks = (0..12_u32).map(|number| {
-        let semaphore = Arc::clone(if number % 2 == 0 { &here } else { &there });
-        let (taken, most) = (Arc::clone(&taken), Arc::clone(&most));
-        tokio::spawn(async move {
-            for round in 0..40 {
-                let permit = Arc::clone(&semaphore).acquire_owned().await.unwrap();
-                let slot = &taken[permit.slot()];
-                assert!(!slot.swap(true, Ordering::AcqRel), "two have slot {}", permit.slot());
-                let held = taken.iter().filter(|slot| slot.load(Ordering::Acquire)).count();
-                most.fetch_max(held, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-                slot.store(false, Ordering::Release);
-                if round % 3 == 0 {
-                    permit.release().await.unwrap();
-                }
-            }
-        })
-    });
-    in_time(try_join_all(tasks)).await.unwrap();
-    assert_eq!(most.load(Ordering::Relaxed), SLOTS, "all of them were in use at once");
-    pair.all_released().await;
 }
 
 #[tokio::test]

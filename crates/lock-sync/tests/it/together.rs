@@ -1,7 +1,5 @@
 //! Several locks at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -85,20 +83,6 @@ async fn none_is_a_guard_over_nothing_and_one_is_like_a_mutex() {
     assert!(mutex.try_lock().await.is_ok());
 }
 
-#[tokio::test]
-async fn a_try_takes_all_or_none() {
-    let pair = Pair::threaded();
-    for locks in [&pair.there, &pair.here] {
-        let held = locks.lock_all(["b"]).await.unwrap();
-        let refused = pair.here.try_lock_all(["a", "b", "c"]).await;
-        assert!(matches!(refused, Err(TryLockError::WouldBlock)));
-        eventually("none is left behind", || pair.store.live_leases() == 1).await;
-        assert!(is_free(&pair.there, "a").await && is_free(&pair.there, "c").await);
-        held.release().await.unwrap();
-    }
-    assert!(pair.here.try_lock_all(["a", "b", "c"]).await.is_ok());
-}
-
 #[tokio::test(start_paused = true)]
 async fn it_waits_for_each_and_takes_what_was_given_back() {
     let pair = short();
@@ -121,43 +105,6 @@ async fn it_waits_for_each_and_takes_what_was_given_back() {
     }
     sleep(TTL * 3).await;
     assert!(guard.is_valid(), "all are renewed");
-}
-
-/// Tasks of two clients lock overlapping sets in any order of their names, and also single ones.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_order_of_names_deadlocks_and_no_two_overlap() {
-    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    let pair = Pair::threaded();
-    let taken: Arc<[AtomicBool; 4]> = Arc::default();
-    let mut tasks = Vec::new();
-    for task in 0..8_usize {
-        let locks = if task % 2 == 0 { pair.here.clone() } else { pair.there.clone() };
-        let taken = Arc::clone(&taken);
-        tasks.push(tokio::spawn(async move {
-            for round in 0..100 {
-                let first = task * 7 + round * 3;
-                let set: Vec<_> =
-                    (0..1 + round % 3).map(|n| (first + n * (1 + task % 3)) % 4).collect();
-                let guard = locks.lock_all(set.iter().map(|at| NAMES[*at])).await.unwrap();
-                let names: Vec<_> =
-                    (0..4).filter(|at| guard.fencing_token(&key(NAMES[*at])).is_some()).collect();
-                for at in &names {
-                    assert!(
-                        !taken[*at].swap(true, Ordering::AcqRel),
-                        "{} is held twice",
-                        NAMES[*at]
-                    );
-                }
-                tokio::task::yield_now().await;
-                names.iter().for_each(|at| taken[*at].store(false, Ordering::Release));
-                drop(guard);
-            }
-        }));
-    }
-    for task in tasks {
-        tokio::time::timeout(Duration::from_secs(60), task).await.expect("a deadlock").unwrap();
-    }
-    pair.all_released().await;
 }
 
 #[tokio::test(start_paused = true)]

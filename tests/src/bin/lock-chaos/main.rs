@@ -1,12 +1,15 @@
 //! Runs in which everything fails that can: see `lock_tests::chaos`.
 //!
-//! `lock-chaos worker` is one of the processes of a run, which the harness starts. The other commands are for
-//! people: see `tests/PROOF.md`.
+//! It is also the program of every worker. `lock-chaos worker` is one of the processes of a run, which the harness
+//! starts, and `lock-chaos obey` is a [`Worker`](lock_tests::Worker), which a test starts. The other commands are for
+//! engineers: see `tests/PROOF.md`.
 
 #![forbid(unsafe_code)]
 
 mod harness;
+mod obeying;
 mod specimen;
+mod voice;
 mod worker;
 
 use std::process::ExitCode;
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
             let broken = args.iter().any(|arg| arg == "--flaw");
             if broken { specimen::main(args.into_iter()) } else { worker::main(args.into_iter()) }
         }
+        "obey" => obeying::main(args.iter().cloned()),
         "run" => harness::run(args),
         "replay" => harness::replay(args),
         "show" => harness::show(args),

@@ -3,32 +3,12 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::memory::Verb;
-use lock_sync::{OwnedRwLockWriteGuard, RwLockWriteGuard, TryLockError};
-use tokio::task::yield_now;
+use lock_sync::{OwnedRwLockWriteGuard, RwLockWriteGuard};
 
 use super::{SOON, begin, rwlocks, soon, still_waits};
 use crate::support::{Pair, eventually};
-
-#[tokio::test]
-async fn readers_enter_here_and_there() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let writing = here.write().await.unwrap();
-    let token = writing.fencing_token();
-    let mut local = Box::pin(here.read());
-    let mut remote = Box::pin(there.read());
-    begin(local.as_mut()).await;
-    begin(remote.as_mut()).await;
-    let reading = writing.downgrade();
-    assert_eq!(reading.fencing_token(), token);
-    let (local, remote) = (soon(local).await.unwrap(), soon(remote).await.unwrap());
-    assert!(local.fencing_token() >= token && remote.fencing_token() > token);
-    assert!(reading.is_valid() && local.is_valid() && remote.is_valid());
-    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
-}
 
 #[tokio::test]
 async fn no_writer_that_waits_here_gets_in_between() {
@@ -48,37 +28,6 @@ async fn no_writer_that_waits_here_gets_in_between() {
     drop(guard);
     *soon(other).await.unwrap() = 2;
     assert_eq!(*soon(later).await.unwrap(), 2);
-}
-
-/// The row that both processes read and write; nobody may write it while somebody goes from writing to
-/// reading.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_writer_that_waits_elsewhere_gets_in_between() {
-    let pair = Pair::threaded();
-    let (here, there) = rwlocks(&pair);
-    let closed = Arc::new(AtomicBool::new(false));
-    let writer = tokio::spawn({
-        let closed = Arc::clone(&closed);
-        async move {
-            for _ in 0..100 {
-                let guard = there.write().await.unwrap();
-                assert!(!closed.load(Ordering::SeqCst), "it got in between");
-                guard.release().await.unwrap();
-            }
-        }
-    });
-    while !writer.is_finished() {
-        let guard = here.write().await.unwrap();
-        closed.store(true, Ordering::SeqCst);
-        yield_now().await;
-        let guard = guard.downgrade();
-        yield_now().await;
-        let guard = guard.is_valid().then_some(guard).unwrap();
-        closed.store(false, Ordering::SeqCst);
-        guard.release().await.unwrap();
-    }
-    writer.await.unwrap();
-    pair.all_released().await;
 }
 
 #[tokio::test]

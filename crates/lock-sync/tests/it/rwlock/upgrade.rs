@@ -10,66 +10,6 @@ use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
 use crate::support::{Pair, poll_once};
 
 #[tokio::test]
-async fn there_is_one_that_can_beside_readers_that_cannot() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let upgradable = here.upgradable_read().await.unwrap();
-    let others = [here.read().await.unwrap(), there.read().await.unwrap()];
-    assert!(matches!(here.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
-    assert!(matches!(there.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
-    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
-    drop(others);
-
-    let mut local = Box::pin(here.upgradable_read());
-    begin(local.as_mut()).await;
-    still_waits(local.as_mut()).await;
-    let reading = upgradable.downgrade();
-    let local = soon(local).await.unwrap();
-    assert!(reading.is_valid() && local.fencing_token() >= reading.fencing_token());
-
-    let mut remote = Box::pin(there.upgradable_read());
-    begin(remote.as_mut()).await;
-    still_waits(remote.as_mut()).await;
-    drop(local);
-    let remote = soon(remote).await.unwrap();
-    assert!(reading.is_valid() && remote.is_valid());
-}
-
-#[tokio::test]
-async fn alone_it_writes_at_once() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let reading = here.upgradable_read().await.unwrap();
-    let token = reading.fencing_token();
-    let mut writing = soon(reading.upgrade()).await.unwrap();
-    assert!(writing.fencing_token() > token && writing.is_valid());
-    assert!(there.try_read().await.is_err() && here.try_read().await.is_err());
-    *writing += 1;
-    writing.release().await.unwrap();
-    assert_eq!(*here.read().await.unwrap(), 1);
-    let reading = here.try_upgradable_read().await.unwrap();
-    assert!(reading.try_upgrade().await.is_ok());
-    pair.all_released().await;
-}
-
-#[tokio::test]
-async fn it_waits_for_readers_here_and_there() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let upgradable = here.upgradable_read().await.unwrap();
-    let (local, remote) = (here.read().await.unwrap(), there.read().await.unwrap());
-    let highest = local.fencing_token().max(remote.fencing_token());
-    let mut upgrade = Box::pin(upgradable.upgrade());
-    begin(upgrade.as_mut()).await;
-    still_waits(upgrade.as_mut()).await;
-    drop(local);
-    still_waits(upgrade.as_mut()).await;
-    drop(remote);
-    let writing = soon(upgrade).await.unwrap();
-    assert!(writing.fencing_token() > highest);
-}
-
-#[tokio::test]
 async fn readers_who_come_later_wait_behind_it() {
     let pair = fair();
     let (here, there) = rwlocks(&pair);

@@ -37,10 +37,10 @@ use tokio::task::JoinHandle;
 use self::flaw::Flaw;
 use self::traffic::Locks;
 use self::world::World;
+use crate::voice::{say, scream_when_it_panics};
 use crate::worker::Options;
 use crate::worker::orders::{self, Order, What};
 use crate::worker::uses::uses;
-use crate::worker::voice::{say, scream_when_it_panics};
 
 /// Runs until the harness closes the pipe of orders.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {

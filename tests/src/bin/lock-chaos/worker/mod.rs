@@ -26,7 +26,6 @@ mod store;
 mod task;
 mod ticker;
 pub(crate) mod uses;
-pub(crate) mod voice;
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +38,8 @@ pub(crate) use options::Options;
 use orders::{Done, Order, What};
 use store::Connection;
 use ticker::Ticks;
-use voice::say;
+
+use crate::voice::{say, scream_when_it_panics};
 
 /// Runs until the harness closes the pipe of orders.
 ///
@@ -47,7 +47,7 @@ use voice::say;
 ///
 /// If the options make no sense, or there are no files or threads to be had.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {
-    voice::scream_when_it_panics();
+    scream_when_it_panics();
     let options = Arc::new(Options::parse(args)?);
     let mut hands = start(&options).map_err(|error| format!("cannot start: {error}"))?;
     say(format_args!("ready {}", std::process::id()));

@@ -5,7 +5,7 @@ use std::process;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::voice::say;
+use crate::voice::say;
 
 /// An order, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lock_tests::chaos::history::Deed;
 
 use super::journal::Journal;
-use super::voice::say;
+use crate::voice::say;
 
 const TICK: Duration = Duration::from_millis(10);
 

@@ -9,7 +9,7 @@ use lock_sync::{
     TryReentrantLockError,
 };
 
-use crate::guard::Guard;
+use super::guard::Guard;
 
 /// What is to be held, and how.
 pub(crate) enum Lock {

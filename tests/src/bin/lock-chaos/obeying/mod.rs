@@ -1,7 +1,5 @@
 //! A process that takes locks as it is told: see `lock_tests::Worker` for what it understands.
 
-#![forbid(unsafe_code)]
-
 mod args;
 mod guard;
 mod hold;
@@ -13,44 +11,37 @@ mod store;
 mod work;
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::fmt::Display;
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead};
 use std::time::Duration;
 
-use lock_core::Clock;
 use tokio::sync::mpsc;
 
-use crate::hold::{Hold, How, Order, failed};
-use crate::kind::{Kind, key_of};
-use crate::lock::Patience;
-use crate::mix::{Mix, Step};
-use crate::shelf::Shelf;
-use crate::work::{Job, Work};
+use self::hold::{Hold, How, Order, failed};
+use self::kind::{Kind, key_of};
+use self::lock::Patience;
+use self::mix::{Mix, Step};
+use self::shelf::Shelf;
+use self::work::{Job, Work};
+use crate::voice::say;
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Runs until the test closes the pipe of orders.
+///
+/// # Errors
+///
+/// If the options make no sense, or the store does not answer.
+pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {
     // One thread, so that blocking it blocks everything but what the library does by itself.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let shelf = runtime.block_on(args::parse(std::env::args().skip(1)))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let shelf = runtime.block_on(args::parse(args)).map_err(|error| format!("{error:?}"))?;
     let (lines, inbox) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        let stdin = std::io::stdin().lock();
         // The end of the pipe ends the channel, and that the process.
-        stdin.lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+        io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
     });
     say(format_args!("ready {}", std::process::id()));
     runtime.block_on(serve(shelf, inbox));
     Ok(())
-}
-
-/// Says what happened, and when on the clock that all processes of the machine share.
-fn say(event: impl Display) {
-    let at = Clock::boot().now().as_nanos();
-    let mut stdout = std::io::stdout().lock();
-    if writeln!(stdout, "{at} {event}").and_then(|()| stdout.flush()).is_err() {
-        // Nobody listens any more.
-        std::process::exit(1);
-    }
 }
 
 async fn serve(shelf: Shelf, mut inbox: mpsc::UnboundedReceiver<String>) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use lock_core::{Error, Fixed};
 use lock_sync::{Mutex, RwLock, Semaphore};
 
-use crate::kind::Kind;
-use crate::lock::Lock;
-use crate::store::Store;
+use super::kind::Kind;
+use super::lock::Lock;
+use super::store::Store;
 
 /// The locks, and the mutexes whose lease may be kept between two holders.
 pub(crate) struct Shelf {

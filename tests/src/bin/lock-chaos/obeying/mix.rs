@@ -8,7 +8,7 @@ use std::time::Duration;
 use lock_core::{Clock, FencingToken, Fixed, Instant};
 use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
 
-use crate::work::{Failure, given_up};
+use super::work::{Failure, given_up};
 
 /// What is held, and in which ways by turns.
 pub(crate) enum Mix {

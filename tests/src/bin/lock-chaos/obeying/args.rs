@@ -9,8 +9,8 @@ use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_sync::{Handoff, Locks};
 
-use crate::shelf::Shelf;
-use crate::store::Store;
+use super::shelf::Shelf;
+use super::store::Store;
 
 /// The locks that the options describe: of one server, or of a quorum if there are several.
 pub(crate) async fn parse(mut args: impl Iterator<Item = String>) -> Result<Shelf, Box<dyn Error>> {

@@ -10,9 +10,9 @@ use lock_core::{Clock, FencingToken, Instant};
 use lock_sync::{Mutex, ReleaseError};
 use tokio::task::JoinSet;
 
-use crate::hold::failed;
-use crate::mix::Mix;
-use crate::say;
+use super::hold::failed;
+use super::mix::Mix;
+use crate::voice::say;
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 

@@ -8,7 +8,7 @@ use lock_sync::{
     RwLockWriteGuard, SemaphorePermit, UpgradeError,
 };
 
-use crate::lock::Refused;
+use super::lock::Refused;
 
 /// What a task of the worker holds.
 pub(crate) enum Guard<'a> {

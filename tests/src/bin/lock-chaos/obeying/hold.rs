@@ -6,9 +6,9 @@ use std::time::Duration;
 use lock_core::Error as BackendError;
 use tokio::sync::mpsc;
 
-use crate::guard::Guard;
-use crate::lock::{Lock, Patience, Refused};
-use crate::say;
+use super::guard::Guard;
+use super::lock::{Lock, Patience, Refused};
+use crate::voice::say;
 
 /// A task that waits for a lock or holds it.
 pub(crate) struct Hold {

@@ -1,0 +1,170 @@
+//! What the callers and the driver of the process do.
+
+use lock_core::{Claim, Instant, Mode};
+
+use super::upgrades::UPGRADE;
+use super::{OF, Sent, Waiter, World};
+use crate::engine::machine::{Ending, Entered, Op, Pass, Ticket};
+use crate::engine::queue::Patience;
+use crate::engine::tests::common::Limit;
+
+impl World {
+    pub(super) fn enter(&mut self, want: Mode, limit: Limit, pass: &mut Pass<u32>) {
+        let now = self.now();
+        let patience = limit.patience(now);
+        self.arrivals += 1;
+        let (arrival, began) = (self.arrivals, self.events);
+        if want == Mode::Shared
+            && let Some(ticket) = self.machine.share(now, self.manner)
+        {
+            return self.served(arrival, began, ticket, want);
+        }
+        let waits = match patience {
+            Patience::Forever => self.machine.join(want, &mut Some(arrival)),
+            _ => None,
+        };
+        let joined = waits.is_some();
+        let entered = match waits {
+            Some(id) => Entered::Queued(id),
+            None => self.machine.enter(want, patience, self.manner, pass),
+        };
+        match entered {
+            Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
+            Entered::Done(Err(denial)) => self.check_denial(&denial, limit),
+            Entered::Queued(id) => {
+                self.waiters.insert(arrival, Waiter { id, began, limit, want });
+                if !joined {
+                    self.woken.insert(arrival);
+                }
+            }
+            Entered::Attempt(id, request) => {
+                self.waiters.insert(arrival, Waiter { id, began, limit, want });
+                self.woken.insert(arrival);
+                self.note(&request.claim);
+                self.sent.push(Sent::Attempt(request));
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, nth: usize, pass: &mut Pass<u32>) {
+        let chosen = self.waiters.keys().nth(nth % self.waiters.len().max(1)).copied();
+        if let Some(arrival) = chosen {
+            let waiter = self.waiters.remove(&arrival).unwrap();
+            self.machine.cancel(waiter.id, self.manner, pass);
+        }
+    }
+
+    pub(super) fn release(&mut self, nth: usize, pass: &mut Pass<u32>) {
+        if !self.holding.is_empty() {
+            let (ticket, mode) = self.holding.swap_remove(nth % self.holding.len());
+            if mode != Mode::Shared || !self.leave(&ticket) {
+                self.machine.release(ticket.hold, self.manner, pass);
+            }
+        }
+    }
+
+    /// The short ways out.
+    fn leave(&mut self, ticket: &Ticket) -> bool {
+        let armed = self.machine.next_deadline().map_or(Instant::FAR_FUTURE, |next| next.at);
+        self.machine.unshare(ticket.hold) || self.machine.linger(ticket.hold, self.manner, armed)
+    }
+
+    pub(super) fn split(&mut self, nth: usize) {
+        if self.holding.is_empty() {
+            return;
+        }
+        let nth = nth % self.holding.len();
+        let (ticket, mode) = &mut self.holding[nth];
+        if let Mode::Permits { take, of } = *mode
+            && let Some(hold) = self.machine.split(ticket.hold, 1)
+        {
+            *mode = Mode::Permits { take: take - 1, of };
+            let part = Ticket { hold, lease: ticket.lease.clone(), ..*ticket };
+            self.holding.push((part, Mode::Permits { take: 1, of }));
+        }
+    }
+
+    pub(super) fn forget(&mut self, nth: usize, pass: &mut Pass<u32>) {
+        if self.holding.is_empty() {
+            return;
+        }
+        let nth = nth % self.holding.len();
+        if let (_, Mode::Permits { take, .. }) = self.holding[nth]
+            && self.forgotten + take < OF
+        {
+            let (ticket, _) = self.holding.swap_remove(nth);
+            self.forgotten += take;
+            self.machine.forget(ticket.hold, self.manner, pass);
+        }
+    }
+
+    pub(super) fn take_release(&mut self) {
+        if std::mem::take(&mut self.release_asked) {
+            while let Some(Ending { claim, next, forget }) = self.machine.begin_release() {
+                self.end_of(claim.owner);
+                next.iter().for_each(|next| self.note(&next.claim));
+                self.sent.push(Sent::Release(claim, next, forget));
+            }
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, mut pass: Pass<u32>) {
+        for op in std::mem::take(&mut pass.ops) {
+            match op {
+                Op::Attempt(request) => {
+                    self.note(&request.claim);
+                    self.sent.push(Sent::Attempt(request));
+                }
+                Op::Convert(request, _) => self.sent.push(Sent::Convert(request)),
+                Op::Renew(request, _) => {
+                    let sent = self.now();
+                    self.sent.push(Sent::Renew(request, sent));
+                }
+                Op::Forget(claim) => self.sent.push(Sent::Forget(claim)),
+                Op::Watch => self.watch_asked = true,
+                Op::Unwatch => {
+                    self.watch_asked = false;
+                    self.watch = None;
+                    self.messages.clear();
+                }
+            }
+        }
+        self.release_asked |= self.machine.due_release().is_some();
+        let woken = std::cell::RefCell::new(Vec::new());
+        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        for arrival in woken.into_inner() {
+            if arrival == UPGRADE {
+                self.upgrade_woken = true;
+            } else {
+                self.woken.insert(arrival);
+            }
+        }
+    }
+
+    /// Only the waiters that were woken look: a lost wake-up leaves a waiter for ever.
+    pub(super) fn poll_woken(&mut self, pass: &mut Pass<u32>) {
+        for arrival in std::mem::take(&mut self.woken) {
+            let Some(waiter) = self.waiters.get(&arrival) else { continue };
+            let Some(outcome) = self.machine.poll(waiter.id, &mut Some(arrival)) else { continue };
+            let Some(Waiter { began, limit, want, .. }) = self.waiters.remove(&arrival) else {
+                continue;
+            };
+            match outcome {
+                // A task that slept for too long: its guard says so, and it lets go.
+                Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
+                    self.machine.release(ticket.hold, self.manner, pass);
+                }
+                Ok(ticket) => self.served(arrival, began, ticket, want),
+                Err(denial) => self.check_denial(&denial, limit),
+            }
+        }
+        self.poll_upgrade();
+    }
+
+    /// The store is asked for a lease of this owner.
+    fn note(&mut self, claim: &Claim) {
+        if !self.asked.iter().any(|(owner, _)| *owner == claim.owner) {
+            self.asked.push((claim.owner, self.events));
+        }
+    }
+}

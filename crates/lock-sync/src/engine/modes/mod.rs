@@ -1,0 +1,213 @@
+//! The machine in every mode, against a real store and other processes, in any order of events.
+
+mod acts;
+mod cases;
+mod checks;
+mod events;
+mod properties;
+mod rest;
+mod store;
+mod upgrades;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lock_core::memory::MemoryBackend;
+use lock_core::{
+    Acquire, Backend, Claim, Clock, Convert, Hint, Instant, Key, Mode, OwnerToken, Renew, Watch,
+};
+
+use self::events::Event;
+use super::machine::{Machine, Manner, Pass, Policy, Return, Ticket};
+use super::queue::WaiterId;
+use super::tests::common::Limit;
+
+/// How many permits there are.
+const OF: u32 = 3;
+
+/// A request on its way.
+#[derive(Debug)]
+enum Sent {
+    Attempt(Acquire),
+    Convert(Convert),
+    Renew(Renew, Instant),
+    Release(Claim, Option<Acquire>, bool),
+    Forget(Claim),
+}
+
+impl Sent {
+    fn ask_for(&mut self, few: u32) {
+        match self {
+            Self::Attempt(request)
+            | Self::Convert(Convert { request, .. })
+            | Self::Release(_, Some(request), _) => {
+                request.tokens = NonZeroU32::MIN.saturating_add(few - 1);
+            }
+            Self::Renew(request, _) => request.tokens = 0,
+            Self::Release(_, None, _) | Self::Forget(_) => {}
+        }
+    }
+}
+
+struct Rival {
+    client: MemoryBackend,
+    _watch: Watch,
+    claim: Option<Claim>,
+    /// When it began to ask.
+    began: u64,
+    until: Instant,
+}
+
+impl Rival {
+    async fn new(client: MemoryBackend, key: &Key) -> Self {
+        let watch = client.watch(key).await.unwrap();
+        Self { client, _watch: watch, claim: None, began: 0, until: Instant::from_nanos(0) }
+    }
+}
+
+/// One grant, to us or to a rival.
+#[derive(Debug)]
+struct Granted {
+    /// Which event brought it.
+    came: u64,
+    token: u64,
+    mode: Mode,
+}
+
+struct Waiter {
+    id: WaiterId,
+    began: u64,
+    limit: Limit,
+    want: Mode,
+}
+
+struct World {
+    machine: Machine<u32>,
+    /// Whether the store converts leases.
+    converts: bool,
+    store: MemoryBackend,
+    ours: MemoryBackend,
+    key: Key,
+    wants: Vec<Mode>,
+    manner: Manner,
+    waiters: BTreeMap<u32, Waiter>,
+    woken: BTreeSet<u32>,
+    arrivals: u32,
+    holding: Vec<(Ticket, Mode)>,
+    /// The hold that is to become exclusive.
+    upgrading: Option<(WaiterId, Ticket, Limit)>,
+    upgrade_woken: bool,
+    /// What the latest query waits for.
+    returns: Vec<Return>,
+    sent: Vec<Sent>,
+    release_asked: bool,
+    watch_asked: bool,
+    watch: Option<Watch>,
+    messages: Vec<Hint>,
+    rivals: Vec<Rival>,
+    /// The serial numbers of the holds of those who were served, by arrival.
+    served: BTreeMap<u32, u64>,
+    /// Their tokens by those serial numbers, and what they wanted.
+    tokens: BTreeMap<u64, (u64, Mode)>,
+    /// When each owner was first asked for.
+    asked: Vec<(OwnerToken, u64)>,
+    /// The highest token of each lease that ended, and when it did.
+    ended: Vec<(u64, u64)>,
+    /// The leases of this process that were granted permits: the owner, and the highest token so far.
+    permits: Vec<(OwnerToken, u64)>,
+    forgotten: u32,
+    /// How many events there have been.
+    events: u64,
+    grants: Vec<Granted>,
+    /// Whether some request was lost, so that leases may have to end by themselves.
+    failed: bool,
+    /// Where the clock of the store has to catch up: how many tokens come with a grant. Later come none.
+    few: Option<u32>,
+}
+
+impl World {
+    async fn new(policy: Policy, manner: Manner, wants: Vec<Mode>, few: Option<u32>) -> Self {
+        let store = MemoryBackend::new();
+        let key = Key::new("key").unwrap();
+        let mut rivals = Vec::new();
+        for _ in 0..3 {
+            rivals.push(Rival::new(store.client(), &key).await);
+        }
+        Self {
+            converts: policy.converts,
+            machine: Machine::new(key.clone(), policy, Clock::tokio(), OwnerToken::generate),
+            ours: store.client(),
+            store,
+            key,
+            wants,
+            manner,
+            waiters: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            arrivals: 0,
+            holding: Vec::new(),
+            upgrading: None,
+            upgrade_woken: false,
+            returns: Vec::new(),
+            sent: Vec::new(),
+            release_asked: false,
+            watch_asked: false,
+            watch: None,
+            messages: Vec::new(),
+            rivals,
+            served: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            asked: Vec::new(),
+            ended: Vec::new(),
+            permits: Vec::new(),
+            forgotten: 0,
+            events: 0,
+            grants: Vec::new(),
+            failed: false,
+            few,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Clock::tokio().now()
+    }
+
+    async fn event(&mut self, event: Event) {
+        let mut pass = Pass::at(self.now());
+        self.events += 1;
+        match event {
+            Event::Enter(nth, limit) => {
+                let want = self.wants[nth % self.wants.len()];
+                self.enter(want, limit, &mut pass);
+            }
+            Event::Cancel(nth) => self.cancel(nth, &mut pass),
+            Event::Release(nth) => self.release(nth, &mut pass),
+            Event::Downgrade(nth, far) => self.downgrade(nth, far, &mut pass),
+            Event::Upgrade(nth, limit) => self.upgrade(nth, limit, &mut pass),
+            Event::AbandonUpgrade => self.abandon_upgrade(&mut pass),
+            Event::Split(nth) => self.split(nth),
+            Event::Forget(nth) => self.forget(nth, &mut pass),
+            Event::Answer(nth, answer) => self.answer(nth, answer, &mut pass).await,
+            Event::Watch(on) => self.toggle_watch(on, &mut pass).await,
+            Event::Deliver(nth) => {
+                if let Some(message) = self.next_message(nth) {
+                    self.machine.hint(message, &mut pass);
+                }
+            }
+            Event::Lose(nth) => drop(self.next_message(nth)),
+            Event::RivalAsks(nth, want) => self.rival_asks(nth, want).await,
+            Event::RivalLeaves(nth) => self.rival_leaves(nth).await,
+            Event::Advance(millis) => {
+                tokio::time::advance(Duration::from_millis(millis)).await;
+                pass.now = self.now();
+                self.machine.tick(&mut pass);
+            }
+            Event::Sleep(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
+            Event::TakeRelease => self.take_release(),
+            Event::Query => self.returns = self.machine.give_back_all(&mut pass),
+            Event::Run => self.poll_woken(&mut pass),
+        }
+        self.carry_out(pass);
+        self.check();
+    }
+}

@@ -1,0 +1,76 @@
+//! What holds in any order of events.
+
+use proptest::prelude::*;
+
+use super::World;
+use super::events::{event, fixed_wants, manner, policy, wants};
+use super::rest::{run, tell};
+use crate::engine::machine::Policy;
+use crate::engine::tests::common::{any_answer, cases};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(1_500), max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Holders that hold at once may hold together, waiters are served in order, every waiter gets an
+    /// outcome, and nothing stays behind.
+    #[test]
+    fn whoever_holds_may_hold_together(
+        policy in policy(),
+        manner in manner(),
+        wants in wants(),
+        few in proptest::option::weighted(0.3, 1u32..4),
+        events in proptest::collection::vec(event(false), 1..120),
+    ) {
+        run(policy, manner, wants, few, events);
+    }
+
+    /// The machine does not ask a store again and again at one instant, whether the store fails or answers.
+    #[test]
+    fn nothing_spins_while_time_stands_still(
+        policy in policy(),
+        converts in any::<bool>(),
+        manner in manner(),
+        wants in wants(),
+        fixed in fixed_wants(),
+        hears in any::<bool>(),
+        last in any_answer(),
+        events in proptest::collection::vec(event(true), 1..80),
+    ) {
+        let wants = if converts { wants } else { fixed };
+        tell(async move {
+            let policy = Policy { converts, ..policy };
+            let mut world = World::new(policy, manner, wants, None).await;
+            for event in events {
+                world.event(event).await;
+            }
+            world.storm(last, hears).await;
+        });
+    }
+
+    /// So they do when requests and replies get lost.
+    #[test]
+    fn and_so_they_do_when_requests_are_lost(
+        policy in policy(),
+        manner in manner(),
+        wants in wants(),
+        few in proptest::option::weighted(0.3, 1u32..4),
+        events in proptest::collection::vec(event(true), 1..120),
+    ) {
+        run(policy, manner, wants, few, events);
+    }
+
+    /// Over a store that does not convert leases, a lease keeps its mode until it ends.
+    #[test]
+    fn and_so_they_do_where_no_lease_is_converted(
+        policy in policy(),
+        manner in manner(),
+        wants in fixed_wants(),
+        few in proptest::option::weighted(0.3, 1u32..4),
+        losing in any::<bool>(),
+        events in proptest::collection::vec(event(true), 1..120),
+        quiet in proptest::collection::vec(event(false), 1..120),
+    ) {
+        let events = if losing { events } else { quiet };
+        run(Policy { converts: false, ..policy }, manner, wants, few, events);
+    }
+}

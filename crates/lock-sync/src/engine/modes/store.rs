@@ -1,0 +1,141 @@
+//! The store, its answers and its messages, and what the other processes ask of it.
+
+use futures::FutureExt;
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, ConvertBackend, Error, Hint, Instant, OwnerToken,
+    PermitBackend, Released, Renewal, Ttl,
+};
+
+use super::{Sent, World};
+use crate::engine::machine::Pass;
+use crate::engine::tests::common::{Answer, TTL, failure};
+
+impl World {
+    pub(super) async fn answer(&mut self, nth: usize, answer: Answer, pass: &mut Pass<u32>) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let mut sent = self.sent.remove(nth % self.sent.len());
+        if let Some(few) = self.few {
+            sent.ask_for(few);
+        }
+        self.failed |= answer != Answer::Truth;
+        match sent {
+            Sent::Attempt(request) => {
+                let result = heard(answer, self.ours.try_acquire(&request)).await;
+                self.machine.attempt_done(&request.claim, result, pass);
+            }
+            Sent::Convert(convert) => {
+                assert!(self.converts, "the store cannot do that: {convert:?}");
+                let result = heard(answer, self.ours.convert(&convert)).await;
+                self.machine.convert_done(&convert.request.claim, result, pass);
+            }
+            Sent::Renew(request, sent) => {
+                let renewed = heard(answer, async { Ok(self.ours.renew(&request).await) }).await;
+                let renewal = renewed.unwrap_or_else(Renewal::Unknown);
+                self.machine.renew_done(&request.claim, sent, renewal, pass);
+            }
+            Sent::Release(claim, next, forget) => {
+                let result = heard(answer, self.end(&claim, next.as_ref(), forget)).await;
+                self.machine.release_done(&claim, result, pass);
+            }
+            // The driver tries until it has been heard.
+            Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {
+                self.sent.push(Sent::Forget(claim));
+            }
+            Sent::Forget(claim) => {
+                let _ = self.ours.release(&claim).await.unwrap();
+            }
+        }
+    }
+
+    async fn end(
+        &self,
+        claim: &Claim,
+        next: Option<&Acquire>,
+        forget: bool,
+    ) -> Result<(Released, Option<Attempt>), Error> {
+        match next {
+            _ if forget => Ok((PermitBackend::forget(&self.ours, claim).await?, None)),
+            Some(next) => self.ours.exchange(claim, next).await,
+            None => Ok((self.ours.release(claim).await?, None)),
+        }
+    }
+
+    pub(super) async fn toggle_watch(&mut self, on: bool, pass: &mut Pass<u32>) {
+        if !self.watch_asked {
+            return;
+        }
+        if on && self.watch.is_none() {
+            self.watch = Some(self.ours.watch(&self.key).await.unwrap());
+            self.machine.watch_started(pass);
+        } else if !on {
+            self.watch = None;
+            self.watch_asked = false;
+            self.messages.clear();
+            self.machine.watch_ended(None, pass);
+        }
+    }
+
+    pub(super) fn hear(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            while let Some(Some(hint)) = watch.next().now_or_never() {
+                self.messages.push(hint);
+            }
+        }
+    }
+
+    /// Takes out a message that is on its way.
+    pub(super) fn next_message(&mut self, nth: usize) -> Option<Hint> {
+        self.hear();
+        let nth = nth.checked_rem(self.messages.len())?;
+        Some(self.messages.remove(nth))
+    }
+
+    pub(super) async fn rival_leaves(&mut self, nth: usize) {
+        let nth = nth % self.rivals.len();
+        if let Some(claim) = self.rivals[nth].claim.take() {
+            self.end_of(claim.owner);
+            let _ = self.rivals[nth].client.release(&claim).await.unwrap();
+        }
+    }
+
+    pub(super) async fn rival_asks(&mut self, nth: usize, want: usize) {
+        let nth = nth % self.rivals.len();
+        let want = self.wants[want % self.wants.len()];
+        let ttl = Ttl::new(TTL).unwrap();
+        let rival = &mut self.rivals[nth];
+        if rival.claim.is_none() {
+            rival.began = self.events;
+        }
+        let claim = rival.claim.clone().unwrap_or_else(|| {
+            Claim::exclusive(self.key.clone(), OwnerToken::generate().unwrap()).in_mode(want)
+        });
+        rival.claim = Some(claim.clone());
+        let request = Acquire::new(claim, ttl).queued();
+        let (began, mode, owner) = (rival.began, request.claim.mode, request.claim.owner);
+        let answer = rival.client.try_acquire(&request).await;
+        rival.until = match answer {
+            Ok(Attempt::Granted(grant)) => grant.valid_until,
+            _ => Instant::from_nanos(0),
+        };
+        if let Ok(Attempt::Granted(grant)) = answer {
+            let token = grant.tokens.first().get();
+            self.granted(began, token, mode);
+            if mode.counts() {
+                self.permits.push((owner, token));
+            }
+        }
+    }
+}
+
+/// What the client hears of a request.
+async fn heard<T>(
+    answer: Answer,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    failure(answer, Answer::Lost)?;
+    let result = request.await;
+    failure(answer, Answer::ReplyLost)?;
+    result
+}

@@ -1,0 +1,130 @@
+//! What the callers and the driver of the process do.
+
+use std::time::Duration;
+
+use lock_core::{Acquire, Mode};
+
+use super::World;
+use super::common::Limit;
+use crate::engine::machine::{Denial, Ending, Entered, Op, Pass};
+
+impl World {
+    pub(super) fn enter(&mut self, limit: Limit) {
+        let patience = limit.patience(self.now);
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        if matches!(limit, Limit::Try) && self.releasing.is_some() && self.waiters.is_empty() {
+            self.tries.insert(arrival, self.refusals);
+        }
+        let mut pass = Pass::at(self.now);
+        let entered = self.machine.enter(Mode::Exclusive, patience, self.manner, &mut pass);
+        self.carry_out(pass);
+        match entered {
+            Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
+            Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
+            Entered::Done(Err(Denial::Closed)) => assert!(self.closed),
+            Entered::Done(Err(denial)) => panic!("{denial:?} at once"),
+            Entered::Queued(id) => {
+                self.waiters.insert(arrival, (id, limit));
+                self.woken.insert(arrival);
+            }
+            Entered::Attempt(id, request) => {
+                self.waiters.insert(arrival, (id, limit));
+                self.woken.insert(arrival);
+                self.ask(request);
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, nth: usize, pass: &mut Pass<u32>) {
+        let chosen = self.waiters.iter().nth(nth % self.waiters.len().max(1));
+        if let Some((&arrival, &(id, _))) = chosen {
+            self.waiters.remove(&arrival);
+            self.woken.remove(&arrival);
+            self.machine.cancel(id, self.manner, pass);
+        }
+    }
+
+    pub(super) fn release(&mut self, pass: &mut Pass<u32>) {
+        if let Some(ticket) = self.holding.take() {
+            let before = (self.machine.owner(), self.machine.demand());
+            self.machine.release(ticket.hold, self.manner, pass);
+            self.check_budget(before);
+        }
+    }
+
+    /// The driver sleeps until the machine's deadline and not a moment longer.
+    pub(super) fn advance(&mut self, millis: u64, pass: &mut Pass<u32>) {
+        self.now = self.now + Duration::from_millis(millis);
+        pass.now = self.now;
+        self.machine.tick(pass);
+    }
+
+    pub(super) fn take_release(&mut self) {
+        if std::mem::take(&mut self.release_asked)
+            && let Some(Ending { claim, next, forget: false }) = self.machine.begin_release()
+        {
+            let other = self.releasing.replace((claim, next));
+            assert!(other.is_none(), "two releases under way");
+        }
+    }
+
+    pub(super) fn ask(&mut self, request: Acquire) {
+        assert!(self.attempt.replace(request).is_none(), "two requests under way");
+        assert!(self.releasing.is_none(), "a request beside a release");
+        // From here on the answer counts.
+        self.next = None;
+    }
+
+    pub(super) fn carry_out(&mut self, mut pass: Pass<u32>) {
+        for op in std::mem::take(&mut pass.ops) {
+            match op {
+                Op::Attempt(request) => self.ask(request),
+                Op::Renew(request, _) => self.renewals.push((request, self.now)),
+                Op::Convert(..) => panic!("there is nothing weaker"),
+                Op::Forget(claim) => {
+                    let releasing = self.releasing.as_ref().map(|(releasing, _)| releasing);
+                    assert_ne!(
+                        releasing,
+                        Some(&claim),
+                        "two releases of one claim could overtake each other"
+                    );
+                    self.forgetting.push(claim);
+                }
+                Op::Watch => self.watching = true,
+                Op::Unwatch => {
+                    self.watching = false;
+                    self.unsubscribe();
+                }
+            }
+        }
+        self.release_asked |= self.machine.due_release().is_some();
+        let woken = std::cell::RefCell::new(Vec::new());
+        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        self.woken.extend(woken.into_inner());
+    }
+
+    /// Only the waiters that were woken look: a lost wake-up leaves a waiter for ever.
+    pub(super) fn poll_woken(&mut self) {
+        for arrival in std::mem::take(&mut self.woken) {
+            let Some(&(id, limit)) = self.waiters.get(&arrival) else { continue };
+            let Some(outcome) = self.machine.poll(id, &mut Some(arrival)) else { continue };
+            self.waiters.remove(&arrival);
+            match outcome {
+                // A task that slept for too long: its guard says so, and it lets go.
+                Ok(ticket) if !ticket.lease.is_valid(self.now) => {
+                    let mut pass = Pass::at(self.now);
+                    self.machine.release(ticket.hold, self.manner, &mut pass);
+                    self.last_served = arrival;
+                    self.carry_out(pass);
+                }
+                Ok(ticket) => self.served(arrival, ticket),
+                Err(Denial::WouldBlock) => self.check_busy(arrival, limit),
+                Err(Denial::Timeout(_)) => assert!(matches!(limit, Limit::Millis(_))),
+                Err(Denial::Closed) => assert!(self.closed),
+                Err(Denial::Failed(_)) => {}
+                Err(Denial::Lost(_)) => panic!("nothing is shared"),
+            }
+        }
+    }
+}

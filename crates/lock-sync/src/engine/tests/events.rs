@@ -1,0 +1,116 @@
+//! What may happen to a process with one exclusive lock, and how a property draws it.
+
+use std::time::Duration;
+
+use lock_core::{Hint, OwnerToken, Ttl};
+use proptest::prelude::*;
+
+use super::common::{Answer, Limit, TTL};
+use crate::engine::machine::{Manner, Policy};
+use crate::handoff::Handoff;
+
+/// One thing that happens. Numbers choose among what is there.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Enter(Limit),
+    Cancel(usize),
+    Release,
+    AnswerAttempt(Answer),
+    /// The first answer to a request that was repeated arrives while the release of its grant is under way.
+    GrantedAgain,
+    TakeRelease,
+    AnswerRelease(Answer),
+    AnswerRenewal(Answer),
+    StartWatch,
+    EndWatch(bool),
+    Hint(Hint),
+    /// A message arrives: in any order, and perhaps again later.
+    Deliver {
+        nth: usize,
+        again: bool,
+    },
+    /// A message is lost.
+    Lose(usize),
+    Foreign(bool),
+    /// Another process waits outside the line, and is told of the next release; or goes away.
+    Bystander(bool),
+    /// Another process asks for the lock, and waits for it.
+    Rival,
+    /// The other process that holds it lets go.
+    RivalDone,
+    /// Another process that waits gives up.
+    RivalGone,
+    Advance(u64),
+    /// Time passes, and the driver has not looked yet.
+    Sleep(u64),
+    /// The tasks that were woken run. Until then a grant may lie there, not picked up.
+    Run,
+    Close,
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        8 => Just(Answer::Truth),
+        1 => Just(Answer::ReplyLost),
+        1 => Just(Answer::Lost),
+        1 => Just(Answer::Denied),
+    ]
+}
+
+pub(super) fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => prop_oneof![
+            Just(Limit::None),
+            (0u64..5_000).prop_map(Limit::Millis),
+            Just(Limit::Try)
+        ].prop_map(Event::Enter),
+        2 => (0usize..8).prop_map(Event::Cancel),
+        5 => Just(Event::Release),
+        8 => answer().prop_map(Event::AnswerAttempt),
+        1 => Just(Event::GrantedAgain),
+        4 => Just(Event::TakeRelease),
+        5 => answer().prop_map(Event::AnswerRelease),
+        2 => answer().prop_map(Event::AnswerRenewal),
+        2 => Just(Event::StartWatch),
+        1 => any::<bool>().prop_map(Event::EndWatch),
+        2 => prop_oneof![
+            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Changed), Just(Hint::Wanted),
+            Just(Hint::Resync), forged().prop_map(|owner| Hint::Granted { owner, grant: None }),
+            (forged(), any::<Duration>()).prop_map(|(owner, after)| Hint::Next { owner, after }),
+        ].prop_map(Event::Hint),
+        6 => (0usize..4, prop::bool::weighted(0.2))
+            .prop_map(|(nth, again)| Event::Deliver { nth, again }),
+        1 => (0usize..4).prop_map(Event::Lose),
+        3 => Just(Event::Rival),
+        3 => Just(Event::RivalDone),
+        1 => Just(Event::RivalGone),
+        2 => any::<bool>().prop_map(Event::Foreign),
+        2 => prop::bool::weighted(0.8).prop_map(Event::Bystander),
+        4 => prop_oneof![0u64..50, 0u64..4_000].prop_map(Event::Advance),
+        1 => (0u64..2_000).prop_map(Event::Sleep),
+        10 => Just(Event::Run),
+    ]
+}
+
+fn forged() -> impl Strategy<Value = OwnerToken> {
+    (1u128..40).prop_map(|n| OwnerToken::from_bytes(n.to_be_bytes()))
+}
+
+pub(super) fn policy() -> impl Strategy<Value = Policy> {
+    (any::<bool>(), proptest::option::of(1u64..6_000)).prop_map(|(renew, max_hold)| Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew,
+        max_hold: max_hold.map(Duration::from_millis),
+        converts: true,
+    })
+}
+
+pub(super) fn manner() -> impl Strategy<Value = Manner> {
+    let budget = (0u32..5, 0u64..50).prop_map(|(handoffs, millis)| Handoff::Budget {
+        handoffs,
+        time: Duration::from_millis(millis),
+    });
+    let handoff = prop_oneof![1 => Just(Handoff::Never), 2 => Just(Handoff::Fair), 6 => budget];
+    let cache = proptest::option::of((0u64..9_000).prop_map(Duration::from_millis));
+    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
+}

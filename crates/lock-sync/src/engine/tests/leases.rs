@@ -1,0 +1,155 @@
+//! Single cases: what becomes of a lease and of the requests for it.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lock_core::{Attempt, Demand, FencingToken, Grant, Hint, Mode, TokenRange};
+
+use super::common::{Answer, Limit};
+use super::events::Event;
+use super::{World, plain, with};
+use crate::engine::machine::{Entered, Pass};
+use crate::engine::queue::Patience;
+use crate::handoff::Handoff;
+
+#[test]
+fn an_inquiry_that_fails_is_not_repeated_at_once() {
+    let mut world = with(Handoff::Fair, Some(Duration::from_secs(600)));
+    world.lock();
+    world.event(Event::Release);
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    // It is cached, and listens from now on: what others want is to be learnt.
+    world.event(Event::StartWatch);
+    assert_eq!(world.renewals.len(), 1);
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    assert!(world.renewals.is_empty(), "again at once");
+    world.event(Event::Advance(301));
+    assert_eq!(world.renewals.len(), 1, "but soon");
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_that_nobody_waits_for_is_released() {
+    let mut world = plain();
+    world.event(Event::Enter(Limit::None));
+    world.event(Event::Cancel(0));
+    world.event(Event::AnswerAttempt(Answer::Truth));
+    assert!(world.release_asked);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_heard_of_while_its_release_is_under_way_is_released_after_it() {
+    let mut world = plain();
+    world.lock();
+    world.event(Event::Release);
+    world.event(Event::TakeRelease);
+    let (claim, _) = world.releasing.clone().unwrap();
+    world.event(Event::GrantedAgain);
+    assert_eq!(
+        world.forgetting,
+        [],
+        "it could overtake the release, whose holder would believe to have lost"
+    );
+    world.event(Event::AnswerRelease(Answer::Truth));
+    assert_eq!(world.forgetting, [claim], "the store may have made that grant after the release");
+    world.come_to_rest();
+}
+
+#[test]
+fn a_grant_that_comes_too_late_is_not_used() {
+    let mut world = plain();
+    world.event(Event::Enter(Limit::None));
+    let request = world.attempt.clone().unwrap();
+    let mut pass = Pass::at(world.now);
+    let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
+    world.attempt = None;
+    let late = Grant::new(tokens, world.now);
+    world.machine.attempt_done(&request.claim, Ok(Attempt::Granted(late)), &mut pass);
+    world.carry_out(pass);
+    assert!(world.holding.is_none());
+    assert_eq!(world.forgetting, [request.claim]);
+    world.come_to_rest();
+}
+
+#[test]
+fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
+    let mut world = plain();
+    world.lock();
+    world.event(Event::Advance(1_001));
+    assert_eq!(world.renewals.len(), 1);
+    // The answer arrives after the deadline: too late to be of use.
+    let (lease, hold) = world.holding.as_ref().map(|t| (t.lease.clone(), t.hold)).unwrap();
+    world.now = lease.deadline();
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert!(lease.loss(hold.serial()).is_some());
+    assert_eq!(world.forgetting.len(), 1, "what the store may still have is released");
+    world.come_to_rest();
+}
+
+#[test]
+fn a_failed_renewal_does_not_move_the_deadline() {
+    let mut world = plain();
+    world.lock();
+    let lease = world.holding.as_ref().unwrap().lease.clone();
+    let deadline = lease.deadline();
+    world.event(Event::Advance(1_001));
+    world.event(Event::AnswerRenewal(Answer::Lost));
+    assert_eq!(lease.deadline(), deadline);
+    world.event(Event::Advance(301));
+    assert_eq!(world.renewals.len(), 1, "it is tried again before the deadline");
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert!(lease.deadline() > deadline);
+    world.come_to_rest();
+}
+
+/// A lease that others are known not to wait for.
+fn watched_and_quiet(cache: Option<Duration>) -> World {
+    let mut world = with(Handoff::Fair, cache);
+    world.lock();
+    world.event(Event::Advance(60));
+    world.event(Event::StartWatch);
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    world
+}
+
+#[test]
+fn a_wish_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(None);
+    world.event(Event::Release);
+    world.event(Event::Rival);
+    assert_eq!(world.messages, [Hint::Wanted]);
+    world.event(Event::Deliver { nth: 0, again: false });
+    world.event(Event::Enter(Limit::None));
+    assert!(!world.machine.is_held() || world.machine.demand() == Some(Demand::Wanted));
+}
+
+#[test]
+fn a_cut_watch_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(Some(Duration::from_secs(600)));
+    world.manner.cache = None;
+    world.event(Event::Release);
+    world.event(Event::EndWatch(false));
+    world.event(Event::Enter(Limit::None));
+    assert!(!world.machine.is_held() || world.machine.demand() != Some(Demand::Quiet));
+}
+
+#[test]
+fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
+    let mut world = watched_and_quiet(None);
+    world.event(Event::Release);
+    world.stored = None;
+    world.event(Event::Hint(Hint::Released));
+    let entered = world.machine.enter(
+        Mode::Exclusive,
+        Patience::Forever,
+        world.manner,
+        &mut Pass::at(world.now),
+    );
+    assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
+    let next = world.machine.next_deadline().unwrap().at;
+    assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));
+}

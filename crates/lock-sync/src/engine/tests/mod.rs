@@ -1,0 +1,181 @@
+//! The machine against a store that answers as it likes, in any order of events.
+//!
+//! The lock is exclusive, and one task at a time holds it. [`modes`](super::modes) has the other modes.
+
+mod acts;
+mod answers;
+mod checks;
+pub(super) mod common;
+mod events;
+mod leases;
+mod passing;
+mod properties;
+mod rest;
+mod store;
+mod waiting;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Renew, TokenRange, Ttl,
+};
+
+use self::common::{Answer, Limit, TTL};
+use self::events::Event;
+use super::machine::{Machine, Manner, Pass, Policy, Ticket};
+use super::queue::WaiterId;
+use crate::handoff::Handoff;
+
+/// A process that hears no hints asks after this time at the latest.
+const POLL: Duration = Duration::from_millis(500);
+/// A process asks no later than this after the time that was named.
+const JITTER: Duration = Duration::from_millis(10);
+
+thread_local! {
+    static OWNERS: Cell<u128> = const { Cell::new(0) };
+}
+
+fn next_owner() -> Result<OwnerToken, Error> {
+    let next = OWNERS.get() + 1;
+    OWNERS.set(next);
+    Ok(OwnerToken::from_bytes(next.to_be_bytes()))
+}
+
+/// A machine, its waiters, and a store with one key.
+struct World {
+    machine: Machine<u32>,
+    now: Instant,
+    /// Waiters that have not picked up an outcome, by arrival.
+    waiters: BTreeMap<u32, (WaiterId, Limit)>,
+    woken: BTreeSet<u32>,
+    arrivals: u32,
+    holding: Option<Ticket>,
+    attempt: Option<Acquire>,
+    release_asked: bool,
+    releasing: Option<(Claim, Option<Acquire>)>,
+    renewals: Vec<(Renew, Instant)>,
+    forgetting: Vec<Claim>,
+    watching: bool,
+    last_served: u32,
+    last_token: u64,
+    closed: bool,
+    /// The owners whose lease the store has said to be over.
+    revoked: HashSet<Option<OwnerToken>>,
+    /// The store: the holder of the key, and until when it holds.
+    stored: Option<(OwnerToken, Instant, TokenRange)>,
+    /// The claims that wait there, and whether each is of this process.
+    line: VecDeque<(OwnerToken, bool)>,
+    /// Whether messages reach this process, and those on their way.
+    subscribed: bool,
+    messages: Vec<Hint>,
+    manner: Manner,
+    /// Whose claim has heard that it is the next, and when it is to ask at the latest.
+    next: Option<(OwnerToken, Instant)>,
+    /// The owner of the latest holder, and how many more of it were served while others were known
+    /// to wait.
+    turn: (Option<OwnerToken>, u32),
+    foreign: bool,
+    bystander: bool,
+    counter: u64,
+    /// How often the store has refused a request.
+    refusals: u32,
+    /// The tries that came while a release was under way, and how often the store had refused by then.
+    tries: BTreeMap<u32, u32>,
+    /// Whether some release did not reach the store, so that the lease had to end by itself.
+    release_failed: bool,
+}
+
+impl World {
+    fn new(policy: Policy, manner: Manner) -> Self {
+        Self {
+            line: VecDeque::new(),
+            subscribed: false,
+            messages: Vec::new(),
+            manner,
+            turn: (None, 0),
+            next: None,
+            machine: Machine::new(Key::new("key").unwrap(), policy, Clock::boot(), next_owner),
+            now: Instant::from_nanos(1_000_000_000),
+            waiters: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            arrivals: 0,
+            holding: None,
+            attempt: None,
+            release_asked: false,
+            releasing: None,
+            renewals: Vec::new(),
+            forgetting: Vec::new(),
+            watching: false,
+            last_served: 0,
+            last_token: 0,
+            closed: false,
+            revoked: HashSet::new(),
+            stored: None,
+            foreign: false,
+            bystander: false,
+            counter: 0,
+            refusals: 0,
+            tries: BTreeMap::new(),
+            release_failed: false,
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let mut pass = Pass::at(self.now);
+        match event {
+            Event::Enter(limit) => self.enter(limit),
+            Event::Cancel(nth) => self.cancel(nth, &mut pass),
+            Event::Release => self.release(&mut pass),
+            Event::AnswerAttempt(answer) => self.answer_attempt(answer, &mut pass),
+            Event::GrantedAgain => self.granted_again(&mut pass),
+            Event::TakeRelease => self.take_release(),
+            Event::AnswerRelease(answer) => self.answer_release(answer, &mut pass),
+            Event::AnswerRenewal(answer) => self.answer_renewal(answer, &mut pass),
+            Event::StartWatch => self.start_watch(&mut pass),
+            Event::EndWatch(failed) => self.end_watch(failed, &mut pass),
+            Event::Hint(hint) if self.watching => self.machine.hint(hint, &mut pass),
+            Event::Hint(_) => {}
+            Event::Deliver { nth, again } => self.deliver(nth, again, &mut pass),
+            Event::Lose(nth) => self.lose(nth),
+            Event::Foreign(holds) => self.foreign_comes_or_goes(holds),
+            Event::Bystander(waits) => self.bystander = waits,
+            Event::Rival => self.rival_asks(),
+            Event::RivalDone => self.rival_lets_go(),
+            Event::RivalGone => self.rival_gives_up(),
+            Event::Advance(millis) => self.advance(millis, &mut pass),
+            Event::Sleep(millis) => self.now = self.now + Duration::from_millis(millis),
+            Event::Run => self.poll_woken(),
+            Event::Close => {
+                self.closed = true;
+                self.machine.close(&mut pass);
+            }
+        }
+        self.carry_out(pass);
+        self.check();
+    }
+
+    /// Locks, when no other process is in the way.
+    fn lock(&mut self) {
+        self.event(Event::Enter(Limit::None));
+        self.event(Event::Run);
+        self.event(Event::AnswerAttempt(Answer::Truth));
+        self.event(Event::Run);
+        assert!(self.holding.is_some());
+    }
+}
+
+fn plain() -> World {
+    within(4, Duration::from_secs(1))
+}
+
+fn within(handoffs: u32, time: Duration) -> World {
+    with(Handoff::Budget { handoffs, time }, None)
+}
+
+fn with(handoff: Handoff, cache: Option<Duration>) -> World {
+    let policy =
+        Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None, converts: true };
+    World::new(policy, Manner { handoff, cache })
+}

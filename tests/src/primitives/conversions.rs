@@ -1,0 +1,184 @@
+//! Readers and writers over a store that converts leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Convertible;
+use lock_sync::{LockError, OwnedRwLockWriteGuard, RwLock, TryLockError};
+use tokio::task::JoinSet;
+
+use super::rwlock::Inside;
+use super::{Converting, Pair, waits};
+use crate::soon;
+
+/// Waiting readers of both clients enter, and no writer does.
+pub async fn a_downgrade_admits_readers_of_both_clients<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let writing = soon(here.write()).await.unwrap();
+    let token = writing.fencing_token();
+    let (mut local, mut remote) = (Box::pin(here.read()), Box::pin(there.read()));
+    waits(&mut local).await;
+    waits(&mut remote).await;
+    let reading = writing.downgrade();
+    assert_eq!(reading.fencing_token(), token);
+    let (local, remote) = (soon(local).await.unwrap(), soon(remote).await.unwrap());
+    assert!(local.fencing_token() >= token && remote.fencing_token() > token);
+    assert!(reading.is_valid() && local.is_valid() && remote.is_valid());
+    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
+    drop((reading, local, remote));
+    pair.all_free().await;
+}
+
+/// Of all readers, one alone has the prospect of writing.
+pub async fn one_reader_can_upgrade_beside_others<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let upgradable = soon(here.upgradable_read()).await.unwrap();
+    let others = [soon(here.read()).await.unwrap(), soon(there.read()).await.unwrap()];
+    for lock in [&here, &there] {
+        let refused = lock.try_upgradable_read().await;
+        assert!(matches!(refused, Err(TryLockError::WouldBlock)));
+    }
+    assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
+    drop(others);
+
+    let mut local = Box::pin(here.upgradable_read());
+    waits(&mut local).await;
+    let reading = upgradable.downgrade();
+    let local = soon(local).await.unwrap();
+    assert!(reading.is_valid() && local.fencing_token() >= reading.fencing_token());
+    let mut remote = Box::pin(there.upgradable_read());
+    waits(&mut remote).await;
+    drop(local);
+    let remote = soon(remote).await.unwrap();
+    assert!(reading.is_valid() && remote.is_valid());
+    drop((reading, remote));
+    pair.all_free().await;
+}
+
+/// An upgrade brings a higher token, and keeps all other callers out.
+pub async fn a_reader_that_is_alone_upgrades_at_once<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", 0).unwrap());
+    let reading = soon(here.upgradable_read()).await.unwrap();
+    let token = reading.fencing_token();
+    let mut writing = soon(reading.upgrade()).await.unwrap();
+    assert!(writing.fencing_token() > token && writing.is_valid());
+    for lock in [&here, &there] {
+        assert!(matches!(lock.try_read().await, Err(TryLockError::WouldBlock)));
+    }
+    *writing += 1;
+    writing.release().await.unwrap();
+    assert_eq!(*soon(here.read()).await.unwrap(), 1);
+    let reading = soon(here.upgradable_read()).await.unwrap();
+    assert!(reading.try_upgrade().await.is_ok());
+    pair.all_free().await;
+}
+
+/// The upgrade is granted when the last other reader has gone, and not before.
+pub async fn an_upgrade_waits_for_readers_of_both_clients<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let upgradable = soon(here.upgradable_read()).await.unwrap();
+    let (local, remote) = (soon(here.read()).await.unwrap(), soon(there.read()).await.unwrap());
+    let highest = local.fencing_token().max(remote.fencing_token());
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    waits(&mut upgrade).await;
+    drop(local);
+    waits(&mut upgrade).await;
+    drop(remote);
+    let writing = soon(upgrade).await.unwrap();
+    assert!(writing.fencing_token() > highest);
+    drop(writing);
+    pair.all_free().await;
+}
+
+/// An upgrade without success leaves the reader as it was, and is in the way of no other reader.
+pub async fn an_upgrade_that_takes_too_long_gives_the_guard_back<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let climbing = soon(here.upgradable_read()).await.unwrap();
+    let token = climbing.fencing_token();
+    let reading = soon(there.read()).await.unwrap();
+    let limit = Duration::from_millis(200);
+    let error = soon(climbing.upgrade_timeout(limit)).await.unwrap_err();
+    assert!(matches!(error.error(), LockError::Timeout { .. }));
+    let climbing = error.into_guard();
+    assert!(climbing.is_valid());
+    assert_eq!(climbing.fencing_token(), token);
+    for lock in [&here, &there] {
+        drop(soon(lock.read()).await.unwrap());
+    }
+    let refused = soon(there.try_upgradable_read()).await;
+    assert!(matches!(refused, Err(TryLockError::WouldBlock)));
+    drop(reading);
+    let wrote = soon(climbing.upgrade()).await.unwrap();
+    assert!(matches!(soon(there.try_read()).await, Err(TryLockError::WouldBlock)));
+    drop(wrote);
+    drop(soon(there.write()).await.unwrap());
+    pair.all_free().await;
+}
+
+/// Tasks of both clients read, write, upgrade and downgrade.
+pub async fn readers_and_writers_never_meet<S: Converting>() {
+    const ROUNDS: u32 = 60;
+    let pair = Pair::<S>::new().await;
+    let inside = Arc::new(Inside::default());
+    let (here, there) = pair.both(|locks| Arc::new(locks.rwlock("it", 0).unwrap()));
+    let mut tasks = JoinSet::new();
+    for lock in [&here, &there] {
+        for task in 0..6 {
+            let (lock, inside) = (Arc::clone(lock), Arc::clone(&inside));
+            tasks.spawn(async move {
+                for round in 0..ROUNDS {
+                    in_some_way(&lock, &inside, task + round).await;
+                }
+            });
+        }
+    }
+    tasks.join_all().await;
+    let writes = *soon(here.read()).await.unwrap() + *soon(there.read()).await.unwrap();
+    // Four of every six rounds write.
+    assert_eq!(writes, 2 * 6 * ROUNDS * 4 / 6);
+    pair.all_free().await;
+}
+
+/// Holds the lock in the way with this number.
+async fn in_some_way(lock: &Arc<RwLock<u32, Convertible>>, inside: &Inside, way: u32) {
+    match way % 6 {
+        0 | 1 => drop(written(lock, inside).await),
+        2 => {
+            let guard = lock.upgradable_read().await.unwrap();
+            inside.read().await;
+            let before = *guard;
+            let mut guard = guard.upgrade().await.unwrap();
+            inside.write().await;
+            assert_eq!(*guard, before, "a writer came in between");
+            *guard += 1;
+        }
+        3 => {
+            let guard = written(lock, inside).await;
+            let value = *guard;
+            let guard = guard.downgrade();
+            inside.read().await;
+            assert_eq!(*guard, value, "a writer came in between");
+        }
+        _ => {
+            let guard = lock.read().await.unwrap();
+            inside.read().await;
+            assert!(guard.is_valid());
+        }
+    }
+}
+
+async fn written(
+    lock: &Arc<RwLock<u32, Convertible>>,
+    inside: &Inside,
+) -> OwnedRwLockWriteGuard<u32> {
+    let mut guard = Arc::clone(lock).write_owned().await.unwrap();
+    inside.write().await;
+    *guard += 1;
+    assert!(guard.is_valid());
+    guard
+}

@@ -1,0 +1,62 @@
+//! What an operator sees of a lock, and does to it.
+
+use std::time::Duration;
+
+use lock_core::{Inspection, Kind};
+use lock_sync::LossReason;
+
+use super::{LONG, Pair, Stage, waits};
+use crate::soon;
+
+/// The holder that an inspection shows loses the lock, and the waiter of another client gets it.
+pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.mutex("it", ()).unwrap());
+    assert_eq!(pair.there.inspect("it").await.unwrap(), Inspection::default());
+    let guard = soon(here.lock()).await.unwrap();
+    let mut waiting = Box::pin(there.lock());
+    waits(&mut waiting).await;
+    let seen = pair.there.inspect("it").await.unwrap();
+    assert_eq!((seen.holding, seen.holders.len()), (1, 1));
+    let holder = seen.holders[0];
+    assert_eq!(holder.kind, Kind::Exclusive);
+    // Of several tokens that a lease has, the inspection shows the highest.
+    assert!(holder.token >= Some(guard.fencing_token()), "{holder:?}");
+    assert!(holder.remaining.is_some_and(|left| left > Duration::ZERO && left <= LONG));
+
+    assert_eq!(pair.there.force_release("it").await.unwrap(), 1);
+    let next = soon(waiting).await.unwrap();
+    assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
+    assert_eq!(soon(guard.lost()).await.reason(), LossReason::Revoked);
+    assert!(!guard.is_valid());
+    // What is left of the guard takes nothing from the next holder.
+    drop(guard);
+    assert_eq!(pair.here.inspect("it").await.unwrap().holding, 1);
+    drop(next);
+    pair.all_free().await;
+    assert_eq!(pair.there.force_release("it").await.unwrap(), 0);
+}
+
+/// Every reader that an inspection shows loses the lock, and the writer that waits gets it.
+pub async fn a_forced_release_ends_every_reader<S: Stage>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let (one, other) = (soon(here.read()).await.unwrap(), soon(there.read()).await.unwrap());
+    let third = pair.third().await.rwlock("it", ()).unwrap();
+    let mut writer = Box::pin(third.write());
+    waits(&mut writer).await;
+    let seen = pair.here.inspect("it").await.unwrap();
+    assert_eq!(seen.holding, 2);
+    let tokens: Vec<_> = seen.holders.iter().filter_map(|holder| holder.token).collect();
+    assert!([&one, &other].iter().all(|guard| tokens.contains(&guard.fencing_token())));
+    assert!(seen.holders.iter().all(|holder| holder.kind == Kind::Shared));
+
+    assert_eq!(pair.there.force_release("it").await.unwrap(), 2);
+    let writer = soon(writer).await.unwrap();
+    for reader in [&one, &other] {
+        assert_eq!(soon(reader.lost()).await.reason(), LossReason::Revoked);
+        assert!(!reader.is_valid() && reader.fencing_token() < writer.fencing_token());
+    }
+    drop((one, other, writer));
+    pair.all_free().await;
+}

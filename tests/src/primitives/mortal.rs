@@ -1,0 +1,32 @@
+//! A client that dies.
+
+use lock_sync::Locks;
+use tokio::runtime::{Builder, Runtime};
+
+use super::{SHORT, Stage, client};
+
+/// A client that dies when it is dropped, whatever of it is still in use.
+///
+/// It dies as its runtime does: its leases are neither renewed any more nor given back.
+pub(super) struct Mortal<S: Stage> {
+    pub(super) locks: Locks<S::Backend>,
+    runtime: Option<Runtime>,
+}
+
+impl<S: Stage> Mortal<S> {
+    pub(super) async fn of(stage: &S) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let handle = runtime.handle().clone();
+        let locks = client(stage, |locks| locks.ttl(SHORT).on_runtime(handle)).await;
+        Self { locks, runtime: Some(runtime) }
+    }
+}
+
+impl<S: Stage> Drop for Mortal<S> {
+    fn drop(&mut self) {
+        // To wait for its tasks would block the runtime of the test.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
