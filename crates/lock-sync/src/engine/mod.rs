@@ -317,7 +317,7 @@ impl Entry {
         }
         let result = event(&mut state, &mut pass);
         let mut commands: Vec<_> =
-            pass.ops.drain(..).filter_map(|op| self.command(&mut state, op)).collect();
+            pass.requests().filter_map(|op| self.command(&mut state, op)).collect();
         if state.machine.due_release().is_some()
             && !std::mem::replace(&mut state.release_queued, true)
         {

@@ -380,7 +380,7 @@ impl World {
         let after = Look::at(&state.machine);
         state.witness.event(by_holder, before, after, self.manner.handoff);
         let mut commands: Vec<_> =
-            pass.ops.drain(..).filter_map(|op| state.command(op, now)).collect();
+            pass.requests().filter_map(|op| state.command(op, now)).collect();
         if state.machine.due_release().is_some()
             && !std::mem::replace(&mut state.release_queued, true)
         {

@@ -42,13 +42,15 @@ pub(in super::super) struct Pass<W> {
     more: Vec<W>,
     dropped: Vec<W>,
     lost: Vec<(Arc<Lease>, LeaseLost)>,
-    pub(in super::super) ops: Vec<Op>,
+    /// The request for a lease. Most passes ask for nothing else, and so take no memory.
+    attempt: Option<Acquire>,
+    pub(super) ops: Vec<Op>,
 }
 
 impl<W> Pass<W> {
     pub(in super::super) fn at(now: Instant) -> Self {
         let (wake, more, dropped) = (None, Vec::new(), Vec::new());
-        Self { now, wake, more, dropped, lost: Vec::new(), ops: Vec::new() }
+        Self { now, wake, more, dropped, lost: Vec::new(), attempt: None, ops: Vec::new() }
     }
 
     pub(super) fn wake(&mut self, waker: Option<W>) {
@@ -68,13 +70,24 @@ impl<W> Pass<W> {
         self.lost.push((lease, loss));
     }
 
+    /// Asks for a lease.
+    pub(super) fn attempt(&mut self, request: Acquire) {
+        self.ops.extend(self.attempt.replace(request).map(Op::Attempt));
+    }
+
     /// Takes out the request for a lease, for a caller that sends it itself.
     pub(super) fn take_attempt(&mut self) -> Option<Acquire> {
-        let nth = self.ops.iter().position(|op| matches!(op, Op::Attempt(_)))?;
-        match self.ops.remove(nth) {
-            Op::Attempt(request) => Some(request),
-            _ => None,
-        }
+        self.attempt.take()
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn asks(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    /// Takes all requests.
+    pub(in super::super) fn requests(&mut self) -> impl Iterator<Item = Op> {
+        self.attempt.take().map(Op::Attempt).into_iter().chain(std::mem::take(&mut self.ops))
     }
 
     /// Announces losses, then wakes waiters.

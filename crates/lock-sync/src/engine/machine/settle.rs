@@ -11,7 +11,7 @@ use super::leased::{Going, Leased, Release, Stage};
 use super::seat::Seat;
 use super::staying::Fate;
 use super::step::{Plan, Step};
-use super::{Denial, Machine, Op, Pass, Ticket};
+use super::{Denial, Machine, Pass, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
 
 /// More rounds than any event needs. A test that reaches it has found an endless loop.
@@ -267,7 +267,7 @@ impl<W> Machine<W> {
         if let Seat::Asking(asking) = &mut self.seats[seat] {
             asking.send(queued);
         }
-        pass.ops.push(Op::Attempt(if queued { request.queued() } else { request }));
+        pass.attempt(if queued { request.queued() } else { request });
     }
 
     /// Lets go of a claim that no waiter here needs. If the store may have granted it or given it a

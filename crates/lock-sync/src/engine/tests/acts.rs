@@ -77,7 +77,7 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, mut pass: Pass<u32>) {
-        for op in std::mem::take(&mut pass.ops) {
+        for op in pass.requests() {
             match op {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),

@@ -4,7 +4,7 @@ use lock_core::{Demand, Error, ErrorKind, Hint, Renewal};
 
 use super::common::Answer;
 use super::{JITTER, World};
-use crate::engine::machine::{Op, Pass};
+use crate::engine::machine::Pass;
 
 impl World {
     pub(super) fn answer_attempt(&mut self, answer: Answer, pass: &mut Pass<u32>) {
@@ -108,10 +108,8 @@ impl World {
                 assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
             }
             Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
-                let asks = |op: &Op| matches!(op, Op::Attempt(_));
-                let acts = self.machine.is_held()
-                    || self.machine.due_release().is_some()
-                    || pass.ops.iter().any(asks);
+                let acts =
+                    self.machine.is_held() || self.machine.due_release().is_some() || pass.asks();
                 assert!(acts, "a grant that the process ignores");
             }
             Hint::Next { owner: next, after } => {
