@@ -45,8 +45,8 @@ impl<F: Waits> Future for Attempt<F> {
 
 /// Defines a public future: its generic parameters, with bounds and without, its fields, and how it is polled.
 ///
-/// The first field is the wait. The second, if there is one, is the lock, borrowed or owned. The expression polls
-/// the wait for the guard.
+/// The first field is the wait. The second, if there is one, is the lock, borrowed or owned: it is dropped after the
+/// wait. The expression polls the wait for the guard.
 macro_rules! future {
     (
         $(#[$meta:meta])*

@@ -232,8 +232,7 @@ future! {
         -> Result<MutexGuard<'a, T>, Denial => LockError>
     |context| {
         let locked = locking.poll(context, || mutex.data.try_lock().ok());
-        let lock = *mutex;
-        locked.map_ok(|(hold, data)| MutexGuard { core: Guarded { data, hold, lock } })
+        locked.map_ok(|(hold, data)| MutexGuard { core: Guarded { data, hold, lock: *mutex } })
     }
 }
 
@@ -244,7 +243,8 @@ future! {
         -> Result<OwnedMutexGuard<T>, Denial => LockError>
     |context| {
         let locked = locking.poll(context, || Arc::clone(&mutex.data).try_lock_owned().ok());
-        let lock = || Arc::clone(mutex);
-        locked.map_ok(|(hold, data)| OwnedMutexGuard { core: Guarded { data, hold, lock: lock() } })
+        locked.map_ok(|(hold, data)| OwnedMutexGuard {
+            core: Guarded { data, hold, lock: Arc::clone(mutex) },
+        })
     }
 }

@@ -257,6 +257,8 @@ future! {
         -> Result<OwnedRwLockReadGuard<T, T, C>, Denial => LockError>
     |context| {
         let accessed = access.poll(context, || Arc::clone(&lock.data).try_read_owned().ok());
-        accessed.map_ok(|(hold, data)| OwnedRwLockReadGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
+        accessed.map_ok(|(hold, data)| OwnedRwLockReadGuard {
+            core: Guarded { data, hold, lock: Arc::clone(lock) },
+        })
     }
 }

@@ -218,7 +218,9 @@ future! {
         -> Result<RwLockUpgradableReadGuard<'a, T, C>, Denial => LockError>
     |context| {
         let accessed = access.poll(context, || lock.data.try_read().ok());
-        accessed.map_ok(|(hold, data)| RwLockUpgradableReadGuard { core: Guarded { data, hold, lock: *lock } })
+        accessed.map_ok(|(hold, data)| RwLockUpgradableReadGuard {
+            core: Guarded { data, hold, lock: *lock },
+        })
     }
 }
 
@@ -229,6 +231,8 @@ future! {
         -> Result<OwnedRwLockUpgradableReadGuard<T, C>, Denial => LockError>
     |context| {
         let accessed = access.poll(context, || Arc::clone(&lock.data).try_read_owned().ok());
-        accessed.map_ok(|(hold, data)| OwnedRwLockUpgradableReadGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
+        accessed.map_ok(|(hold, data)| OwnedRwLockUpgradableReadGuard {
+            core: Guarded { data, hold, lock: Arc::clone(lock) },
+        })
     }
 }

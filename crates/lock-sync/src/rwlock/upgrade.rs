@@ -30,9 +30,10 @@ future! {
         let lock = *lock;
         climb.poll(context, || lock.data.try_write().ok()).map(|climbed| match climbed {
             Ok((data, hold)) => Ok(RwLockWriteGuard { core: Guarded { data, hold, lock } }),
-            Err((data, hold, denial)) => {
-                Err(Refused(RwLockUpgradableReadGuard { core: Guarded { data, hold, lock } }, denial))
-            }
+            Err((data, hold, denial)) => Err(Refused(
+                RwLockUpgradableReadGuard { core: Guarded { data, hold, lock } },
+                denial,
+            )),
         })
     }
 }

@@ -222,6 +222,8 @@ future! {
         -> Result<OwnedRwLockWriteGuard<T, C>, Denial => LockError>
     |context| {
         let accessed = access.poll(context, || Arc::clone(&lock.data).try_write_owned().ok());
-        accessed.map_ok(|(hold, data)| OwnedRwLockWriteGuard { core: Guarded { data, hold, lock: Arc::clone(lock) } })
+        accessed.map_ok(|(hold, data)| OwnedRwLockWriteGuard {
+            core: Guarded { data, hold, lock: Arc::clone(lock) },
+        })
     }
 }
