@@ -99,6 +99,7 @@ pub async fn tokens_of_readers_and_writers_increase<S: Stage>() {
 pub async fn no_writer_enters_during_a_downgrade<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let probe = pair.third().await.rwlock("it", ()).unwrap();
     let closed = Arc::new(AtomicBool::new(false));
     let rival = Arc::clone(&closed);
     let writer = tokio::spawn(async move {
@@ -113,7 +114,7 @@ pub async fn no_writer_enters_during_a_downgrade<S: Stage>() {
         closed.store(true, Ordering::SeqCst);
         yield_now().await;
         let guard = guard.downgrade();
-        yield_now().await;
+        assert!(matches!(probe.try_write().await, Err(TryLockError::WouldBlock)));
         assert!(guard.is_valid());
         closed.store(false, Ordering::SeqCst);
         guard.release().await.unwrap();
