@@ -18,15 +18,15 @@ use crate::world::{Fate, World, until};
 
 /// A node as a client sees it.
 ///
-/// Requests arrive in the order in which the client sent them, as those of every backend do: one whose future
-/// was dropped takes no effect after a later one. Otherwise they may take any time, be lost, or arrive twice,
-/// and the answers may come late, in any order, or not at all. A request that was sent arrives although nobody
-/// waits for its answer any more.
+/// A client has several lines to a node, as a process has a connection for each of its runtimes. The requests on
+/// one line arrive in the order in which the client sent them. Requests on two lines overtake one another. A
+/// request may take any time, be lost, or arrive twice. The answers may come late, in any order, or not at all. A
+/// request that was sent arrives although no task waits for its answer any more.
 pub(crate) struct SimNode {
     world: Arc<World>,
     client: usize,
     node: usize,
-    line: mpsc::UnboundedSender<Parcel>,
+    lines: Vec<mpsc::UnboundedSender<Parcel>>,
 }
 
 /// A request on its way.
@@ -46,9 +46,13 @@ struct Answer<T> {
 
 impl SimNode {
     pub(crate) fn new(world: &Arc<World>, client: usize, node: usize) -> Self {
-        let (line, parcels) = mpsc::unbounded_channel();
-        tokio::spawn(deliver(Arc::clone(world), node, parcels));
-        Self { world: Arc::clone(world), client, node, line }
+        let line = |_| {
+            let (line, parcels) = mpsc::unbounded_channel();
+            tokio::spawn(deliver(Arc::clone(world), node, parcels));
+            line
+        };
+        let lines = (0..world.plan.lines).map(line).collect();
+        Self { world: Arc::clone(world), client, node, lines }
     }
 
     /// Sends a request, which the node acts on when it arrives.
@@ -60,6 +64,7 @@ impl SimNode {
         let Self { world, client, node, .. } = self;
         let (client, node) = (*client, *node);
         let fate = world.fate(client, node);
+        let line = &self.lines[world.line()];
         world.log(|| format!("{client} asks {node} to {name}: {fate:?}"));
         let (there, again, answers_second, back) = match fate {
             Fate::Refused => return Err(Error::new(ErrorKind::Unreachable, "no way there")),
@@ -84,7 +89,7 @@ impl SimNode {
             }
         });
         let parcel = Parcel { arrives: sent + there, limit: sent + SLOWEST, again, act };
-        let (Ok(()), Some(back)) = (self.line.send(parcel), back) else { return pending().await };
+        let (Ok(()), Some(back)) = (line.send(parcel), back) else { return pending().await };
         let Ok(answer) = answered.await else { return pending().await };
         if !back.is_zero() {
             sleep(back).await;
