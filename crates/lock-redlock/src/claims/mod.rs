@@ -255,3 +255,6 @@ fn time() -> FencingToken {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     FencingToken::floor(since_1970.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,6 +76,7 @@ const MESSAGES: Faults = Faults {
     unguarded: false,
     tokens: false,
     upgradable: false,
+    echoes: false,
     lasting: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
@@ -141,6 +142,13 @@ fn leases_may_be_upgradable() {
 #[test]
 fn leases_may_be_upgradable_while_nodes_forget() {
     goes_well(Faults { upgradable: true, ..FORGETTING });
+}
+
+/// A release of a dead ballot ends nothing else, whenever it arrives.
+#[test]
+fn releases_may_arrive_again_later() {
+    goes_well(Faults { echoes: true, ..MESSAGES });
+    goes_well(Faults { echoes: true, ..FORGETTING });
 }
 
 #[test]

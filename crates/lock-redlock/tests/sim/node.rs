@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
-use lock_core::{Fixed, SharedBackend, Standing, Ttl, Vote, Watch};
+use lock_core::{Fixed, OwnerToken, SharedBackend, Standing, Ttl, Vote, Watch};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -101,6 +101,18 @@ impl SimNode {
         self.world.plan.flaw
     }
 
+    /// A claim as it is sent to the node.
+    fn named(&self, claim: &Claim) -> Claim {
+        let mut claim = claim.clone();
+        if self.flaw() == Flaw::ReusesBallots {
+            // All ballots of a claim begin alike.
+            let mut owner = [0; 16];
+            owner[..8].copy_from_slice(&claim.owner.expose()[..8]);
+            claim.owner = OwnerToken::from_bytes(owner);
+        }
+        claim
+    }
+
     /// The lease that the node is asked for, if it should live for so long.
     fn ttl(&self, ttl: Ttl) -> Ttl {
         match self.flaw() {
@@ -144,6 +156,7 @@ impl Backend for SimNode {
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let (full, mut request) = (request.ttl, request.clone());
+        request.claim = self.named(&request.claim);
         request.ttl = self.ttl(full);
         match self.ask("renew", move |store| at_once(store.renew(&request))).await {
             Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, demand }, took }) => {
@@ -156,8 +169,8 @@ impl Backend for SimNode {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let (claim, flaw) = (claim.clone(), self.flaw());
-        if flaw == Flaw::RepeatsReleases {
+        let (claim, flaw) = (self.named(claim), self.flaw());
+        if self.world.plan.faults.echoes {
             self.repeat_later(&claim);
         }
         let release = move |store: &MemoryBackend| match flaw {
@@ -189,6 +202,7 @@ impl QuorumNode for SimNode {
         self.world.asks_for_vote(self.client);
         let floor = self.world.floor(self.client, &key, tokens.get(), ballot.floor.get());
         ballot.floor = FencingToken::new(floor);
+        ballot.request.claim = self.named(&ballot.request.claim);
         ballot.request.ttl = self.ttl(full);
         ballot.guarded &= self.flaw() != Flaw::VotesKeptOut;
         let (world, node, client) = (Arc::clone(&self.world), self.node, self.client);
@@ -216,7 +230,7 @@ impl QuorumNode for SimNode {
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
-        let (claim, flaw) = (claim.clone(), self.flaw());
+        let (claim, flaw) = (self.named(claim), self.flaw());
         let confirm = move |store: &MemoryBackend| match flaw {
             Flaw::ConfirmsAnything => Ok(true),
             _ => at_once(store.confirm(&claim, token)),

@@ -35,6 +35,8 @@ pub(crate) struct Faults {
     pub(crate) tokens: bool,
     /// Some leases are upgradable.
     pub(crate) upgradable: bool,
+    /// Releases arrive once more, after later requests.
+    pub(crate) echoes: bool,
     /// Leases outlive the story by far, and are released by whoever may have one.
     pub(crate) lasting: bool,
 }
@@ -58,8 +60,8 @@ pub(crate) enum Flaw {
     FastClocks,
     /// Nodes answer releases, and do nothing.
     ReleasesNothing,
-    /// Releases may arrive once more, after later requests.
-    RepeatsReleases,
+    /// Clients use one owner token for all ballots of a claim.
+    ReusesBallots,
     /// Nodes count every key's tokens anew after each holder.
     CountsAnew,
 }
