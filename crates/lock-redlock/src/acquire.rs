@@ -10,7 +10,7 @@ use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
 use crate::ballot::Ballot;
-use crate::claims::{Held, Next, Wanted};
+use crate::claims::{Next, Wanted};
 use crate::inner::Core;
 use crate::owed::Owed;
 use crate::quorum::NodeSet;
@@ -41,17 +41,9 @@ pub(crate) async fn acquire<N: QuorumNode>(
     let mut asking = Asking::new(core, request);
     asking.begin().await;
     loop {
-        let (round, outcome, dead) = match asking.round().await? {
-            Ended::Granted(grant) => return Ok(Attempt::Granted(grant)),
-            Ended::Failed(round, outcome, dead) => (round, outcome, dead),
-        };
-        let goes_on = asking.goes_on(&outcome);
-        let Some(dead) = dead else { return asking.left(&round, outcome) };
-        asking.give_up(dead, round.granted()).await;
-        if !goes_on {
-            return refusal(request, outcome, &round, asking.unmoved >= UNMOVED);
+        if let Some(ended) = asking.round().await {
+            return ended;
         }
-        asking.pause(&outcome).await;
     }
 }
 
@@ -68,13 +60,6 @@ struct Asking<'a, N: QuorumNode> {
     /// The nodes whose votes others had in the last round, and for how many rounds they have had them.
     rivals: Vec<(usize, Option<OwnerTag>)>,
     unmoved: u32,
-}
-
-/// How a round has ended.
-enum Ended<N> {
-    Granted(Grant),
-    /// With these ballots to be released, unless other requests count on them.
-    Failed(Round<N>, Outcome, Option<Vec<Ballot>>),
 }
 
 impl<'a, N: QuorumNode> Asking<'a, N> {
@@ -100,10 +85,14 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         self.give_up(lapsed, nodes).await;
     }
 
-    async fn round(&mut self) -> Result<Ended<N>, Error> {
+    /// Asks all nodes once. `None` if that is to be repeated.
+    async fn round(&mut self) -> Option<Result<Attempt, Error>> {
         let (core, claim) = (self.core, &self.request.claim);
         self.number += 1;
-        let ballots = self.wanted.ballots(core.clock.now())?;
+        let ballots = match self.wanted.ballots(core.clock.now()) {
+            Ok(ballots) => ballots,
+            Err(error) => return Some(Err(error)),
+        };
         let kept = std::mem::replace(&mut self.kept, vec![None; core.quorum.nodes()]);
         let (mut round, mut asked) = Round::begin(core, &self.request, ballots, kept, self.floor);
         let mut outcome = round.decide(&mut asked).await;
@@ -113,52 +102,63 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         }
         if let Outcome::Granted(held) = outcome {
             let by = round.ballots().iter().filter(|it| held.nodes.contains(it.node)).copied();
-            let held = self.wanted.win(by, held, core.clock.now());
-            if let Some(Held { tokens, valid_until, .. }) = held {
+            if let Some(held) = self.wanted.win(by, held, core.clock.now()) {
                 core.moves.note(&claim.key, [claim.owner.tag()]);
                 follow(core, claim, round.ballots(), asked);
-                return Ok(Ended::Granted(Grant::new(tokens, valid_until)));
+                return Some(Ok(Attempt::Granted(Grant::new(held.tokens, held.valid_until))));
             }
             outcome = Outcome::Disagreed;
         }
+        self.failed(round, outcome, asked).await
+    }
+
+    fn next(&self, outcome: &Outcome) -> Next {
+        match outcome {
+            Outcome::Split { .. } if self.unmoved >= UNMOVED => Next::End,
+            Outcome::Split { .. } | Outcome::Disagreed if self.number == ROUNDS => Next::End,
+            // A favourite keeps its votes, and asks for those that the others give up meanwhile.
+            Outcome::Split { favourite: true } => Next::Keep,
+            Outcome::Split { .. } | Outcome::Disagreed => Next::Again,
+            _ => Next::End,
+        }
+    }
+
+    async fn failed(
+        &mut self,
+        round: Round<N>,
+        outcome: Outcome,
+        asked: Asked<N, Reply>,
+    ) -> Option<Result<Attempt, Error>> {
+        let (core, claim) = (self.core, &self.request.claim);
         let rivals = round.rivals();
         self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
         self.rivals = rivals;
-        let next = match outcome {
-            _ if !self.goes_on(&outcome) => Next::End,
-            // A favourite keeps its votes, and asks for those that the others give up meanwhile.
-            Outcome::Split { favourite: true } => Next::Keep,
-            _ => Next::Again,
+        let (is_unmoved, next) = (self.unmoved >= UNMOVED, self.next(&outcome));
+        // Before the votes are followed that are still to come: a ballot that is given up here is dead to them.
+        let now = core.clock.now();
+        let dead = self.wanted.give_up(next, now);
+        follow(core, claim, round.ballots(), asked);
+        let Some(dead) = dead else {
+            if core.claims.held(claim, now).is_none() {
+                return Some(refusal(&self.request, outcome, &round, is_unmoved));
+            }
+            // It failed to be had once more, and is still there.
+            return Some(Err(match outcome {
+                Outcome::Unable(error) => error,
+                Outcome::TooLate => too_late(&self.request),
+                _ => round.failure(),
+            }));
         };
+        self.give_up(dead, round.granted()).await;
+        if next == Next::End {
+            core.moves.note(&claim.key, self.rivals.iter().filter_map(|(_, holder)| *holder));
+            return Some(refusal(&self.request, outcome, &round, is_unmoved));
+        }
         if next == Next::Keep {
             self.kept = round.grants().to_vec();
         }
-        // Before the votes are followed that are still to come: a ballot that is given up here is dead to them.
-        let dead = self.wanted.give_up(next, core.clock.now());
-        follow(core, claim, round.ballots(), asked);
-        Ok(Ended::Failed(round, outcome, dead))
-    }
-
-    fn goes_on(&self, outcome: &Outcome) -> bool {
-        match outcome {
-            Outcome::Split { .. } => self.number < ROUNDS && self.unmoved < UNMOVED,
-            Outcome::Disagreed => self.number < ROUNDS,
-            _ => false,
-        }
-    }
-
-    /// Other requests see to the ballots.
-    fn left(&self, round: &Round<N>, outcome: Outcome) -> Result<Attempt, Error> {
-        let (core, claim) = (self.core, &self.request.claim);
-        if core.claims.held(claim, core.clock.now()).is_none() {
-            return refusal(&self.request, outcome, round, self.unmoved >= UNMOVED);
-        }
-        // It failed to be had once more, and is still there.
-        Err(match outcome {
-            Outcome::Unable(error) => error,
-            Outcome::TooLate => too_late(&self.request),
-            _ => round.failure(),
-        })
+        self.pause(&outcome).await;
+        None
     }
 
     /// Releases ballots. Returns when those nodes have answered that have granted theirs, because their votes are in

@@ -56,11 +56,7 @@ impl<N: QuorumNode> Drop for Owed<N> {
         let until = now + core.settings.max_ttl.duration();
         let debt = Debt { claim: claim.clone(), ballot: *ballot, until };
         let debts = &core.nodes[ballot.node].debts;
-        let (begins, forgotten) = debts.add(debt);
-        if let Some(debt) = forgotten {
-            core.claims.settled(&debt.claim, debt.ballot);
-        }
-        if begins {
+        if debts.add(debt) {
             core.background.spawn(pay(Arc::clone(core), ballot.node));
         }
     }
@@ -89,12 +85,14 @@ impl Debts {
     /// How many are remembered. Of more, the oldest are left to end with their leases.
     const MAX: usize = 10_000;
 
-    /// Adds one: whether a task has to begin to work through them, and the one that is left.
-    fn add(&self, debt: Debt) -> (bool, Option<Arc<Debt>>) {
+    /// Adds one; whether a task has to begin to work through them.
+    fn add(&self, debt: Debt) -> bool {
         let mut list = self.lock();
-        let oldest = if list.debts.len() >= Self::MAX { list.debts.pop_front() } else { None };
+        if list.debts.len() >= Self::MAX {
+            list.debts.pop_front();
+        }
         list.debts.push_back(Arc::new(debt));
-        (!std::mem::replace(&mut list.is_worked, true), oldest)
+        !std::mem::replace(&mut list.is_worked, true)
     }
 
     fn first(&self) -> Option<Arc<Debt>> {

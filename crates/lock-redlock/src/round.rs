@@ -1,4 +1,4 @@
-//! One round: every node is asked for its vote once.
+//! One round: every node is asked for its vote once, unless an earlier round has its vote.
 
 use std::sync::Arc;
 use std::time::Duration;

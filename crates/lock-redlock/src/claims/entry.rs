@@ -46,8 +46,7 @@ impl Entry {
         self.wanted == 0 && self.held.is_none() && self.owed.is_empty() && !stands
     }
 
-    /// The ballot that stands at a node, or a new one: the claim's own token, unless a release of that may be under
-    /// way, or else a fresh one.
+    /// The ballot that stands at a node, or a new one: the claim's own token, or a fresh one if the claim is spent.
     pub(super) fn draw(
         &mut self,
         claim: &Claim,
