@@ -45,7 +45,7 @@ fn a_late_vote_is_dead_unless_the_claim_is_wanted_or_held() {
 }
 
 #[test]
-fn the_last_of_several_requests_gives_up_the_ballots_of_all() {
+fn the_last_of_several_requests_gives_up_the_votes_of_all() {
     let (claims, claim) = (claims(), claim());
     let (mut first, mut second) = (claims.want(&claim, NOW), claims.want(&claim, NOW));
     let ballots = first.ballots(NOW).unwrap();

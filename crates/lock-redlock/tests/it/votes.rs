@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::memory::Verb;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ErrorKind, Grant, InspectBackend, Key, Mode, OwnerToken,
-    Released, Ttl,
+    Acquire, Attempt, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Released, Ttl,
 };
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -252,39 +251,6 @@ async fn contenders_settle_within_a_few_rounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_are_brought_into_step_when_nodes_are_not() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    // One node is ahead of all clocks by what somebody else has confirmed there.
-    let ahead = ahead_of_clock(&cluster.stores[1]).await;
-    let held = claim("a");
-    let first = granted(&quorum, &held, TTL).await;
-    assert!(first.tokens.first().get() > ahead);
-    let confirmations: u64 = quorum.nodes().map(|(_, node)| node.stats().confirmations).sum();
-    assert_eq!(confirmations, 2);
-    quorum.release(&held).await.unwrap();
-    // Now they are, and whoever comes next needs one round, and gets more from any majority.
-    for missing in 0..3 {
-        let other = cluster.join().await;
-        node(&other, missing).faults().cut();
-        let next = claim("a");
-        let grant = granted(&other, &next, TTL).await;
-        assert!(grant.tokens.first() > first.tokens.last());
-        other.release(&next).await.unwrap();
-    }
-}
-
-async fn ahead_of_clock(store: &MemoryBackend) -> u64 {
-    use lock_core::{Ballot, FencingToken, QuorumNode, Vote};
-    let held = claim("a");
-    let floor = FencingToken::new(u64::MAX);
-    let vote = store.vote(&Ballot::new(Acquire::new(held.clone(), TTL), floor)).await.unwrap();
-    let Vote::Granted(Grant { tokens, .. }) = vote else { panic!("{vote:?}") };
-    store.release(&held).await.unwrap();
-    tokens.last().get()
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_release_reaches_a_node_that_comes_back() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
@@ -299,56 +265,6 @@ async fn a_release_reaches_a_node_that_comes_back() {
     node(&quorum, 0).faults().heal();
     until(|| cluster.leases() == 0).await;
     assert!(quorum.status().await[0].missed_releases == 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_arrives_late_ends_no_later_vote() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    let held = claim("a");
-    granted(&quorum, &held, TTL).await;
-    let gate = node(&quorum, 0).faults().on(Verb::Release).hold_requests();
-    quorum.release(&held).await.unwrap();
-    gate.arrived(1).await;
-    // As if the release had been repeated on another connection.
-    cluster.stores[0].force_release(&held.key).await.unwrap();
-    granted(&quorum, &held, TTL).await;
-    until(|| cluster.leases() == 3).await;
-    gate.open();
-    sleep(LATE).await;
-    assert_eq!(cluster.leases(), 3);
-    quorum.release(&held).await.unwrap();
-    until(|| cluster.leases() == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ballot_that_was_given_up_is_never_used_again() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    let held = claim("a");
-    for turn in 0..3 {
-        granted(&quorum, &held, TTL).await;
-        // Only the first ballots have the token of the claim.
-        let released = cluster.stores[0].client().release(&held).await.unwrap();
-        assert_eq!(matches!(released, Released::Freed { .. }), turn == 0, "{released:?}");
-        quorum.release(&held).await.unwrap();
-        until(|| cluster.leases() == 0).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_of_another_process_is_released_by_its_first_ballots() {
-    let cluster = Cluster::of(3).await;
-    let (quorum, other) = (cluster.join().await, cluster.join().await);
-    let held = claim("a");
-    granted(&quorum, &held, TTL).await;
-    assert!(matches!(other.release(&held).await.unwrap(), Released::Freed { .. }));
-    assert_eq!(cluster.leases(), 0);
-    quorum.release(&held).await.unwrap();
-    granted(&quorum, &held, TTL).await;
-    // These ballots are known to one process alone.
-    assert!(matches!(other.release(&held).await.unwrap(), Released::NotHeld));
-    assert_eq!(cluster.leases(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,27 +328,6 @@ async fn a_node_that_answered_one_release_badly_is_waited_for() {
     };
     let (_, grant) = tokio::join!(quorum.release(&held), again);
     assert!(grant.valid_until > lock_core::Clock::tokio().now());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vote_that_nobody_wants_any_more_is_not_asked_for() {
-    let cluster = Cluster::of(3).await;
-    let quorum = cluster.join().await;
-    // That node has to say who it is before it is asked, and takes its time.
-    node(&quorum, 0).faults().cut();
-    let before = claim("b");
-    granted(&quorum, &before, TTL).await;
-    quorum.release(&before).await.unwrap();
-    node(&quorum, 0).faults().heal();
-    let votes = node(&quorum, 0).stats().votes;
-    let gate = node(&quorum, 0).faults().on(Verb::Standing).hold_requests();
-    let held = claim("a");
-    granted(&quorum, &held, TTL).await;
-    quorum.release(&held).await.unwrap();
-    gate.open();
-    sleep(LATE).await;
-    assert_eq!(node(&quorum, 0).stats().votes, votes);
-    assert_eq!(cluster.leases(), 0);
 }
 
 fn _assert_futures_are_send(quorum: &Quorum, request: &Acquire) {
