@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use crate::Redlock;
 use crate::asked::late;
 use crate::background::Background;
+use crate::claims::Claims;
 use crate::inner::{Core, Settings};
 use crate::moves::Moves;
 use crate::node::Node;
@@ -150,7 +151,7 @@ impl<N: QuorumNode> Builder<N> {
             quorum,
             settings,
             clock,
-            claims: Arc::default(),
+            claims: Arc::new(Claims::new(quorum.nodes(), settings.max_ttl.duration())),
             moves: Moves::default(),
             register: Register::new(quorum.nodes()),
             background,

@@ -140,6 +140,7 @@ mod acquire;
 mod asked;
 mod background;
 mod backoff;
+mod ballot;
 mod builder;
 mod claims;
 mod failure;

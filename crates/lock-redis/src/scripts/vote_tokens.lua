@@ -28,6 +28,7 @@ local function reserve(count, lease, owner, inbox, is_held)
   end
   local last = math.max(latest + 1, math.min(tonumber(floor), clock + HOUR))
   local first = math.max(latest + 1, last - math.min(most, 40000) + 1)
+  state.granted = is_held and is_ours() and (state.granted or state.latest) or nil
   state.latest, state.owner = last, string.sub(owner, 1, 16)
   state.inbox = inbox ~= '' and inbox or nil
   -- Well beyond the lease, and until the clock has caught up.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod ballots;
 mod conformance;
 mod debate;
 mod executors;
@@ -9,4 +10,5 @@ mod hearing;
 mod keeping;
 mod membership;
 mod support;
+mod tokens;
 mod votes;
