@@ -150,6 +150,29 @@ async fn a_token_is_confirmed_in_every_mode_and_changes_nothing_else() {
     }
 }
 
+/// Once for the quick script, and once for the full one, which serves a lock that clients watch.
+#[tokio::test]
+async fn a_repeated_vote_returns_its_own_tokens_and_not_those_of_a_confirmed_holder() {
+    let server = Server::start();
+    let (one, other) = (open(&server), open(&server));
+    for is_watched in [false, true] {
+        let key = Key::new("a").unwrap();
+        let watch = if is_watched { Some(one.watch(&key).await.unwrap()) } else { None };
+        let earlier = claim("a");
+        let (_, last) = numbers(&one, &earlier, now(), 3).await;
+        assert!(one.confirm(&earlier, token(last + 1)).await.unwrap());
+        // Its lease is over.
+        server.client().command::<()>(&["DEL", LOCK]);
+        let next = claim("a");
+        let granted = numbers(&other, &next, now(), 3).await;
+        assert!(granted.0 > last + 1, "watched: {is_watched}");
+        let repeated = numbers(&other, &next, now(), 3).await;
+        assert_eq!(repeated.1, granted.1, "watched: {is_watched}");
+        other.release(&next).await.unwrap();
+        drop(watch);
+    }
+}
+
 #[tokio::test]
 async fn what_was_confirmed_is_kept_until_the_clock_has_caught_up() {
     let server = Server::start();
