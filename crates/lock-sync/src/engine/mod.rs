@@ -47,7 +47,7 @@ pub(crate) use shared::{Choices, Shared};
 pub(crate) use together::{Gathering, Together};
 pub(crate) use upgrading::Upgrading;
 
-use machine::{Deadline, Entered, Machine, Op, Pass, Rest, Urgency};
+use machine::{Deadline, Machine, Op, Pass, Rest, Urgency};
 
 use crate::foreign::{discard, survive, wake};
 use parked::Parked;
@@ -143,39 +143,6 @@ impl Entry {
         }
         let Some(armed) = state.armed else { return false };
         !self.wanted.load(Ordering::Relaxed) && state.machine.linger(hold, manner, armed.at)
-    }
-
-    /// The short way to the next waiter, if there is one: see [`Machine::pass_on`].
-    fn pass_on(&self, hold: HoldId, manner: Manner) -> bool {
-        let mut state = self.lock();
-        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
-            return false;
-        }
-        let Some(waker) = state.machine.pass_on(hold, self.shared.clock.now(), manner) else {
-            return false;
-        };
-        drop(state);
-        if let Some(waker) = waker {
-            wake(waker);
-        }
-        true
-    }
-
-    /// A waiter leaves this waker, if there is one.
-    fn enter(
-        self: &Arc<Self>,
-        want: Mode,
-        patience: Patience,
-        manner: Manner,
-        waker: &mut Option<Waker>,
-    ) -> Entered {
-        self.event(|machine, pass| {
-            let entered = machine.enter(want, patience, manner, pass);
-            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
-                machine.poll(*id, waker);
-            }
-            entered
-        })
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {

@@ -12,7 +12,7 @@ use lock_core::{Attempt, Claim, Error, Mode};
 use super::machine::{Entered, Manner, Part, Return};
 use super::queue::{Patience, WaiterId};
 use super::{Denial, Entry, HoldId, State, Ticket};
-use crate::foreign::discard;
+use crate::foreign::{discard, wake};
 
 impl Entry {
     /// The short way into the line, if there is one: see [`Machine::join`](super::machine::Machine::join).
@@ -32,6 +32,39 @@ impl Entry {
         }
         discard(waker);
         joined
+    }
+
+    /// A waiter leaves this waker, if there is one.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+        waker: &mut Option<Waker>,
+    ) -> Entered {
+        self.event(|machine, pass| {
+            let entered = machine.enter(want, patience, manner, pass);
+            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
+                machine.poll(*id, waker);
+            }
+            entered
+        })
+    }
+
+    /// The short way to the next waiter, if there is one: see [`Machine::pass_on`].
+    pub(super) fn pass_on(&self, hold: HoldId, manner: Manner) -> bool {
+        let mut state = self.lock();
+        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
+            return false;
+        }
+        let Some(waker) = state.machine.pass_on(hold, self.shared.clock.now(), manner) else {
+            return false;
+        };
+        drop(state);
+        if let Some(waker) = waker {
+            wake(waker);
+        }
+        true
     }
 
     /// The long way to the lock. Returns as well whether the waiter has left the waker of its task.
