@@ -9,7 +9,7 @@
 //! - [`ServerClock`]: the clock of a server, which can be set and run too fast or too slow.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
 //! - [`chaos`]: runs in which all of that happens to all of them, with checkers.
-//! - [`primitives`]: what the primitives promise, as cases that run over every store.
+//! - [`primitives`](mod@primitives): what the primitives promise, as cases that run over every store.
 //! - [`resp::Client`]: commands to a server, past the library under test.
 //!
 //! The kit blocks: starting a server takes some tens of milliseconds, a command to it some tens of
