@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, FencingToken, Grant, Mode, OwnerTag};
-use lock_core::{QuorumNode, Vote};
+use lock_core::TokenRange;
+use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode, QuorumNode};
 
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
-use crate::ballot::Ballot;
-use crate::claims::{Next, Wanted};
+use crate::claims::{Held, Mark, Next};
 use crate::inner::Core;
 use crate::owed::Owed;
 use crate::quorum::NodeSet;
-use crate::round::{Outcome, Reply, Round};
+use crate::round::{Outcome, Reply, Round, may_hold};
 
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
@@ -33,172 +32,131 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Asks all nodes for a new lease, or for one that this owner has already.
 ///
 /// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens. Of several requests for the
-/// same claim at once, the last to end gives up the ballots, if all have failed: the others might have counted them.
+/// same claim at once, the last to end gives up the votes, if all have failed: the others might have counted them.
 pub(crate) async fn acquire<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
 ) -> Result<Attempt, Error> {
-    let mut asking = Asking::new(core, request);
-    asking.begin().await;
+    let request = Arc::new(request.clone());
+    let claim = &request.claim;
+    let floor = || core.claims.floor(&claim.key, request.tokens.get());
+    let mut wanted = core.claims.want(claim);
+    let mut backoff = Backoff::new(trip(core), &claim.owner);
+    let mut present_floor = floor();
+    let (mut number, mut rivals, mut unmoved) = (0, Vec::new(), 0);
     loop {
-        if let Some(ended) = asking.round().await {
-            return ended;
-        }
-    }
-}
-
-/// One request, from round to round.
-struct Asking<'a, N: QuorumNode> {
-    core: &'a Arc<Core<N>>,
-    request: Arc<Acquire>,
-    wanted: Wanted,
-    backoff: Backoff,
-    floor: FencingToken,
-    /// The votes of the last round, if they stay.
-    kept: Vec<Option<Grant>>,
-    number: u32,
-    /// The nodes whose votes others had in the last round, and for how many rounds they have had them.
-    rivals: Vec<(usize, Option<OwnerTag>)>,
-    unmoved: u32,
-}
-
-impl<'a, N: QuorumNode> Asking<'a, N> {
-    fn new(core: &'a Arc<Core<N>>, request: &Acquire) -> Self {
-        let claim = &request.claim;
-        Self {
-            core,
-            request: Arc::new(request.clone()),
-            wanted: core.claims.want(claim, core.clock.now()),
-            backoff: Backoff::new(trip(core), &claim.owner),
-            floor: core.claims.floor(&claim.key, request.tokens.get()),
-            kept: vec![None; core.quorum.nodes()],
-            number: 0,
-            rivals: Vec::new(),
-            unmoved: 0,
-        }
-    }
-
-    /// The ballots of a lease that is over are in the way of new ones.
-    async fn begin(&self) {
-        let lapsed = self.wanted.give_up_lapsed(self.core.clock.now());
-        let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
-        self.give_up(lapsed, nodes).await;
-    }
-
-    /// Asks all nodes once. `None` if that is to be repeated.
-    async fn round(&mut self) -> Option<Result<Attempt, Error>> {
-        let (core, claim) = (self.core, &self.request.claim);
-        self.number += 1;
-        let ballots = match self.wanted.ballots(core.clock.now()) {
-            Ok(ballots) => ballots,
-            Err(error) => return Some(Err(error)),
-        };
-        let kept = std::mem::replace(&mut self.kept, vec![None; core.quorum.nodes()]);
-        let (mut round, mut asked) = Round::begin(core, &self.request, ballots, kept, self.floor);
+        number += 1;
+        let known = known(core, claim);
+        let (mut round, mut asked) = Round::begin(core, &request, present_floor, known);
         let mut outcome = round.decide(&mut asked).await;
-        tracing::debug!(target: "lock_redlock", key = %claim.key, round = self.number, ?outcome);
+        if let Outcome::Granted { tokens, .. } = outcome
+            && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
+        {
+            // Its own lease had run out, and some nodes have answered with what they gave it before they
+            // confirmed more.
+            outcome = Outcome::Disagreed;
+        }
+        tracing::debug!(target: "lock_redlock", key = %claim.key, round = number, ?outcome);
         if let Some(token) = round.highest() {
             core.claims.raise(&claim.key, token);
         }
-        if let Outcome::Granted(held) = outcome {
-            let by = round.ballots().iter().filter(|it| held.nodes.contains(it.node)).copied();
-            if let Some(held) = self.wanted.win(by, held, core.clock.now()) {
-                core.moves.note(&claim.key, [claim.owner.tag()]);
-                follow(core, claim, round.ballots(), asked);
-                return Some(Ok(Attempt::Granted(Grant::new(held.tokens, held.valid_until))));
-            }
-            outcome = Outcome::Disagreed;
+        if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
+            let grant = hold(core, claim, tokens, (valid_until, nodes));
+            core.moves.note(&claim.key, [claim.owner.tag()]);
+            follow(core, claim, asked);
+            return Ok(Attempt::Granted(grant));
         }
-        self.failed(round, outcome, asked).await
-    }
-
-    fn next(&self, outcome: &Outcome) -> Next {
-        match outcome {
-            Outcome::Split { .. } if self.unmoved >= UNMOVED => Next::End,
-            Outcome::Split { .. } | Outcome::Disagreed if self.number == ROUNDS => Next::End,
-            // A favourite keeps its votes, and asks for those that the others give up meanwhile.
+        unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
+        rivals = round.rivals();
+        let goes_on = match outcome {
+            Outcome::Split { .. } => number < ROUNDS && unmoved < UNMOVED,
+            Outcome::Disagreed => number < ROUNDS,
+            _ => false,
+        };
+        let next = match outcome {
+            _ if !goes_on => Next::End,
+            // A favourite asks for its votes again with those that the others give up meanwhile.
             Outcome::Split { favourite: true } => Next::Keep,
-            Outcome::Split { .. } | Outcome::Disagreed => Next::Again,
-            _ => Next::End,
-        }
-    }
-
-    async fn failed(
-        &mut self,
-        round: Round<N>,
-        outcome: Outcome,
-        asked: Asked<N, Reply>,
-    ) -> Option<Result<Attempt, Error>> {
-        let (core, claim) = (self.core, &self.request.claim);
-        let rivals = round.rivals();
-        self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
-        self.rivals = rivals;
-        let (is_unmoved, next) = (self.unmoved >= UNMOVED, self.next(&outcome));
-        // Before the votes are followed that are still to come: a ballot that is given up here is dead to them.
-        let now = core.clock.now();
-        let dead = self.wanted.give_up(next, now);
-        follow(core, claim, round.ballots(), asked);
-        let Some(dead) = dead else {
+            _ => Next::Again,
+        };
+        let (granted, now) = (round.granted(), core.clock.now());
+        let unclear = round.may_hold().without(granted);
+        // Before anybody follows the votes that are still to come: while the claim is wanted they are left where
+        // they are, also by those who follow on another thread.
+        let marks = wanted.give_up(granted, unclear, next, now);
+        follow(core, claim, asked);
+        let Some(marks) = marks else {
             if core.claims.held(claim, now).is_none() {
-                return Some(refusal(&self.request, outcome, &round, is_unmoved));
+                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
             }
             // It failed to be had once more, and is still there.
-            return Some(Err(match outcome {
+            return Err(match outcome {
                 Outcome::Unable(error) => error,
-                Outcome::TooLate => too_late(&self.request),
+                Outcome::TooLate => too_late(&request),
                 _ => round.failure(),
-            }));
+            });
         };
-        self.give_up(dead, round.granted()).await;
-        if next == Next::End {
-            core.moves.note(&claim.key, self.rivals.iter().filter_map(|(_, holder)| *holder));
-            return Some(refusal(&self.request, outcome, &round, is_unmoved));
+        if !goes_on {
+            core.moves.note(&claim.key, rivals.iter().filter_map(|(_, holder)| *holder));
         }
-        if next == Next::Keep {
-            self.kept = round.grants().to_vec();
-        }
-        self.pause(&outcome).await;
-        None
-    }
-
-    /// Releases ballots. Returns when those nodes have answered that have granted theirs, because their votes are in
-    /// the way of other claims, or have had time to.
-    async fn give_up(&self, dead: Vec<Ballot>, granted: NodeSet) {
-        let mut asked = Asked::new(self.core, self.core.settings.limit(self.request.ttl));
-        for ballot in dead {
-            let owed = Owed::new(self.core, &self.request.claim, ballot);
-            if granted.contains(ballot.node) {
-                asked.ask(ballot.node, Arc::clone(self.core).release(owed));
-            }
-        }
-        while asked.answers().await.is_some() {}
-    }
-
-    async fn pause(&mut self, outcome: &Outcome) {
+        give_up(core, &request, marks, granted).await;
         match outcome {
-            Outcome::Split { favourite: true } => {
-                return pause(&self.core.background, self.backoff.favourite()).await;
+            Outcome::Split { favourite: true } if goes_on => {
+                pause(&core.background, backoff.favourite()).await;
             }
-            Outcome::Split { .. } => pause(&self.core.background, self.backoff.other()).await,
-            _ => {}
+            Outcome::Split { .. } if goes_on => {
+                pause(&core.background, backoff.other()).await;
+                present_floor = floor();
+            }
+            Outcome::Disagreed if goes_on => present_floor = floor(),
+            outcome => return refusal(&request, outcome, &round, unmoved >= UNMOVED),
         }
-        self.floor = self.core.claims.floor(&self.request.claim.key, self.request.tokens.get());
     }
 }
 
-/// Has the votes that are still to come released, unless the claim is held or wanted when they come.
-fn follow<N: QuorumNode>(
-    core: &Arc<Core<N>>,
-    claim: &Claim,
-    ballots: &[Ballot],
-    asked: Asked<N, Reply>,
-) {
-    let (core, claim, ballots) = (Arc::clone(core), claim.clone(), ballots.to_vec());
-    asked.finish(move |node, reply| match reply {
-        Ok(Reply::Voted(Vote::Granted(_))) | Err(_) => _ = core.heard(&claim, ballots[node]),
-        Ok(Reply::Voted(_)) => core.claims.refused(&claim, ballots[node]),
-        Ok(Reply::Confirmed(..)) => {}
+/// The tokens that a claim has already, and until when they are its own.
+fn known<N>(core: &Core<N>, claim: &Claim) -> Option<(TokenRange, Instant)> {
+    let held = core.claims.held(claim, core.clock.now());
+    held.map(|held| (held.tokens, held.valid_until))
+}
+
+/// Notes the lease that was granted, until when, and by which nodes. What it had before, it has on.
+fn hold<N>(core: &Core<N>, claim: &Claim, tokens: TokenRange, until: (Instant, NodeSet)) -> Grant {
+    let now = core.clock.now();
+    let longer = core.claims.held(claim, now).filter(|before| before.valid_until > until.0);
+    let (valid_until, nodes) = longer.map_or(until, |before| (before.valid_until, before.nodes));
+    core.claims.hold(claim, Held { tokens, valid_until, nodes }, now);
+    Grant::new(tokens, valid_until)
+}
+
+/// Has the votes that are still to come undone, unless the claim is held when they come.
+fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
+    let (core, claim) = (Arc::clone(core), claim.clone());
+    asked.finish(move |node, reply| {
+        if may_hold(&reply)
+            && let Some(mark) = core.claims.undo(&claim, node, core.clock.now())
+        {
+            drop(Owed::marked(&core, mark));
+        }
     });
+}
+
+/// Releases the votes of a round. Returns when those nodes have answered that have granted it, because their
+/// votes are in others' way, or have had time to.
+async fn give_up<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    request: &Acquire,
+    marks: Vec<Mark>,
+    granted: NodeSet,
+) {
+    let mut asked = Asked::new(core, core.settings.limit(request.ttl));
+    for mark in marks {
+        let (node, owed) = (mark.node(), Owed::marked(core, mark));
+        if granted.contains(node) {
+            asked.ask(node, Arc::clone(core).release(owed));
+        }
+    }
+    while asked.answers().await.is_some() {}
 }
 
 fn refusal<N: QuorumNode>(

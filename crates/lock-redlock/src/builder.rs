@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use crate::Redlock;
 use crate::asked::late;
 use crate::background::Background;
-use crate::claims::Claims;
 use crate::inner::{Core, Settings};
 use crate::moves::Moves;
 use crate::node::Node;
@@ -151,7 +150,7 @@ impl<N: QuorumNode> Builder<N> {
             quorum,
             settings,
             clock,
-            claims: Arc::new(Claims::new(quorum.nodes(), settings.max_ttl.duration())),
+            claims: Arc::default(),
             moves: Moves::default(),
             register: Register::new(quorum.nodes()),
             background,

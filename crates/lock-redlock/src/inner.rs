@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, QuorumNode};
+use lock_core::{Acquire, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, QuorumNode};
 use lock_core::{Released, Renew, Renewal, Ttl, Vote};
 
 use crate::asked::Asked;
 use crate::background::Background;
-use crate::ballot::Ballot;
 use crate::claims::Claims;
 use crate::moves::Moves;
 use crate::node::Node;
@@ -84,28 +83,25 @@ impl<N: QuorumNode> Core<N> {
         asked
     }
 
-    /// Asks a node for its vote, by this ballot.
+    /// Asks a node for its vote, once it has answered every release of the same claim.
     ///
     /// # Errors
     ///
-    /// Also if the ballot does not stand any more when the node could be asked.
+    /// Also if nobody holds or wants the claim any more when the node could be asked.
     pub(crate) async fn vote(
         self: Arc<Self>,
+        node: usize,
         request: Arc<Acquire>,
-        ballot: Ballot,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
-        let node = ballot.node;
         self.nodes[node].check_answers()?;
-        let guarded = self.identify(node).await?;
-        if !self.claims.stands(&request.claim, ballot, self.clock.now()) {
-            return Err(Error::new(ErrorKind::NotReady, "not asked: the claim was given up"));
-        }
-        let mut asked = Acquire::clone(&request);
-        asked.claim = ballot.claim(&request.claim);
-        let mut ballot = lock_core::Ballot::new(asked, floor);
-        if guarded {
+        self.settled(&request.claim, node).await?;
+        let mut ballot = Ballot::new(Acquire::clone(&request), floor);
+        if self.identify(node).await? {
             ballot = ballot.guarded();
+        }
+        if !self.claims.is_wanted(&request.claim, self.clock.now()) {
+            return Err(Error::new(ErrorKind::NotReady, "not asked: nobody wants it any more"));
         }
         let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
         match &vote {
@@ -123,7 +119,19 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "vote", vote)
     }
 
-    /// Has a node confirm a token to a claim as the node knows it.
+    /// Waits until a node has answered every release of a claim: one that comes after an answer which counts
+    /// would end what that says.
+    ///
+    /// # Errors
+    ///
+    /// If the node should have answered by now.
+    async fn settled(&self, claim: &Claim, node: usize) -> Result<(), Error> {
+        self.claims.settled(claim, node).await.map_err(|_stuck| {
+            self.nodes[node].debts.hurry();
+            self.nodes[node].unheard()
+        })
+    }
+
     pub(crate) async fn confirm(
         self: Arc<Self>,
         node: usize,
@@ -134,13 +142,14 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "confirm", answer)
     }
 
-    /// Asks a node to renew a claim as the node knows it.
+    /// Asks a node to renew, once it has answered every release of the same claim.
     pub(crate) async fn renew(
         self: Arc<Self>,
         node: usize,
         request: Renew,
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
+        self.settled(&request.claim, node).await?;
         let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
             Renewal::Unknown(error) => Err(error),
             known => Ok(known),
@@ -152,7 +161,7 @@ impl<N: QuorumNode> Core<N> {
     pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
         self.nodes[number].check_answers()?;
-        let answer = self.nodes[number].backend.release(&owed.released()).await;
+        let answer = self.nodes[number].backend.release(owed.claim()).await;
         let node_is_done = answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true);
         if node_is_done {
             owed.settle();

@@ -140,7 +140,6 @@ mod acquire;
 mod asked;
 mod background;
 mod backoff;
-mod ballot;
 mod builder;
 mod claims;
 mod failure;

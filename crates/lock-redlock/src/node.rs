@@ -106,6 +106,12 @@ impl<N> Node<N> {
         answer
     }
 
+    /// Why it cannot be asked for a vote for what it has not released yet.
+    pub(crate) fn unheard(&self) -> Error {
+        let unknown = || Error::new(ErrorKind::NotReady, "it has not answered a release");
+        self.state().trouble.clone().unwrap_or_else(unknown)
+    }
+
     /// A panic under the lock leaves nothing half done.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -17,19 +17,6 @@ use crate::{acquire, release, renew, status, watching};
 /// It is a [`Backend`] like any other, so all primitives of `lock-sync` that a majority can carry work over it:
 /// the mutex, the `RwLock` without upgradable reads, and what is made of them. Clones share everything.
 ///
-/// # Ballots
-///
-/// A node knows a claim by a *ballot*: an owner token for one attempt at that node. The first ballot of a claim has the
-/// owner token of the claim. A ballot that was given up is dead: the process does not use its token again, and draws a
-/// random one for the next attempt. So the release of a dead ballot ends no other vote, whenever it arrives. Of a claim
-/// the process remembers that it has dead ballots for as long as the claim is asked for, and for the
-/// [longest lease](Builder::max_ttl) after that.
-///
-/// The process knows the ballots of its claims. A claim that the process does not know, because another process asked
-/// for it, is renewed and released by its first ballots. If that process has given up a ballot of the claim before,
-/// [`renew`](Backend::renew) answers that the lease is lost and [`release`](Backend::release) that it is not held,
-/// although the other process may hold it. Its lease ends by itself.
-///
 /// # Cancel safety
 ///
 /// As [`Backend`] says, and besides: a vote that comes after its request was decided is given up in the

@@ -8,8 +8,6 @@ use lock_core::{
 };
 
 use crate::asked::{Asked, late};
-use crate::ballot::Ballot;
-use crate::claims::View;
 use crate::inner::Core;
 use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
@@ -32,12 +30,13 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     if let Err(error) = core.settings.check(request.ttl) {
         return Renewal::Unknown(error);
     }
-    let seen = core.claims.view(claim);
-    if seen.is_over(core.clock.now()) {
-        return over(core, claim, &seen);
-    }
-    let mut poll = Poll::new(core, request.tokens, seen);
-    let mut asked = poll.ask(request);
+    let before = core.claims.held(claim, core.clock.now());
+    let mut asked =
+        core.ask(0..core.quorum.nodes(), core.settings.limit(request.ttl), |core, node| {
+            let renewed = core.renew(node, request.clone());
+            async move { Ok(Reply::Renewed(renewed.await?)) }
+        });
+    let mut poll = Poll::new(core, request.tokens);
     while poll.is_open(asked.open().len()) {
         let Some(batch) = asked.answers().await else { break };
         batch.into_iter().for_each(|(node, reply)| poll.note(node, reply));
@@ -47,15 +46,29 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
         renewed = poll.deadlines.len(), lost = poll.lost.len(), "renew"
     );
     let plain = Renew::new(claim.clone(), request.ttl);
-    if let Some(until) = validity::until(&poll.deadlines, core.quorum.needed()) {
-        // A lease that has ended before this answer may have had another holder since.
-        if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
-            return over(core, claim, &poll.seen);
+    if let Some((valid_until, nodes)) = validity::until(&poll.deadlines, core.quorum.needed()) {
+        core.claims.renew(claim, valid_until, nodes);
+        poll.lost.iter().for_each(|&node| core.replant(node, &plain));
+        let tokens = poll.agree(&mut asked, claim).await;
+        if let Some(tokens) = tokens {
+            core.claims.raise(&claim.key, tokens.last());
         }
-        return poll.renewed(asked, plain, until.0).await;
+        let core = Arc::clone(core);
+        asked.finish(move |node, reply| {
+            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
+                core.replant(node, &plain);
+            }
+        });
+        return Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown };
     }
     if poll.is_lost() {
-        return over(core, claim, &poll.seen);
+        if core.claims.is_had_anew(claim, before, core.clock.now()) {
+            let error = Error::new(ErrorKind::NotReady, "it is being granted anew");
+            return Renewal::Unknown(error);
+        }
+        // What is left of it is in others' way.
+        let_go(core, claim);
+        return Renewal::Lost;
     }
     for node in asked.open().iter() {
         poll.said[node] = Some(late(asked.limit()));
@@ -65,19 +78,9 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     Renewal::Unknown(core.failure("renewed it", poll.deadlines.len(), &poll.said))
 }
 
-/// The lease is over. What is left of it is in the way of other claims.
-fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renewal {
-    if core.claims.has_moved(claim, seen, core.clock.now()) {
-        return Renewal::Unknown(Error::new(ErrorKind::NotReady, "it is being granted anew"));
-    }
-    let_go(core, claim);
-    Renewal::Lost
-}
-
 /// What the nodes have answered.
 struct Poll<N> {
     core: Arc<Core<N>>,
-    seen: View,
     deadlines: Vec<(usize, Instant)>,
     /// Those that have lost it, and are to vote for it again.
     lost: Vec<usize>,
@@ -89,58 +92,16 @@ struct Poll<N> {
 }
 
 impl<N: QuorumNode> Poll<N> {
-    fn new(core: &Arc<Core<N>>, tokens: u32, seen: View) -> Self {
+    fn new(core: &Arc<Core<N>>, tokens: u32) -> Self {
         let wanted = NonZeroU32::new(tokens);
         Self {
             core: Arc::clone(core),
-            seen,
             deadlines: Vec::new(),
             lost: Vec::new(),
             said: vec![None; core.quorum.nodes()],
             answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
-    }
-
-    /// Asks the nodes to renew the ballots that stand. Where there is none, there is nothing to renew.
-    fn ask(&mut self, request: &Renew) -> Asked<N, Reply> {
-        let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
-        for node in 0..self.core.quorum.nodes() {
-            let Some(ballot) = self.ballot(node) else {
-                self.note(node, Ok(Reply::Renewed(Renewal::Lost)));
-                continue;
-            };
-            let mut request = request.clone();
-            request.claim = ballot.claim(&request.claim);
-            let renewed = Arc::clone(&self.core).renew(node, request);
-            asked.ask(node, async move { Ok(Reply::Renewed(renewed.await?)) });
-        }
-        asked
-    }
-
-    fn ballot(&self, node: usize) -> Option<Ballot> {
-        self.seen.ballots[node].map(|owner| Ballot { node, owner })
-    }
-
-    /// A majority has renewed it. Nodes that have not are to vote for it again.
-    async fn renewed(
-        mut self,
-        mut asked: Asked<N, Reply>,
-        plain: Renew,
-        valid_until: Instant,
-    ) -> Renewal {
-        self.lost.iter().for_each(|&node| self.core.replant(node, &plain));
-        let tokens = self.agree(&mut asked, &plain.claim).await;
-        if let Some(tokens) = tokens {
-            self.core.claims.raise(&plain.claim.key, tokens.last());
-        }
-        let core = Arc::clone(&self.core);
-        asked.finish(move |node, reply| {
-            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
-                core.replant(node, &plain);
-            }
-        });
-        Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown }
     }
 
     fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
@@ -195,9 +156,8 @@ impl<N: QuorumNode> Poll<N> {
                 Step::Impossible => return None,
                 Step::Wait => {}
                 Step::Confirm(token, nodes) => {
-                    for ballot in nodes.iter().filter_map(|node| self.ballot(node)) {
-                        let (node, claim) = (ballot.node, ballot.claim(claim));
-                        let confirmed = Arc::clone(&self.core).confirm(node, claim, token);
+                    for node in nodes.iter() {
+                        let confirmed = Arc::clone(&self.core).confirm(node, claim.clone(), token);
                         asked.ask(node, async move {
                             let is_so = confirmed.await.unwrap_or(false);
                             Ok(Reply::Confirmed(token, is_so))

@@ -1,4 +1,4 @@
-//! One round: every node is asked for its vote once, unless an earlier round has its vote.
+//! One round: every node is asked for its vote once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,6 @@ use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTa
 use lock_core::{QuorumNode, TokenRange, Vote};
 
 use crate::asked::{Asked, late};
-use crate::ballot::Ballot;
-use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
@@ -21,11 +19,25 @@ pub(crate) enum Reply {
     Confirmed(FencingToken, bool),
 }
 
+/// Whether a node may have granted the claim, if this is the last that was heard of it.
+pub(crate) fn may_hold(reply: &Result<Reply, Error>) -> bool {
+    match reply {
+        Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
+        Ok(Reply::Confirmed(..)) => false,
+        Err(_) => true,
+    }
+}
+
 /// What a round came to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// A quorum has granted the claim, agrees on its tokens, and the lease is not over.
-    Granted(Held),
+    Granted {
+        tokens: TokenRange,
+        valid_until: Instant,
+        /// A quorum that holds until then.
+        nodes: NodeSet,
+    },
     /// A quorum has granted it, but it was over when the last answer came.
     TooLate,
     /// A quorum has granted it, but does not agree on its tokens.
@@ -42,11 +54,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Round<N> {
     core: Arc<Core<N>>,
     request: Arc<Acquire>,
-    ballots: Vec<Ballot>,
     tally: Tally,
     agreement: Agreement,
-    /// This very lease, if it was granted before.
-    known: Option<Held>,
+    /// The tokens of this very lease, if they are known, and until when they certainly are its own.
+    known: Option<(TokenRange, Instant)>,
     grants: Vec<Option<Grant>>,
     said: Vec<Option<Error>>,
     /// Whether a node would not confirm a token.
@@ -54,30 +65,19 @@ pub(crate) struct Round<N> {
 }
 
 impl<N: QuorumNode> Round<N> {
-    /// Asks the nodes by these ballots, but for those that have granted theirs in an earlier round. The requests are
-    /// sent when the answers are [waited for](Self::decide).
+    /// Asks all nodes. The requests are sent when the answers are [waited for](Self::decide).
     pub(crate) fn begin(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
-        ballots: Vec<Ballot>,
-        kept: Vec<Option<Grant>>,
         floor: FencingToken,
+        known: Option<(TokenRange, Instant)>,
     ) -> (Self, Asked<N, Reply>) {
-        let known = core.claims.held(&request.claim, core.clock.now());
-        // Every node that counts for a token has to know the token, also a node that votes for the lease only now.
-        let floor = known.map_or(floor, |known| floor.max(known.tokens.last()));
-        let mut asked = Asked::new(core, core.settings.limit(request.ttl));
-        for ballot in ballots.iter().filter(|ballot| kept[ballot.node].is_none()) {
-            let vote = Arc::clone(core).vote(Arc::clone(request), *ballot, floor);
-            asked.ask(ballot.node, async move { Ok(Reply::Voted(vote.await?)) });
-        }
-        let mut round = Self::new(core, request, ballots, known);
-        for (node, grant) in kept.into_iter().enumerate() {
-            if let Some(grant) = grant {
-                round.grant(node, grant);
-            }
-        }
-        (round, asked)
+        let limit = core.settings.limit(request.ttl);
+        let asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
+            let vote = core.vote(node, Arc::clone(request), floor);
+            async move { Ok(Reply::Voted(vote.await?)) }
+        });
+        (Self::new(core, request, known), asked)
     }
 
     /// Waits for answers until it is clear what they come to. Others may then be still under way.
@@ -98,14 +98,12 @@ impl<N: QuorumNode> Round<N> {
     fn new(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
-        ballots: Vec<Ballot>,
-        known: Option<Held>,
+        known: Option<(TokenRange, Instant)>,
     ) -> Self {
         let nodes = core.quorum.nodes();
         Self {
             core: Arc::clone(core),
             request: Arc::clone(request),
-            ballots,
             tally: Tally::new(core.quorum, request.claim.owner.tag()),
             agreement: Agreement::new(core.quorum, request.tokens),
             known,
@@ -115,13 +113,14 @@ impl<N: QuorumNode> Round<N> {
         }
     }
 
-    pub(crate) fn ballots(&self) -> &[Ballot] {
-        &self.ballots
-    }
-
-    /// The votes that are there, for another round.
-    pub(crate) fn grants(&self) -> &[Option<Grant>] {
-        &self.grants
+    /// The nodes that may hold the claim, but for those that have not answered.
+    pub(crate) fn may_hold(&self) -> NodeSet {
+        let nodes = 0..self.grants.len();
+        let may = |&node: &usize| {
+            let is_unclear = self.said[node].as_ref().is_some_and(is_unclear);
+            self.grants[node].is_some() || is_unclear
+        };
+        nodes.filter(may).collect()
     }
 
     /// Those that have granted it.
@@ -152,12 +151,16 @@ impl<N: QuorumNode> Round<N> {
 
     fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
         let answer = match reply {
-            Ok(Reply::Voted(Vote::Granted(grant))) => return self.granted_by(node, grant),
+            Ok(Reply::Voted(Vote::Granted(grant))) => {
+                self.agreement.grant(node, grant.tokens);
+                self.grants[node] = Some(grant);
+                Answer::Granted
+            }
             Ok(Reply::Voted(Vote::Busy { holder, retry_after })) => {
-                self.busy(node, holder, retry_after)
+                let now = self.core.clock.now();
+                Answer::Busy { holder, free_at: retry_after.map(|time| now + time) }
             }
             Ok(Reply::Voted(Vote::Abstains(_))) => {
-                self.core.claims.refused(&self.request.claim, self.ballots[node]);
                 self.said[node] = Some(self.core.abstains(node));
                 Answer::Out
             }
@@ -184,34 +187,7 @@ impl<N: QuorumNode> Round<N> {
         self.tally.note(node, answer);
     }
 
-    /// A ballot may have been given up by another request for the claim.
-    fn granted_by(&mut self, node: usize, grant: Grant) {
-        if self.core.heard(&self.request.claim, self.ballots[node]) {
-            return self.grant(node, grant);
-        }
-        self.said[node] = Some(Error::new(ErrorKind::NotReady, "the claim was given up"));
-        self.tally.note(node, Answer::Out);
-    }
-
-    fn grant(&mut self, node: usize, grant: Grant) {
-        self.agreement.grant(node, grant.tokens);
-        self.grants[node] = Some(grant);
-        self.tally.note(node, Answer::Granted);
-    }
-
-    fn busy(&mut self, node: usize, holder: Option<OwnerTag>, left: Option<Duration>) -> Answer {
-        let claim = &self.request.claim;
-        self.core.claims.refused(claim, self.ballots[node]);
-        if holder == Some(claim.owner.tag()) {
-            let message = "it has not released an earlier ballot of this claim";
-            self.said[node] = Some(Error::new(ErrorKind::NotReady, message));
-            return Answer::Out;
-        }
-        let now = self.core.clock.now();
-        Answer::Busy { holder, free_at: left.map(|time| now + time) }
-    }
-
-    /// The time is over: a node that has not answered does not count.
+    /// The time is over: whoever has not answered does not count.
     fn close(&mut self, asked: &Asked<N, Reply>) {
         for node in asked.open().iter() {
             self.agreement.refuse(node);
@@ -241,11 +217,10 @@ impl<N: QuorumNode> Round<N> {
 
     fn agree(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
         let now = self.core.clock.now();
-        if let Some(known) = self.known {
-            // A lease that ends meanwhile is not the one that its nodes grant now.
-            let is_alive = now < known.valid_until;
-            let granted = || self.granted_until(known.tokens, self.tally.granted(), now);
-            return Some(if is_alive { granted() } else { Outcome::TooLate });
+        if let Some((tokens, until)) = self.known
+            && now < until
+        {
+            return Some(self.granted_until(tokens, self.tally.granted(), now));
         }
         match self.agreement.step(self.tally.open().len()) {
             Step::Wait => None,
@@ -255,8 +230,7 @@ impl<N: QuorumNode> Round<N> {
                 asked.extend();
                 for node in nodes.iter() {
                     let core = Arc::clone(&self.core);
-                    let claim = self.ballots[node].claim(&self.request.claim);
-                    let confirm = core.confirm(node, claim, token);
+                    let confirm = core.confirm(node, self.request.claim.clone(), token);
                     asked.ask(node, async move { Ok(Reply::Confirmed(token, confirm.await?)) });
                 }
                 None
@@ -271,9 +245,22 @@ impl<N: QuorumNode> Round<N> {
         let deadlines: Vec<_> = deadlines.collect();
         match validity::until(&deadlines, self.core.quorum.needed()) {
             Some((valid_until, nodes)) if valid_until > now => {
-                Outcome::Granted(Held { tokens, valid_until, nodes })
+                Outcome::Granted { tokens, valid_until, nodes }
             }
             _ => Outcome::TooLate,
         }
     }
+}
+
+/// Whether a request that failed like this may have taken effect.
+fn is_unclear(error: &Error) -> bool {
+    !matches!(
+        error.kind(),
+        ErrorKind::InvalidKey
+            | ErrorKind::InvalidTtl
+            | ErrorKind::InvalidConfig
+            | ErrorKind::Unsupported
+            | ErrorKind::NotHeld
+            | ErrorKind::Denied
+    )
 }

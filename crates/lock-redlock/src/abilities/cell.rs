@@ -129,8 +129,7 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
     // Taking it away is for all nodes or none, and so are the answers to storing what stands for that.
     let waits_for_all = value.as_deref().is_none_or(|value| value == ERASED);
     let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let (mut claim, value) = (claim.clone(), value.clone());
-        claim.owner = core.claims.owner_at(&claim, node);
+        let (claim, value) = (claim.clone(), value.clone());
         async move {
             let stored = core.nodes[node].backend.store(&claim, token, value.as_deref()).await;
             core.noted(node, "store", stored)

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-mod ballots;
 mod conformance;
 mod debate;
 mod executors;
@@ -10,5 +9,4 @@ mod hearing;
 mod keeping;
 mod membership;
 mod support;
-mod tokens;
 mod votes;

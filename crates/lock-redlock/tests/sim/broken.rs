@@ -61,11 +61,9 @@ fn a_node_must_go_on_counting() {
     goes_wrong(WILD, Flaw::CountsAnew, Wrong::Order);
 }
 
-/// A release of the first ballot arrives after the vote for the second.
 #[test]
-fn a_ballot_must_not_be_used_again() {
-    goes_wrong(MESSAGES, Flaw::ReusesBallots, Wrong::Exclusion);
-    goes_wrong(Faults { echoes: true, ..MESSAGES }, Flaw::ReusesBallots, Wrong::Exclusion);
+fn a_release_must_not_be_repeated_later() {
+    goes_wrong(MESSAGES, Flaw::RepeatsReleases, Wrong::Exclusion);
 }
 
 #[test]

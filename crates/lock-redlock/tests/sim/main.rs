@@ -31,11 +31,10 @@
 //! A quorum reads the wall clock itself, and no test can set it. So floors are replaced by those of the simulated
 //! clocks on their way to the nodes: the same for all nodes where they were the same.
 //!
-//! A client has two lines to each node. Two things are assumed of a line, since every connection keeps them: requests
-//! reach the node in the order in which they were sent, and a request that arrives twice does so before the next.
-//! Between the lines there is no order: a release may arrive after a vote that was asked for later, and a vote
-//! after the release of its claim. Where nothing may be left until a lease ends, a client has one line and no request
-//! arrives twice, because a vote that comes after its release or its refusal lasts as long as its lease.
+//! Two things are assumed of the network, since every backend has to keep them. The requests of one client reach
+//! a node in the order in which they were sent: one whose future was dropped has no effect after a later one.
+//! And a request that arrives twice does so before the next. Without that a release that is repeated late ends
+//! a lease which has been granted since to the same owner.
 //!
 //! Each kind of story is told some hundred times. For more, and for one again that went wrong:
 //!
@@ -76,7 +75,6 @@ const MESSAGES: Faults = Faults {
     unguarded: false,
     tokens: false,
     upgradable: false,
-    echoes: false,
     lasting: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
@@ -142,13 +140,6 @@ fn leases_may_be_upgradable() {
 #[test]
 fn leases_may_be_upgradable_while_nodes_forget() {
     goes_well(Faults { upgradable: true, ..FORGETTING });
-}
-
-/// A release of a dead ballot ends nothing else, whenever it arrives.
-#[test]
-fn releases_may_arrive_again_later() {
-    goes_well(Faults { echoes: true, ..MESSAGES });
-    goes_well(Faults { echoes: true, ..FORGETTING });
 }
 
 #[test]

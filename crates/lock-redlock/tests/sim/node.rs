@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
-use lock_core::{Fixed, OwnerToken, SharedBackend, Standing, Ttl, Vote, Watch};
+use lock_core::{Fixed, SharedBackend, Standing, Ttl, Vote, Watch};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -18,15 +18,15 @@ use crate::world::{Fate, World, until};
 
 /// A node as a client sees it.
 ///
-/// A client has several lines to a node, as a process has a connection for each of its runtimes. The requests on
-/// one line arrive in the order in which the client sent them. Requests on two lines overtake one another. A
-/// request may take any time, be lost, or arrive twice. The answers may come late, in any order, or not at all. A
-/// request that was sent arrives although no task waits for its answer any more.
+/// Requests arrive in the order in which the client sent them, as those of every backend do: one whose future
+/// was dropped takes no effect after a later one. Otherwise they may take any time, be lost, or arrive twice,
+/// and the answers may come late, in any order, or not at all. A request that was sent arrives although nobody
+/// waits for its answer any more.
 pub(crate) struct SimNode {
     world: Arc<World>,
     client: usize,
     node: usize,
-    lines: Vec<mpsc::UnboundedSender<Parcel>>,
+    line: mpsc::UnboundedSender<Parcel>,
 }
 
 /// A request on its way.
@@ -46,13 +46,9 @@ struct Answer<T> {
 
 impl SimNode {
     pub(crate) fn new(world: &Arc<World>, client: usize, node: usize) -> Self {
-        let line = |_| {
-            let (line, parcels) = mpsc::unbounded_channel();
-            tokio::spawn(deliver(Arc::clone(world), node, parcels));
-            line
-        };
-        let lines = (0..world.plan.lines).map(line).collect();
-        Self { world: Arc::clone(world), client, node, lines }
+        let (line, parcels) = mpsc::unbounded_channel();
+        tokio::spawn(deliver(Arc::clone(world), node, parcels));
+        Self { world: Arc::clone(world), client, node, line }
     }
 
     /// Sends a request, which the node acts on when it arrives.
@@ -64,7 +60,6 @@ impl SimNode {
         let Self { world, client, node, .. } = self;
         let (client, node) = (*client, *node);
         let fate = world.fate(client, node);
-        let line = &self.lines[world.line()];
         world.log(|| format!("{client} asks {node} to {name}: {fate:?}"));
         let (there, again, answers_second, back) = match fate {
             Fate::Refused => return Err(Error::new(ErrorKind::Unreachable, "no way there")),
@@ -89,7 +84,7 @@ impl SimNode {
             }
         });
         let parcel = Parcel { arrives: sent + there, limit: sent + SLOWEST, again, act };
-        let (Ok(()), Some(back)) = (line.send(parcel), back) else { return pending().await };
+        let (Ok(()), Some(back)) = (self.line.send(parcel), back) else { return pending().await };
         let Ok(answer) = answered.await else { return pending().await };
         if !back.is_zero() {
             sleep(back).await;
@@ -99,18 +94,6 @@ impl SimNode {
 
     fn flaw(&self) -> Flaw {
         self.world.plan.flaw
-    }
-
-    /// A claim as it is sent to the node.
-    fn named(&self, claim: &Claim) -> Claim {
-        let mut claim = claim.clone();
-        if self.flaw() == Flaw::ReusesBallots {
-            // All ballots of a claim begin alike.
-            let mut owner = [0; 16];
-            owner[..8].copy_from_slice(&claim.owner.expose()[..8]);
-            claim.owner = OwnerToken::from_bytes(owner);
-        }
-        claim
     }
 
     /// The lease that the node is asked for, if it should live for so long.
@@ -156,7 +139,6 @@ impl Backend for SimNode {
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let (full, mut request) = (request.ttl, request.clone());
-        request.claim = self.named(&request.claim);
         request.ttl = self.ttl(full);
         match self.ask("renew", move |store| at_once(store.renew(&request))).await {
             Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, demand }, took }) => {
@@ -169,8 +151,8 @@ impl Backend for SimNode {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let (claim, flaw) = (self.named(claim), self.flaw());
-        if self.world.plan.faults.echoes {
+        let (claim, flaw) = (claim.clone(), self.flaw());
+        if flaw == Flaw::RepeatsReleases {
             self.repeat_later(&claim);
         }
         let release = move |store: &MemoryBackend| match flaw {
@@ -202,7 +184,6 @@ impl QuorumNode for SimNode {
         self.world.asks_for_vote(self.client);
         let floor = self.world.floor(self.client, &key, tokens.get(), ballot.floor.get());
         ballot.floor = FencingToken::new(floor);
-        ballot.request.claim = self.named(&ballot.request.claim);
         ballot.request.ttl = self.ttl(full);
         ballot.guarded &= self.flaw() != Flaw::VotesKeptOut;
         let (world, node, client) = (Arc::clone(&self.world), self.node, self.client);
@@ -230,7 +211,7 @@ impl QuorumNode for SimNode {
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
-        let (claim, flaw) = (self.named(claim), self.flaw());
+        let (claim, flaw) = (claim.clone(), self.flaw());
         let confirm = move |store: &MemoryBackend| match flaw {
             Flaw::ConfirmsAnything => Ok(true),
             _ => at_once(store.confirm(&claim, token)),

@@ -35,8 +35,6 @@ pub(crate) struct Faults {
     pub(crate) tokens: bool,
     /// Some leases are upgradable.
     pub(crate) upgradable: bool,
-    /// Releases arrive once more, after later requests.
-    pub(crate) echoes: bool,
     /// Leases outlive the story by far, and are released by whoever may have one.
     pub(crate) lasting: bool,
 }
@@ -60,8 +58,8 @@ pub(crate) enum Flaw {
     FastClocks,
     /// Nodes answer releases, and do nothing.
     ReleasesNothing,
-    /// Clients use one owner token for all ballots of a claim.
-    ReusesBallots,
+    /// Releases may arrive once more, after later requests.
+    RepeatsReleases,
     /// Nodes count every key's tokens anew after each holder.
     CountsAnew,
 }
@@ -75,8 +73,6 @@ pub(crate) struct Plan {
     /// The nodes that each client uses.
     pub(crate) members: Vec<Vec<usize>>,
     pub(crate) keys: usize,
-    /// How many lines a client has to a node.
-    pub(crate) lines: usize,
     pub(crate) max_ttl: Ttl,
     /// How long clients want their leases to live.
     pub(crate) ttls: &'static [u64],
@@ -163,8 +159,6 @@ impl Plan {
             flaw,
             members: members.collect(),
             keys: rng.pick(&[1, 1, 2]),
-            // A vote that a release overtakes lasts as long as its lease.
-            lines: if faults.lasting { 1 } else { 2 },
             max_ttl: Ttl::new(Duration::from_secs(if faults.lasting { 60 } else { 1 })).unwrap(),
             ttls: if faults.lasting { &[60_000] } else { &[200, 400, 1000] },
             node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
@@ -179,10 +173,6 @@ impl Plan {
             plan.lost = rng.pick(&[0, 2, 10]);
             plan.late = rng.pick(&[0, 5, 15, 40]);
             plan.twice = rng.pick(&[0, 5, 20]);
-        }
-        if faults.lasting {
-            // So does a vote that arrives again after it was refused.
-            plan.twice = 0;
         }
         if faults.cuts {
             plan.cuts = (0..rng.below(4)).map(|_| Cut::new(clients, nodes, rng)).collect();
@@ -206,7 +196,6 @@ impl Plan {
             nodes,
             members: (0..clients).map(|_| (0..nodes).collect()).collect(),
             keys: 1,
-            lines: 2,
             max_ttl: Ttl::MAX,
             ttls: &[],
             node_timeout: None,

@@ -132,14 +132,6 @@ impl World {
         }
     }
 
-    /// The line on which a request is sent now.
-    pub(crate) fn line(&self) -> usize {
-        match self.plan.lines {
-            1 => 0,
-            lines => self.lock().rng.index(lines),
-        }
-    }
-
     /// What becomes of a request that is sent now.
     pub(crate) fn fate(&self, client: usize, node: usize) -> Fate {
         let mut state = self.lock();
