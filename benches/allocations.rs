@@ -1,4 +1,4 @@
-//! How often the heap is asked for memory, for each lock that is acquired and released.
+//! The number of allocations for each lock that is acquired and released.
 
 use std::alloc::System;
 
@@ -10,10 +10,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Passes before anything is counted: until then buffers grow and scripts are loaded.
+/// The number of passes before counting begins: in them, buffers grow and scripts are loaded.
 const WARM_UP: u64 = 200;
 
-/// Passes that are counted. The figures hardly vary.
+/// The number of passes that are counted. The figures hardly vary.
 const PASSES: u64 = 2_000;
 
 fn main() -> Result<(), Failure> {

@@ -1,7 +1,7 @@
-//! What a hand-over costs when many wait in the store's queue.
+//! The cost of a hand-over while many claims wait in the store's queue.
 //!
-//! At the level of the backend: a few clients with many claims each, every one of them a place of
-//! its own in the queue, as if each were of another process.
+//! This bench uses the backend itself: a few clients with many claims each. Every claim has a place of its own in the
+//! queue, as if each came from another process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use lock_core::{Acquire, Attempt, Backend, Claim, Hint, Key, OwnerToken, Ttl, Wa
 use lock_redis::RedisBackend;
 use lock_tests::RedisServer;
 
-/// Over so many connections the waiters are spread.
+/// The number of connections over which the claims are spread.
 const CLIENTS: usize = 4;
 
-/// How long nothing may happen before the queue is taken for stuck.
+/// The queue counts as stuck after this time without a grant.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Failure> {
@@ -54,7 +54,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a hand-over cost, in seconds.
+/// The cost of a hand-over, in seconds.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     time: f64,
@@ -93,16 +93,16 @@ async fn memory(size: usize, window: Duration) -> Result<Sample, Failure> {
     Ok(Sample { time: elapsed.as_secs_f64() / count as f64, ..Sample::default() })
 }
 
-/// A holder, and those who wait behind it in the order in which they came.
+/// The claim of the holder, and the claims that wait behind it, in order.
 struct Line<B> {
     clients: Vec<B>,
     watches: Vec<Watch>,
-    /// The first of them holds the key. Each is of the client of its own number, modulo theirs.
+    /// Each claim with the index of its client. The first claim holds the key.
     claims: VecDeque<(usize, Claim)>,
 }
 
 impl<B: Backend> Line<B> {
-    /// A holder, and `size` claims that wait.
+    /// Forms a line of a holder and `size` claims that wait.
     async fn form(clients: Vec<B>, size: usize) -> Result<Self, Failure> {
         static TIMES: AtomicU64 = AtomicU64::new(0);
         let key = Key::new(format!("growth:{}", TIMES.fetch_add(1, Ordering::Relaxed)))?;
@@ -132,8 +132,8 @@ impl<B: Backend> Line<B> {
         Ok(())
     }
 
-    /// Hands the key over for a while, from the holder to the first in line, who is told so; the
-    /// former holder goes to the end. How often, and how long that took.
+    /// Hands the key over for a while. Each time the holder releases it, the first claim in the queue hears of its
+    /// grant, and the former holder joins the end. Returns the number of hand-overs and the time that they took.
     async fn move_on(&mut self, time: Duration) -> Result<(u64, Duration), Failure> {
         let (start, mut count) = (Instant::now(), 0);
         while start.elapsed() < time {
@@ -149,7 +149,7 @@ impl<B: Backend> Line<B> {
     }
 
     async fn dissolve(self) -> Result<(), Failure> {
-        // From the end, so that nobody is granted the key on the way.
+        // From the end, so that no claim gets the key meanwhile.
         for (client, claim) in self.claims.iter().rev() {
             let _ = self.clients[*client].release(claim).await?;
         }
@@ -185,7 +185,7 @@ fn table(all: &[Series<Sample>], sizes: &[usize]) -> Table {
         "commands",
         "in memory, µs",
     ];
-    let mut table = Table::new("What a hand-over costs, by the number of those who wait", &columns);
+    let mut table = Table::new("What a hand-over costs, by the number of waiters", &columns);
     let mut lines = Lines::new("Microseconds for each hand-over", "waiting");
     for (series, &size) in all[1..].chunks(2).zip(sizes) {
         let [redis, memory] = series else { continue };

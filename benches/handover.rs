@@ -1,5 +1,4 @@
-//! One key that processes take from one another: how long that takes, and how much of the time the
-//! lock is in use.
+//! Processes hand one key to one another: how long a hand-over takes, and for how much of the time the lock is in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +12,22 @@ use lock_benches::{
 };
 use lock_tests::RedisServer;
 
-/// How long a holder gives the other one to settle down and wait.
+/// How long a holder waits for the other task to settle down as a waiter.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The same for locks that are held for long: the threads of the waiter have fallen asleep.
+/// This time for locks that are held for long, so that the threads of the waiter fall asleep.
 const LONG: Duration = Duration::from_millis(100);
 
-/// How many times as long as a pause the latencies after such pauses are measured.
+/// The latencies after a pause are measured for this many times the pause.
 const PAUSES: u32 = 25;
 
-/// A section in which something is done.
+/// The length of a section in which the holder does something.
 const SECTION: Duration = Duration::from_millis(20);
 
-/// How many share the lock then.
+/// How many tasks share the lock in the bench of long sections.
 const SHARERS: usize = 8;
 
-/// How many passes each has in that time.
+/// How many passes each task has in that bench.
 const PASSES: u32 = 12;
 
 fn main() -> Result<(), Failure> {
@@ -55,7 +54,7 @@ struct Bench {
     stage: Stage,
     plain: Arc<Plain>,
     rows: Vec<Row>,
-    /// Why some are missing.
+    /// The reasons why some rows are missing.
     absent: Vec<String>,
 }
 
@@ -69,7 +68,8 @@ impl Bench {
         Ok(Self { effort, server, stage, plain, rows, absent })
     }
 
-    /// From the end of one process's section to the beginning of the other's, who waits alone.
+    /// The time from the end of one process's section to the beginning of the section of the other process, which is
+    /// the only waiter.
     fn latency(&self, regime: &str, settle: Duration) -> Table {
         let all = self.latencies(settle);
         let title = format!(
@@ -152,7 +152,7 @@ impl Bench {
         table
     }
 
-    /// How much of the time the lock is in use, if it is held for a while.
+    /// The share of the time in which the lock is in use, with long sections.
     fn section(&self, processes: usize) -> Table {
         let window = match self.effort.name {
             "smoke" => self.effort.slow_window,
@@ -178,7 +178,7 @@ impl Bench {
             ]);
         });
         table.remark(
-            "In use: the share of the time in which somebody was in its section. In turn: the share of \
+            "In use: the share of the time in which a task was in its section. In turn: the share of \
              passes before which all the others had the lock once.",
         );
         self.end(&mut table, bars);
@@ -206,7 +206,7 @@ impl Bench {
     }
 }
 
-/// Beside the round trips back to back and after a pause.
+/// The figures of a row, compared with the round trips back to back and after a pause.
 fn times(series: &Series<Histogram>, [close, paused]: [&Series<Histogram>; 2]) -> [String; 7] {
     let micros = |seconds: f64| format!("{} µs", short(seconds * 1e6));
     let most = |series: &Series<Histogram>| merged(series).quantile(0.99).as_secs_f64();
@@ -232,7 +232,7 @@ fn merged(series: &Series<Histogram>) -> Histogram {
     all
 }
 
-/// Shows the outcome in the middle of each, or says why there is none.
+/// Shows the median outcome of each row, or says why there is none.
 fn each(
     all: &[Series<Outcome>],
     table: &mut Table,

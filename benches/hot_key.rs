@@ -14,10 +14,10 @@ use lock_tests::RedisServer;
 
 const OURS: &str = "ours, dropped";
 
-/// Rounds of those whose figures are small numbers of passes, however many rounds there are.
+/// The rounds of contestants with few passes, whatever the effort says.
 const ROUNDS: usize = 3;
 
-/// Tasks up to which redis-py has a thread for each.
+/// Up to this many tasks, redis-py takes part with a thread for each.
 const THREADS: usize = 128;
 
 fn main() -> Result<(), Failure> {
@@ -57,7 +57,7 @@ const SUMMARY: [&str; 7] = [
     "commands each",
 ];
 
-/// One row for this number of tasks, and a point of each line.
+/// Adds a row for this number of tasks, and a point to each line.
 fn summary(rates: &[Rate], tasks: usize, table: &mut Table, lines: &mut Lines) {
     for rate in rates {
         lines.point(&rate.name, tasks as f64, rate.handovers);
@@ -77,7 +77,7 @@ fn summary(rates: &[Rate], tasks: usize, table: &mut Table, lines: &mut Lines) {
     ]);
 }
 
-/// What is kept of a row.
+/// The figures of a row that the summary needs.
 struct Rate {
     name: String,
     peer: bool,
@@ -120,7 +120,7 @@ fn table(
             (crowd.servers, crowd.waits) = (vec![server.url()], waits);
             stage.run(entrant.crowd(crowd))
         };
-        // Reading the clock twice in each pass is a burden only to the fast ones.
+        // To read the clock twice in each pass slows down only the fast contestants.
         rates.add(fighter.entrant.name(), move || crowd(fighter.peer));
         if !fighter.peer {
             waits.add(fighter.entrant.name(), move || crowd(true));

@@ -28,7 +28,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// All but `redlock`: it opens two connections for each pass, and would measure little else.
+/// All rows except `redlock`, which opens two connections for each pass, so that its row would measure little else.
 async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
     let mut entrants = contestants::ours_and_plain(url).await?;
     entrants.extend([
@@ -37,7 +37,7 @@ async fn entrants(url: &str) -> Result<Vec<Entrant>, Failure> {
         Entrant::new("redis-lock", [RedisLock::connect(url).await?]),
         Entrant::new("distributed-lock-redis", [DistributedLock::connect(url).await?]),
     ]);
-    // What is left when the store costs nothing: our own part.
+    // Over memory the store costs almost nothing, so this row shows our own part.
     entrants.push(Entrant::new("ours in memory, released", [Ours::memory(Ending::Released)]));
     Ok(entrants)
 }

@@ -15,7 +15,7 @@ use lock_tests::RedisServer;
 /// Tasks of each process.
 const TASKS: usize = 16;
 
-/// Rounds, however many there are to be: a team takes longer than its window.
+/// The number of rounds, whatever the effort says: a team takes longer than its window.
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Failure> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What one turn measured: the team, or else the server's round trip.
+/// The outcome of one turn: of the team, or of the server's round trips.
 enum Sample {
     Team(Box<Outcome>),
     Ping(f64),

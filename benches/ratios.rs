@@ -1,4 +1,4 @@
-//! Uncontended locks as ratios in one run: everybody in turn, on one server, in three settings.
+//! Uncontended locks as ratios in one run: all contestants in turn, on one server, in three settings.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use lock_benches::{
 };
 use lock_tests::RedisServer;
 
-/// How many keys are locked in turn where it is not always the same one.
+/// How many keys are locked in turn, in the rows that do not lock one key all the time.
 const ROTATING: usize = 64;
 
 const SOCKET: &str = "blocking socket";
@@ -57,7 +57,7 @@ fn table(effort: &Effort, server: &RedisServer, setting: Setting) -> Result<Tabl
          spread its middle half. Commands are those of the network, on one key.",
         effort.rounds
     ));
-    table.remark(format!("`{CACHED}` keeps the lease for a second: most passes ask nobody."));
+    table.remark(format!("`{CACHED}` keeps the lease for a second: most passes send no request."));
     table.remark(format!(
         "The {SOCKET} sends what the {PLAIN} sends, without any runtime: what is left is kernel and \
          server."

@@ -1,4 +1,4 @@
-//! One key under which some read and some write.
+//! One key under which some tasks read and some write.
 
 use lock_benches::contest::{Processes, Tasks, in_one_process, summary};
 use lock_benches::contestants::rwlocks::{IN_PROCESS, OURS, PEERS, TOKIO};
@@ -6,14 +6,14 @@ use lock_benches::plot::Lines;
 use lock_benches::{Effort, Failure, Rule, Setting, Stage, Table, team};
 use lock_tests::RedisServer;
 
-/// What is measured, how many of a hundred passes only read, and how the files are called.
+/// The name of each measurement, how many of a hundred passes only read, and the prefix of its files.
 const MIXES: [(&str, u32, &str); 3] = [
     ("readers only, who share a lease", 100, "readers"),
     ("95 % reads", 95, "reads"),
     ("50 % reads", 50, "writes"),
 ];
 
-/// In how many processes, and with how many tasks each.
+/// The number of processes, and the tasks of each.
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
 

@@ -1,5 +1,5 @@
-//! What single requests cost the server, and how much room a name takes there: our backend beside the
-//! commands that the documentation of Redis says to write.
+//! The cost of single requests for the server, and the memory that a name takes there: our backend beside the commands
+//! that the documentation of Redis recommends.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use lock_tests::RedisServer;
 
 const OURS: &str = "ours, backend";
 
-/// What is requested, and what the bare client sends for it.
+/// Each request, and what the bare client sends for it.
 const VERBS: [(&str, &str); 3] = [
     ("acquire", "`SET NX PX`"),
     ("renew", "compare and `PEXPIRE`"),
     ("release", "compare and `DEL`"),
 ];
 
-/// How many names are locked and released, to see how much room they take.
+/// How many names are locked and released to measure the memory that they take.
 const NAMES: usize = 20_000;
 
 fn main() -> Result<(), Failure> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// All in turn on one server, each with keys of its own.
+/// Measures all contestants in turn on one server. Each has its own keys.
 fn verbs(
     effort: &Effort,
     stage: &Stage,
@@ -138,7 +138,7 @@ fn figures(
     ]
 }
 
-/// Each on a new server.
+/// Measures each contestant on a new server.
 fn memory(effort: &Effort, stage: &Stage, other: Option<&OtherBuild>) -> Result<Table, Failure> {
     let names = if effort.name == "smoke" { AT_ONCE } else { NAMES };
     let title = format!("Bytes on the server for each of {names} names");

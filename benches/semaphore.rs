@@ -1,4 +1,4 @@
-//! One key of which several have a permit.
+//! One key with several permits.
 
 use lock_benches::contest::{Processes, Tasks, in_one_process, summary};
 use lock_benches::contestants::semaphores::{IN_PROCESS, OURS, PEERS, TOKIO};
@@ -8,7 +8,7 @@ use lock_tests::RedisServer;
 
 /// How many permits there are, and how many tasks of one process want one.
 ///
-/// Four for each permit; and as many tasks as permits, so that nobody waits.
+/// There are four tasks for each permit. In the last case there are as many tasks as permits, so that no task waits.
 const SIZES: [(u32, usize); 4] = [(1, 4), (8, 32), (64, 256), (64, 64)];
 
 /// How many permits there are, and how many tasks of each process want one: four for each permit, but no
@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
             peers: &PEERS,
         };
         let (table, rates) = in_one_process(&plan, &effort, &server, &stage)?;
-        // Where nobody waits there is nothing to compare along a line.
+        // The case without waiters does not belong on the lines.
         let lines = (tasks > permits as usize).then_some(&mut lines);
         let what = format!("{permits}, {tasks} tasks");
         plan.sum_up(what, f64::from(permits), &rates, &mut ratios, lines);

@@ -6,7 +6,7 @@ use criterion::{BenchmarkId, Criterion};
 use lock_benches::{Entrant, Failure, Setting, Stage, contestants};
 use lock_tests::RedisServer;
 
-/// How many keys are locked in turn where it is not always the same one.
+/// How many keys are locked in turn, in the rows that do not lock one key all the time.
 const ROTATING: usize = 64;
 
 fn main() -> Result<(), Failure> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Failure> {
         let entrants = stage.run(async move { contestants::all(&url).await })?;
         group(&mut criterion, &format!("one key, {name}"), &stage, &entrants, 1);
         if setting == Setting::Spawned {
-            // The three of which the aims speak.
+            // The three settings for which there are aims.
             let few = &entrants[..entrants.len().min(3)];
             group(&mut criterion, &format!("64 keys, {name}"), &stage, few, ROTATING);
         }

@@ -1,4 +1,4 @@
-//! A thousand who wait: what they cost while nothing happens.
+//! The cost of a thousand waiters while nothing happens.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use lock_benches::{
 };
 use lock_tests::RedisServer;
 
-/// How many wait.
+/// The number of waiters.
 const WAITERS: usize = 1_000;
 
 /// Our own row.
 const OURS: &str = "ours, default budget";
 
-/// Those whose leases outlast the time. Peers without a queue of their own ask again and again.
+/// The contestants whose leases outlast the measurement. Peers have no queue, so they ask again and again.
 const NAMES: [&str; 3] = [OURS, "rlock", "rslock"];
 
 fn main() -> Result<(), Failure> {
@@ -40,7 +40,7 @@ fn table(
 ) -> Result<Table, Failure> {
     let title = format!("{WAITERS} tasks of one process that wait for {words}");
     let mut table = Table::new(title, &COLUMNS);
-    let mut bars = Bars::new(format!("Commands per second, {WAITERS} who wait for {words}"));
+    let mut bars = Bars::new(format!("Commands per second, {WAITERS} waiters for {words}"));
     let elsewhere = other_build::program().map(|_| (OURS, true));
     let rows = NAMES.into_iter().map(|name| (name, false)).chain(elsewhere);
     for (name, elsewhere) in rows {
@@ -65,8 +65,8 @@ fn table(
         effort.idle
     ));
     table.remark(
-        "What the holders send was counted before anything waited: they renew. The rest is what those \
-         send who wait: they keep their places, or try again.",
+        "The commands of the holders, which renew, were counted before anything waited. The rest are \
+         those of the waiters, which keep their places or try again.",
     );
     table.plot(bars);
     Ok(table)
@@ -76,12 +76,12 @@ const COLUMNS: [&str; 6] = [
     "lock",
     "commands/s",
     "of the holders",
-    "of those who wait",
+    "of the waiters",
     "client CPU, % of a core",
     "server CPU, % of a core",
 ];
 
-/// A row, which is there only while it is measured.
+/// The entrant of a row. It exists only while it is measured.
 fn entrant(
     server: &RedisServer,
     stage: &Stage,

@@ -4,7 +4,7 @@
 //! `cargo run --example custom_backend`: it tries every law of the contract and prints a line each.
 //! `cargo test --example custom_backend` runs the same laws as tests.
 //!
-//! The idea. Each key has a folder that holds exactly one empty file, and that file's *name* is the
+//! Each key has a folder that contains exactly one empty file, and that file's *name* is the
 //! whole state of the lock:
 //!
 //! ```text
@@ -15,14 +15,14 @@
 //! Only an acquisition makes that folder. The other verbs leave nothing behind: a key without a
 //! folder is free. Once made, a folder stays, so this store suits keys that are used again.
 //!
-//! To change the state is to rename the file. Of all processes that try to rename the same old name
-//! one succeeds, because afterwards that name no longer exists: a compare-and-swap, made of one
-//! system call. Every step below is "read, decide, swap, start over if somebody was faster", so
-//! a crash leaves nothing half done. The name tells the owner's secret: the folder should be
-//! readable by its users alone.
+//! Renaming the file changes the state. Of all processes that try to rename the same old name,
+//! one succeeds, because afterwards that name no longer exists. That is a compare-and-swap, made of one
+//! system call. Every step below is "read, decide, swap, start over if another process was faster", so
+//! a crash leaves nothing half done. The name contains the owner's secret, so only the users of the folder
+//! should be able to read it.
 //!
-//! Leases end on the machine's boot clock, which every process reads alike (on Linux and its kin)
-//! and which begins anew when the machine does. So put the folder where a reboot empties it, such
+//! Leases end on the machine's boot clock, which is the same for every process (on Linux and similar systems)
+//! and begins anew when the machine does. So put the folder where a reboot empties it, such
 //! as `/run`.
 
 use std::fs::{self, File};
@@ -57,8 +57,7 @@ async fn main() -> Result<ExitCode> {
     Ok(code)
 }
 
-/// One client of the folder. It keeps nothing but the way there: all else is in the store, or it
-/// would not be a distributed lock.
+/// One client of the folder. It keeps only the path: all else is in the store, as a distributed lock needs.
 struct FolderBackend {
     folder: PathBuf,
 }
@@ -66,7 +65,7 @@ struct FolderBackend {
 /// The state of a lock, as its file's name spells it.
 #[derive(Clone)]
 struct State {
-    /// Grows with every change, so that no name ever comes back: a slow process cannot rename what
+    /// Grows with every change, so that no name ever comes back. So a slow process cannot rename a file that
     /// only looks like the file that it has read.
     version: u64,
     token: u64,
@@ -74,8 +73,8 @@ struct State {
     ends: Instant,
 }
 
-/// The four verbs. A few calls to a local file system are quick enough to make in place; a store
-/// across a network would await here, and bound that by a deadline.
+/// The four verbs. A few calls to a local file system are quick enough to make in place. A store
+/// across a network would await here, with a deadline.
 #[async_trait]
 impl Backend for FolderBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
@@ -93,21 +92,21 @@ impl Backend for FolderBackend {
             let state = State::read(&lock)?;
             let is_held = state.is_held(now);
             if is_held && !state.is_held_by(claim, now) {
-                // This store has no queue, so a request that asks for a place in it is refused like
+                // This store has no queue, so it refuses a request that asks for a place like
                 // any other.
                 let retry_after = Some(state.ends.saturating_duration_since(now));
                 return Ok(Attempt::Busy { retry_after });
             }
             let mut next = state.successor();
             if !is_held {
-                // The version serves as fencing token. A request may ask for a range of tokens;
-                // granting fewer is always right.
+                // The version serves as the fencing token. A request may ask for a range of tokens.
+                // Granting fewer is always right.
                 next.token = next.version;
                 next.owner = Some(name_of(&claim.owner));
                 next.ends = now;
             }
-            // The same owner may ask again, perhaps because it never saw the answer. It keeps its
-            // token, and the time that it has left, if that is more than it asks for.
+            // The holder may ask again, perhaps because it never saw the answer. It keeps its
+            // token, and the time that its lease has left, if that is more than it asks for.
             next.ends = next.ends.max(now + request.ttl.duration());
             if state.swap(&next, &lock)? {
                 return Ok(Attempt::Granted(Grant::new(next.tokens(), next.deadline(now))));
@@ -128,20 +127,20 @@ impl Backend for FolderBackend {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let freed = self.change(claim, |state| state.owner = None)?;
-        // Nobody knows who looks at a folder, so nobody is said to wait.
+        // A folder does not know which processes look at it, so this store reports no waiters.
         Ok(if freed { Released::Freed { contended: false } } else { Released::NotHeld })
     }
 
-    /// A folder tells nobody that it has changed, so the watch looks every few milliseconds. A
-    /// store without hints may as well answer `ErrorKind::Unsupported` here.
+    /// A folder sends no message when it changes, so the watch looks every few milliseconds. A
+    /// store without hints may also answer `ErrorKind::Unsupported` here.
     async fn watch(&self, key: &Key) -> Result<Watch> {
         let lock = self.lock_folder(key);
-        // The first look is now: what happens after this method has returned must not be missed.
+        // The first look is now, because the watch must not miss changes after this method has returned.
         let first = State::read(&lock)?;
         Ok(Watch::new(stream::unfold((lock, first), |(lock, mut seen)| async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                // A watch that cannot see any more ends; its user then asks the store.
+                // A watch that cannot look any more ends. Its user then asks the store.
                 let before = std::mem::replace(&mut seen, State::read(&lock).ok()?);
                 if seen.shows_release_since(&before) {
                     return Some((Hint::Released, (lock, seen)));
@@ -156,7 +155,7 @@ impl Backend for FolderBackend {
 }
 
 impl FolderBackend {
-    /// Applies an edit to the lease of `claim`; whether there was one.
+    /// Applies an edit to the lease of `claim`. Returns whether there was one.
     fn change(&self, claim: &Claim, edit: impl Fn(&mut State)) -> Result<bool> {
         let lock = self.lock_folder(&claim.key);
         loop {
@@ -174,8 +173,8 @@ impl FolderBackend {
 
     /// The folder of a key, whether or not it exists.
     ///
-    /// A key is any bytes, so it is spelled in hexadecimal digits, and it may be longer than a
-    /// name, so it is cut into a path. Only the last part ends in `.lock`.
+    /// A key may have any bytes, so it is written in hexadecimal digits. It may be longer than a
+    /// file name, so it is cut into a path. Only the last part ends in `.lock`.
     fn lock_folder(&self, key: &Key) -> PathBuf {
         let kind = if key.is_as_is() { "x" } else { "n" };
         let digits = key.as_bytes().iter().map(|byte| format!("{byte:02x}"));
@@ -188,8 +187,8 @@ impl FolderBackend {
     }
 }
 
-/// Makes the folder of a key with its first file in it, all at once: it is drafted elsewhere and
-/// renamed, which fails if there is such a folder already. Two first files would be two locks.
+/// Makes the folder of a key with its first file in it, in one step. The folder is made elsewhere and then
+/// renamed, which fails if the key has a folder already. Two first files would be two locks.
 fn create(lock: &Path) -> io::Result<()> {
     let draft = lock.with_extension(format!("{}.draft", random_name().map_err(io::Error::other)?));
     fs::create_dir_all(&draft)?;
@@ -220,7 +219,7 @@ impl State {
         Err(Error::new(ErrorKind::NotReady, "the folder of a lock has no state in it"))
     }
 
-    /// Puts `next` in the place of this state, unless somebody else has changed it; whether it did.
+    /// Replaces this state by `next`, unless another process has changed it. Returns whether this was done.
     fn swap(&self, next: &Self, lock: &Path) -> Result<bool> {
         match fs::rename(lock.join(self.name()), lock.join(next.name())) {
             Ok(()) => Ok(true),
@@ -229,7 +228,7 @@ impl State {
         }
     }
 
-    /// The same state with a new version. The time is its floor, so that versions, and the tokens
+    /// This state with a new version. The version is not below the time, so that versions, and the tokens
     /// made of them, increase even if the folder was emptied in between.
     fn successor(&self) -> Self {
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -245,7 +244,7 @@ impl State {
         self.is_held(now) && self.owner.as_deref() == Some(&name_of(&claim.owner))
     }
 
-    /// When the holder must let go: earlier than others may come, by as much as `Ttl::drift` says.
+    /// The instant at which the holder must stop: earlier than the end of the lease by `Ttl::drift`.
     fn deadline(&self, now: Instant) -> Instant {
         let left = self.ends.saturating_duration_since(now);
         now + left.saturating_sub(left / 100 + Duration::from_millis(2))
@@ -255,7 +254,7 @@ impl State {
         TokenRange::single(FencingToken::new(self.token))
     }
 
-    /// Whether the lock is free after a change, or held by another than before.
+    /// Whether the lock is free after a change, or has another owner than before.
     fn shows_release_since(&self, before: &Self) -> bool {
         let changed_hands = before.owner.is_some() && self.token != before.token;
         self.version != before.version && (self.owner.is_none() || changed_hands)
@@ -284,7 +283,7 @@ fn random_name() -> Result<String> {
     Ok(name_of(&OwnerToken::generate()?))
 }
 
-/// Says in the words of `lock-core` what went wrong. Only what may pass by itself is retryable.
+/// Converts an error to one of `lock-core`. Only an error that may go away by itself is retryable.
 fn failed(error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::PermissionDenied => ErrorKind::Denied,
@@ -294,7 +293,7 @@ fn failed(error: io::Error) -> Error {
     Error::with_source(kind, "the folder of the locks cannot be used", error)
 }
 
-/// What the suite has to know about this store.
+/// Tells the suite how to handle this store.
 struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -353,7 +352,7 @@ mod tests {
         let mut watch = backend.watch(&key).await.unwrap();
         assert_eq!(fs::read_dir(&store.0).unwrap().count(), 0);
 
-        // Such a watch sees what happens to the key from then on.
+        // The watch sees all later changes of the key.
         let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap();
         assert!(matches!(attempt, Attempt::Granted(_)));
         assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed { contended: false });

@@ -14,7 +14,7 @@ async function main() {
   const plan = JSON.parse((await lines.next()).value);
   const clients = plan.urls.map((url) => {
     const client = new Redis(url);
-    // Whoever cannot connect says so here, and tries again by itself.
+    // A failed connection reports here, and is retried without a call.
     client.on("error", () => {});
     return client;
   });

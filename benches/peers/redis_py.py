@@ -1,7 +1,7 @@
 """A member of a team that locks with redis-py's Lock: see `src/team/`.
 
-A thread for each task. The lock is used as it comes, but for a lease of 30 s, which has none; the
-impatient one tries again after 1 ms instead of 100 ms.
+It has a thread for each task. The lock runs with its defaults, except for a lease of 30 s, because it has none by
+default. The impatient row tries again after 1 ms instead of 100 ms.
 """
 
 import json
@@ -150,7 +150,7 @@ def main():
             case "stop":
                 break
     tally = member.end_counting()
-    # Who is in its section ends it; who waits is left behind.
+    # A task in its section ends it; waiters are left behind.
     deadline = time.monotonic() + PATIENCE
     while member.inside_since and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-//! While all servers are there.
+//! A quorum with all its servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SIZES: [usize; 3] = [1, 3, 5];
 
 const PING: &str = "PING";
 
-/// What the others are compared with: a lock on one server, without a quorum.
+/// The reference: a lock on one server, without a quorum.
 const ONE: &str = "ours, one server, no quorum";
 
 struct Row<'a> {
@@ -26,7 +26,7 @@ struct Row<'a> {
     fleet: &'a Fleet,
 }
 
-/// On servers that are so far away, if it is said.
+/// On servers at this distance, if one is given.
 pub(crate) fn table(
     effort: &Effort,
     setting: Setting,

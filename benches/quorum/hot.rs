@@ -1,4 +1,4 @@
-//! While many want the same lock.
+//! A quorum while many tasks want one lock.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::ROUNDS;
 /// How many servers there are.
 const SERVERS: usize = 5;
 
-/// How many clients, each of which knows nothing of the others. Tasks are spread over them.
+/// The number of independent clients. The tasks are spread over them.
 const CLIENTS: usize = 4;
 
 pub(crate) fn table(effort: &Effort, tasks: usize) -> Result<Table, Failure> {

@@ -1,4 +1,4 @@
-//! While some of five servers are gone.
+//! A quorum while some of its five servers are gone.
 
 use lock_benches::contestants::quorums;
 use lock_benches::measure::Passes;
@@ -12,7 +12,7 @@ use crate::runner::{NODE, Runner, Turn};
 /// How many servers there are.
 const SERVERS: usize = 5;
 
-/// What has become of some of them.
+/// How many servers are stopped or dead.
 struct Scene {
     name: &'static str,
     stopped: usize,
@@ -58,13 +58,13 @@ pub(crate) fn table(effort: &Effort) -> Result<Table, Failure> {
     }
     table.remark(
         "The clients were connected before. One that is stopped keeps its connections and takes new ones, \
-         and answers nobody; one that is dead refuses. Ratios are the medians of those to the same lock with \
+         and answers no client; one that is dead refuses. Ratios are the medians of those to the same lock with \
          all servers in the same round. Commands are those for each pass at the servers that are there.",
     );
     Ok(table)
 }
 
-/// All scenes of one lock, each with servers of its own that stay as they are.
+/// All scenes of one lock. Each scene has its own servers, whose state does not change.
 fn measure(name: &str, effort: &Effort, rounds: usize) -> Result<Vec<Series<Turn>>, Failure> {
     let stage = Stage::new(Setting::Spawned)?;
     let mut stages = Vec::new();
@@ -92,7 +92,7 @@ fn measure(name: &str, effort: &Effort, rounds: usize) -> Result<Vec<Series<Turn
         });
     }
     let all = turns.run(rounds);
-    // What blocks goes on, so that the runtime can end.
+    // Stopped servers go on, so that blocked threads return and the runtime can end.
     for (_, fleet, _) in &mut stages {
         fleet.revive();
     }
@@ -124,7 +124,7 @@ fn row(name: &str, scene: &Scene, series: &Series<Turn>, whole: &Series<Turn>, t
         micros(Turn::p99),
         ratio(Turn::p99),
         longest.unwrap_or_default(),
-        // No rounding up to all.
+        // Rounded down, so that a single failure does not show as 100 %.
         format!("{} %", (share * 1000.0).floor() / 10.0),
         short(median(&series.figures(Turn::commands))),
     ]);

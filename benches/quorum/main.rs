@@ -1,5 +1,5 @@
-//! Locks on most of several servers: what they cost while all are there, while some are gone, and while
-//! many want them.
+//! Locks on most of several servers: their cost while all servers are there, while some are gone, and while many
+//! tasks want one lock.
 
 mod healthy;
 mod hot;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use lock_benches::{Effort, Failure, Setting};
 
-/// Who has not got the lock and given it back within this time has failed.
+/// A pass that takes longer than this has failed.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// How long what is sent to a server that is far away takes, and what it sends.
+/// How long a message to a distant server takes, and a message from it.
 const DISTANCE: Duration = Duration::from_millis(2);
 
-/// Rounds of those who may need a second for a single pass, and of crowds, however many there are to be.
+/// The rounds of contestants that may need a second for a single pass, and of crowds, whatever the effort says.
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Failure> {

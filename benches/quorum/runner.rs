@@ -1,4 +1,4 @@
-//! Who makes passes, and what a turn of it came to.
+//! A contestant that makes passes, and the outcome of its turn.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::LIMIT;
 
 /// Something that makes passes.
 pub(crate) enum Runner {
-    /// Only commands that do nothing.
+    /// Sends only commands that do nothing.
     Ping(Arc<Plain>),
     Lock(Entrant),
     Node(RefCell<NodeRedlock>),
 }
 
-/// What one turn came to.
+/// The outcome of one turn.
 pub(crate) struct Turn {
     pub(crate) passes: Passes,
     pub(crate) cost: Cost,
 }
 
-/// What the row of node-redlock is called.
+/// The name of the row of node-redlock.
 pub(crate) const NODE: &str = "node-redlock";
 
 impl Runner {
-    /// The one that has this name, over these servers.
+    /// The runner of this name, over these servers.
     pub(crate) fn named(name: &str, fleet: &Fleet, stage: &Stage) -> Result<Self, Failure> {
         let urls = fleet.urls();
         if name == NODE {
@@ -66,7 +66,7 @@ impl Runner {
         Ok(Turn { passes: passes?, cost })
     }
 
-    /// Whether it computes in this process.
+    /// Whether the runner computes in this process.
     pub(crate) fn is_here(&self) -> bool {
         !matches!(self, Self::Node(_))
     }

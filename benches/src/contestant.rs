@@ -1,21 +1,21 @@
-//! What is compared.
+//! The contestants that the benches compare.
 
 use std::error::Error;
 
-/// Why a contestant could not do what it was asked.
+/// The reason why a contestant failed.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// One way to lock a key: a client of some library, connected.
 pub trait Contestant: Send + Sync + 'static {
-    /// What an app would keep for a key that it locks again and again.
+    /// The value that an app would keep for a key that it locks again and again.
     type Key: Send + Sync + 'static;
 
     /// The commands that its scripts call on the server, in lower case.
     ///
-    /// The server counts them like those that came over the network, which are the ones of interest.
+    /// The server counts them like commands from the network, but the benches count only commands from the network.
     const INNER: &'static [&'static str];
 
-    /// Gets ready to lock the key of this name. Sends nothing.
+    /// Prepares to lock the key of this name. Sends nothing.
     ///
     /// # Errors
     ///
@@ -39,9 +39,9 @@ pub trait Contestant: Send + Sync + 'static {
     where
         S: Future<Output = ()> + Send + 'static;
 
-    /// The same, beside others who do this at the same time: for a section that only reads.
+    /// Acquires the lock for a section that only reads, which other readers may share, and releases it.
     ///
-    /// A lock that does not know the difference locks.
+    /// A contestant without readers acquires the exclusive lock.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ pub trait Contestant: Send + Sync + 'static {
         self.locked(key, section)
     }
 
-    /// Waits for what goes on although the future that asked for it was dropped.
+    /// Waits for work that goes on although its future was dropped.
     fn settled(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

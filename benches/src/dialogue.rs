@@ -1,4 +1,4 @@
-//! A process that answers lines.
+//! A process that answers orders line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// A process that is asked by lines, and answers each with a line. It ends with this.
+/// A process that answers each line with a line. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Dialogue {
     process: Child,
@@ -16,7 +16,7 @@ pub(crate) struct Dialogue {
 }
 
 impl Dialogue {
-    /// Starts it.
+    /// Starts the process.
     pub(crate) fn start(command: &mut Command) -> Result<Self, Failure> {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
@@ -25,13 +25,13 @@ impl Dialogue {
         Ok(Self { process, questions, answers: BufReader::new(answers) })
     }
 
-    /// Tells it something.
+    /// Sends a line to the process.
     pub(crate) fn tell(&mut self, line: &Value) -> Result<(), Failure> {
         writeln!(self.questions, "{line}")?;
         Ok(self.questions.flush()?)
     }
 
-    /// The next thing that it says; nothing if it has ended.
+    /// The next line from the process; `None` if it has ended.
     pub(crate) fn hear(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -41,7 +41,7 @@ impl Dialogue {
 
 impl Drop for Dialogue {
     fn drop(&mut self) {
-        // It may have gone by itself.
+        // The process may have ended by itself.
         let _killed = self.process.kill();
         let _reaped = self.process.wait();
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How much time a benchmark takes, from the command line.
+/// How much time a benchmark takes, as the command line says.
 ///
 /// | started by | effort |
 /// | --- | --- |
@@ -10,21 +10,21 @@ use std::time::Duration;
 /// | `cargo bench -- --quick` | about a third of the time |
 /// | `cargo test`, or with `--test` | each measurement once and very short, to see that it works |
 ///
-/// Options that it does not know are criterion's, and passed over.
+/// It ignores other options: they are criterion's.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Effort {
-    /// What it is called.
+    /// The name of the effort.
     pub name: &'static str,
     /// How often each contestant has its turn.
     pub rounds: usize,
-    /// How long a turn takes that measures one pass after another.
+    /// The length of a turn that measures one pass after another.
     pub sample: Duration,
-    /// How long a turn takes in which many tasks run at once.
+    /// The length of a turn in which many tasks run at once.
     pub window: Duration,
-    /// The same where a contestant makes only some dozens of passes a second.
+    /// The length of such a turn for a contestant that makes only some dozens of passes a second.
     pub slow_window: Duration,
-    /// For how long those are watched who do nothing but wait.
+    /// For how long a bench watches tasks that only wait.
     pub idle: Duration,
     /// How many of the sizes of a benchmark are measured.
     pub sizes: usize,

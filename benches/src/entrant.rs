@@ -1,4 +1,4 @@
-//! A contestant made ready.
+//! A contestant with connected clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::{Contestant, Failure, Setting};
 #[derive(Clone)]
 pub struct Entrant {
     name: String,
-    /// What makes its keys differ from everybody else's.
+    /// A number that makes its keys differ from the keys of every other entrant.
     number: u64,
     inner_commands: &'static [&'static str],
     clients: Arc<dyn Clients>,
 }
 
 impl Entrant {
-    /// These clients of one library. Tasks are spread over them.
+    /// An entrant of these clients of one library. Tasks are spread over them.
     pub fn new<C: Contestant>(
         name: impl Into<String>,
         clients: impl IntoIterator<Item = C>,
@@ -41,12 +41,12 @@ impl Entrant {
         }
     }
 
-    /// This row of ours, as the [other build](crate::other_build) measures it in a process of its own, if
-    /// there is one.
+    /// This row of ours, measured by the [other build](crate::other_build) in a process of its own, if there is another
+    /// build.
     ///
     /// # Errors
     ///
-    /// If it does not start.
+    /// If the process does not start.
     pub fn of_other_build(
         name: &str,
         url: &str,
@@ -66,26 +66,26 @@ impl Entrant {
         &self.name
     }
 
-    /// Names of keys that nobody else uses. The same ones every time.
+    /// Names of keys that no other entrant uses. Every call returns the same names.
     pub fn keys(&self, count: usize) -> Vec<String> {
         (0..count).map(|key| format!("bench:{:03}:{key:03}", self.number)).collect()
     }
 
-    /// Names of keys that nobody has used before. Of those that a crowd used some may still be held:
-    /// not every library releases what an aborted task had locked.
+    /// Names of keys that were never used before. A key that a crowd has used may still be held, because not every
+    /// library releases the lock of an aborted task.
     pub fn fresh_keys(&self, count: usize) -> Vec<String> {
         static TIMES: AtomicU64 = AtomicU64::new(0);
         let time = TIMES.fetch_add(1, Ordering::Relaxed);
         (0..count).map(|key| format!("bench:{:03}:{time:04}:{key:03}", self.number)).collect()
     }
 
-    /// How many commands came over the network, of those that the server counted.
+    /// How many of the commands that the server counted came over the network.
     pub fn sent(&self, stats: &CommandStats) -> u64 {
         let sent = stats.iter().filter(|(name, _)| !self.inner_commands.contains(name));
         sent.map(|(_, calls)| calls).sum()
     }
 
-    /// Locks and unlocks keys in turn, `count` times; how long that took.
+    /// Locks and unlocks keys in turn, `count` times. Returns the time that this took.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl Entrant {
         Arc::clone(&self.clients).pairs(keys.to_vec(), count)
     }
 
-    /// Locks and unlocks a key for a while, and notes how long each time took. Who has not got it and given
-    /// it back within `limit` has failed.
+    /// Locks and unlocks a key for a while, and notes how long each pass took. A pass that takes longer than `limit`
+    /// has failed.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Entrant {
         Arc::clone(&self.clients).passes(key, time, limit)
     }
 
-    /// Lets many tasks loose.
+    /// Runs a crowd of tasks.
     ///
     /// # Errors
     ///
@@ -122,11 +122,11 @@ impl Entrant {
         Arc::clone(&self.clients).crowd(crowd, self.inner_commands)
     }
 
-    /// Lets tasks of the second client wait for what the first one holds.
+    /// Lets tasks of the second client wait for locks that the first client holds.
     ///
     /// # Errors
     ///
-    /// Those of the contestant; and if it has but one client.
+    /// Those of the contestant; and if it has only one client.
     pub fn idle(&self, idle: Idle) -> BoxFuture<'static, Result<Idleness, Failure>> {
         Arc::clone(&self.clients).idle(idle, self.inner_commands)
     }
@@ -145,7 +145,7 @@ impl Entrant {
     }
 }
 
-/// One that no other entrant of this process has.
+/// A number that no other entrant of this process has.
 fn number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     NUMBERS.fetch_add(1, Ordering::Relaxed)
@@ -157,7 +157,7 @@ impl fmt::Debug for Entrant {
     }
 }
 
-/// The measurements, each compiled for the contestant that it is about.
+/// The measurements, each compiled for its contestant.
 pub(crate) trait Clients: Send + Sync {
     fn pairs(
         self: Arc<Self>,
@@ -232,7 +232,7 @@ impl<C: Contestant> Clients for Vec<Arc<C>> {
     ) -> BoxFuture<'static, Result<Idleness, Failure>> {
         async move {
             let [holder, waiter, ..] = self.as_slice() else {
-                return Err("who waits is another client than who holds".into());
+                return Err("the waiter and the holder are different clients".into());
             };
             measure::idle(holder, waiter, idle, inner_commands).await
         }

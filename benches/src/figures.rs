@@ -1,13 +1,13 @@
-//! Arithmetic on samples, and numbers as people read them.
+//! Arithmetic on samples, and numbers formatted for readers.
 
 use std::time::Duration;
 
-/// The middle one of the values; not a number if there is none.
+/// The median of the values; NaN if there is none.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which the given share of the values lies; not a number if there is none.
+/// The value below which the given share of the values lies; NaN if there is none.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -25,19 +25,19 @@ pub fn quantiles(times: &[Duration]) -> [Duration; 3] {
     })
 }
 
-/// Jain's index of fairness: 1 if all have the same, one over their number if one has it all.
+/// Jain's index of fairness: 1 if all values are equal, and 1/n if one of n values is all of the sum.
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// How many of them there were in a second.
+/// The rate per second.
 pub fn per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64()
 }
 
-/// Three digits that matter, and a suffix for thousands and millions.
+/// Three significant digits, and a suffix for thousands and millions.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();

@@ -11,27 +11,27 @@ use crate::{ServerLoad, cpu};
 #[derive(Debug)]
 pub struct Fleet {
     servers: Vec<Arc<RedisServer>>,
-    /// What lies before them, if they are far away.
+    /// The proxies before the servers, if they are far away.
     proxies: Vec<Proxy>,
-    /// How many are left: the first of them.
+    /// How many servers are left. They are the first ones.
     living: usize,
     stopped: Vec<Arc<RedisServer>>,
 }
 
-/// What something cost besides time.
+/// The cost of an action besides time.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Cost {
-    /// How many commands came over the network to the servers that live.
+    /// How many commands the living servers received over the network.
     pub commands: u64,
-    /// What this process has computed.
+    /// The processor time of this process.
     pub client: Duration,
-    /// What the servers that live have computed, all together.
+    /// The processor time of all living servers together.
     pub servers: Duration,
 }
 
 impl Fleet {
-    /// So many new servers.
+    /// This many new servers.
     ///
     /// # Panics
     ///
@@ -45,7 +45,7 @@ impl Fleet {
         }
     }
 
-    /// The same, so far away that what is sent takes this long in each direction, and a little more.
+    /// This many new servers, so far away that a message takes this long in each direction, and a little more.
     ///
     /// # Panics
     ///
@@ -60,7 +60,7 @@ impl Fleet {
         fleet
     }
 
-    /// The addresses of all of them.
+    /// The addresses of all servers.
     pub fn urls(&self) -> Vec<String> {
         if self.proxies.is_empty() {
             self.servers.iter().map(|server| server.url()).collect()
@@ -69,12 +69,12 @@ impl Fleet {
         }
     }
 
-    /// Those that are not gone.
+    /// The servers that are left.
     pub fn living(&self) -> &[Arc<RedisServer>] {
         &self.servers[..self.living]
     }
 
-    /// Stops one more server, which keeps its connections and does not answer any more.
+    /// Stops one more server. It keeps its connections but no longer answers.
     ///
     /// # Panics
     ///
@@ -86,12 +86,12 @@ impl Fleet {
         self.stopped.push(Arc::clone(server));
     }
 
-    /// Lets those go on that were stopped. They do not count as living again.
+    /// Lets the stopped servers go on. They do not count as living again.
     pub fn revive(&mut self) {
         self.stopped.drain(..).for_each(|server| server.cont());
     }
 
-    /// Kills one more.
+    /// Kills one more server.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl Fleet {
         self.servers[self.living].kill();
     }
 
-    /// Does something, and says what it cost. `sent` counts those commands that came over the network.
+    /// Runs an action, and returns its cost. `sent` counts the commands that came over the network.
     pub fn cost<T>(
         &self,
         sent: impl Fn(&CommandStats) -> u64,

@@ -1,14 +1,14 @@
-//! Times, counted by their size.
+//! A histogram of times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Classes for each doubling: a time is known to about two per cent.
+/// The number of classes for each doubling, so that a time is known to about two per cent.
 const FINENESS: f64 = 32.0;
 
-/// Many times in little room, for figures that travel between processes.
+/// Many times in little memory, for figures that travel between processes.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     classes: BTreeMap<u32, u64>,
@@ -16,14 +16,14 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one more.
+    /// Counts one more time.
     pub fn add(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         *self.classes.entry(class(nanos)).or_default() += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// Counts all of another one.
+    /// Counts all times of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (class, count) in &other.classes {
             *self.classes.entry(*class).or_default() += count;
@@ -31,12 +31,12 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many there are.
+    /// How many times there are.
     pub fn count(&self) -> u64 {
         self.classes.values().sum()
     }
 
-    /// The time that the given share of them does not exceed, to about two per cent; zero if there is none.
+    /// The time that the given share of the times does not exceed, to about two per cent; zero if there is none.
     pub fn quantile(&self, share: f64) -> Duration {
         let count = self.count();
         let wanted = (count as f64 * share.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
@@ -54,13 +54,12 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// The greatest of them, exactly.
+    /// The greatest time, exactly.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// As a worker in another language writes it, too: the greatest, then pairs of a class and a
-    /// count.
+    /// The format that members in other languages write, too: the greatest time, and pairs of a class and a count.
     pub(crate) fn to_json(&self) -> Value {
         let classes: Vec<Value> =
             self.classes.iter().map(|(it, count)| json!([it, count])).collect();
@@ -84,7 +83,7 @@ impl FromIterator<Duration> for Histogram {
     }
 }
 
-/// The class of a time of so many nanoseconds, which are not zero.
+/// The class of a time of this many nanoseconds, which must not be zero.
 fn class(nanos: u64) -> u32 {
     ((nanos as f64).log2() * FINENESS) as u32
 }

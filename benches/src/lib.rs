@@ -1,21 +1,20 @@
-//! Measures what locks cost, side by side.
+//! Measures the cost of locks, side by side.
 //!
-//! The figures of one library on one day say little: a machine that compiles something else is half
-//! as fast. So everything here is a *ratio in one run*. All contestants stand before the same server
-//! and are measured in turn, round by round, and what counts is the median over the rounds.
+//! The figures of one library on one day say little: a machine that compiles something else is half as fast. So every
+//! figure here is a *ratio in one run*. All contestants use one server and are measured in turn, round by round. The
+//! result is the median over the rounds.
 //!
 //! - [`Contestant`] is one way to lock a key. There is one for this workspace, one for the bare
 //!   client, one for each peer and one for `tokio::sync::Mutex`: see [`contestants`].
-//! - [`Entrant`] is a contestant made ready, with its clients connected.
-//! - [`measure`] says what is done with it: pairs one after another, a crowd of tasks.
-//! - [`Verbs`] is what a lock asks of its store; [`Meter`] reads what that cost the server.
-//! - [`team`] does the same with several processes.
+//! - [`Entrant`] is a contestant with its connected clients.
+//! - [`measure`] has the measurements: pairs one after another, a crowd of tasks.
+//! - [`Verbs`] are the requests of a lock to its store. [`Meter`] reads their cost for the server.
+//! - [`team`] measures several processes.
 //! - [`other_build`] is one more row: another build of this program, such as an older one.
-//! - [`contest`] lets all who follow one [`Rule`] stand against one another, in both ways.
-//! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all of them.
+//! - [`contest`] compares all locks that follow one [`Rule`], in one process and in several.
+//! - [`Rounds`] takes the turns, [`Table`] shows the outcome, and the report has all tables.
 //!
-//! Every contestant runs the same loop, which is compiled for it: nothing is boxed or dispatched
-//! between two passes.
+//! The loop of the measurement is compiled for every contestant: nothing is boxed or dispatched between two passes.
 
 #![forbid(unsafe_code)]
 

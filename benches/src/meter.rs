@@ -1,4 +1,4 @@
-//! A server's account of itself.
+//! The server's own account of its work.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,24 +14,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection of its own, over which a server is asked for its account.
 ///
-/// The server tells its processor time to the microsecond. To tell it takes some of that time: about 0.1 ms
-/// for everything, and 0.02 ms for the processor time alone.
+/// The server reports its processor time to the microsecond. Each report takes processor time too: about 0.1 ms for
+/// everything, and 0.02 ms for the processor time alone.
 #[derive(Debug)]
 pub struct Meter(Client);
 
 impl Meter {
-    /// Connects to the server of this URL, which wants no password.
+    /// Connects to the server of this URL, which must need no password.
     ///
     /// # Errors
     ///
-    /// If the URL has more than an address in it, or no server answers there.
+    /// If the URL has more than an address, or no server answers there.
     pub fn at(url: &str) -> Result<Self, Failure> {
         let addr = url.strip_prefix("redis://").ok_or_else(|| format!("not a server: {url}"))?;
         let addr: SocketAddr = addr.trim_end_matches('/').parse()?;
         Ok(Self(Client::connect(addr, PATIENCE)?))
     }
 
-    /// Everything.
+    /// The whole account.
     ///
     /// # Errors
     ///
@@ -57,22 +57,22 @@ impl Meter {
     }
 }
 
-/// What a server says of itself at some moment, or what has come between two of them.
+/// The account of a server at one moment, or the difference between two moments.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Account {
-    /// What it was busy with.
+    /// The processor time, and the part of it for scripts.
     pub load: ServerLoad,
     /// How often each command was called.
     pub stats: CommandStats,
-    /// How many bytes it has allocated. Of two moments, the later one's.
+    /// How many bytes the server has allocated. In a difference, the value of the later moment.
     pub memory: u64,
-    /// For how long it ran each command, by its name in lower case.
+    /// For how long the server ran each command, by its name in lower case.
     busy: BTreeMap<String, Duration>,
 }
 
 impl Account {
-    /// What has come since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |name: &str| earlier.busy.get(name).copied().unwrap_or_default();
@@ -85,13 +85,13 @@ impl Account {
         }
     }
 
-    /// How many commands came over the network, if scripts call the others.
+    /// How many commands came over the network, if scripts call only `inner`.
     pub fn sent(&self, inner_commands: &[&str]) -> u64 {
         let sent = self.stats.iter().filter(|(name, _)| !inner_commands.contains(name));
         sent.map(|(_, calls)| calls).sum()
     }
 
-    /// For how long the server ran those, with what their scripts called.
+    /// For how long the server ran the commands from the network, including the commands that their scripts called.
     pub fn busy(&self, inner_commands: &[&str]) -> Duration {
         let sent = self.stats.iter().filter(|(name, _)| !inner_commands.contains(name));
         sent.filter_map(|(name, _)| self.busy.get(name)).sum()

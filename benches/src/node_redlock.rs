@@ -1,4 +1,4 @@
-//! node-redlock, by a script.
+//! node-redlock, run by a script.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +11,8 @@ use crate::contestants::LEASE;
 use crate::dialogue::Dialogue;
 use crate::measure::Passes;
 
-/// A process of node with the package `redlock` over `ioredis`. It measures by itself, so that no pipe is
-/// part of a pass, and ends with this.
+/// A process of node with the package `redlock` over `ioredis`. It measures by itself, so that no pipe is part of a
+/// pass. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct NodeRedlock(Dialogue);
 
@@ -20,7 +20,7 @@ impl NodeRedlock {
     /// The commands that its scripts call.
     pub const INNER: [&str; 4] = ["del", "exists", "get", "set"];
 
-    /// Whether there is what it needs.
+    /// Checks that node and its packages are there.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl NodeRedlock {
     ///
     /// # Errors
     ///
-    /// If it has ended, or does not make sense.
+    /// If the process has ended, or its answer cannot be parsed.
     pub fn passes(
         &mut self,
         key: &str,

@@ -1,4 +1,4 @@
-//! The page that holds all tables and pictures.
+//! The page with all tables and pictures.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -6,13 +6,13 @@ use std::{fs, io};
 
 use crate::plot::escape;
 
-/// What the page is called.
+/// The file name of the page.
 pub(crate) const PAGE: &str = "report.html";
 
 /// The folder of the page's parts: one file for each table that was published.
 const PARTS: &str = "parts";
 
-/// In which order the tables stand. Those of other names come last.
+/// The order of the tables. Tables of other names come last.
 const ORDER: [&str; 13] = [
     "hot-key",
     "processes",
@@ -51,8 +51,8 @@ svg .rule { stroke: var(--faint); }\n\
 <p>Everything is a ratio in one run: compare within a table, not between two. What the figures \
 mean, and how to repeat them, is in <code>benches/FIGURES.md</code>.</p>\n";
 
-/// Puts a table into the page below `folder`, in place of the one of that name, and writes the page
-/// anew from all that are there.
+/// Puts a table into the page below `folder`, in place of an earlier table of its name, and writes the page again from
+/// all its tables.
 pub(crate) fn insert(folder: &Path, name: &str, html: &str) -> io::Result<()> {
     let parts = folder.join(PARTS);
     fs::create_dir_all(&parts)?;
@@ -116,7 +116,7 @@ pub(crate) fn now() -> String {
     date(since.unwrap_or(Duration::ZERO).as_secs())
 }
 
-/// A text in which what stands between backticks is code.
+/// A text as HTML: words between backticks become code.
 fn inline(text: &str) -> String {
     let pieces = escape(text);
     let pieces = pieces.split('`').enumerate();
@@ -128,7 +128,7 @@ fn inline(text: &str) -> String {
         .collect()
 }
 
-/// Seconds since 1970 as people write them.
+/// Seconds since 1970 as a date and time.
 fn date(seconds: u64) -> String {
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;

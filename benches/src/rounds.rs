@@ -6,37 +6,37 @@ use crate::{Failure, median, quantile};
 
 type Turn<'a, S> = Box<dyn FnMut() -> Result<S, Failure> + 'a>;
 
-/// Those who take turns at being measured.
+/// The entrants that take turns.
 ///
-/// In every round each has one turn, and every round begins with another one: what slows the machine
-/// down for a while hits all alike. Who fails is out.
+/// Each entrant has one turn in every round, and every round begins with another entrant, so that a slow spell of the
+/// machine hits all alike. An entrant that fails is out.
 pub struct Rounds<'a, S> {
     series: Vec<Series<S>>,
     turns: Vec<Turn<'a, S>>,
 }
 
-/// What one of them was measured to do.
+/// The samples of one entrant.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Series<S> {
-    /// Who.
+    /// The name of the entrant.
     pub name: String,
     /// A sample for each round.
     pub samples: Vec<S>,
-    /// Why it is out, if it is.
+    /// The reason why the entrant is out, if it is.
     pub failure: Option<Failure>,
 }
 
 impl<'a, S> Rounds<'a, S> {
-    /// Nobody yet.
+    /// Rounds without entrants.
     pub fn new() -> Self {
         Self { series: Vec::new(), turns: Vec::new() }
     }
 
-    /// One more, with what it does in its turn.
+    /// Adds an entrant, with the measurement of its turn.
     ///
-    /// `LOCK_BENCHES_ONLY` leaves out all but some names, with `|` between them, and the round trips that others
-    /// are compared with.
+    /// `LOCK_BENCHES_ONLY` has names with `|` between them. It leaves out all other entrants, except the round trips that
+    /// are the reference.
     pub fn add(&mut self, name: impl Into<String>, turn: impl FnMut() -> Result<S, Failure> + 'a) {
         let name = name.into();
         if std::env::var("LOCK_BENCHES_ONLY").is_ok_and(|only| only.split('|').all(|it| it != name))
@@ -81,15 +81,15 @@ impl<S> fmt::Debug for Rounds<'_, S> {
 }
 
 impl<S> Series<S> {
-    /// One figure of each sample.
+    /// This figure of each sample.
     pub fn figures(&self, figure: impl Fn(&S) -> f64) -> Vec<f64> {
         self.samples.iter().map(figure).collect()
     }
 
-    /// This figure as a multiple of the same figure of another one, round by round.
+    /// This figure as a multiple of that figure of another series, round by round.
     ///
-    /// The median of these is steadier than the ratio of two medians: both samples of a round were
-    /// taken within a moment.
+    /// The median of these ratios is steadier than the ratio of two medians, because both samples of a round were
+    /// taken at nearly the same time.
     pub fn ratios(&self, base: &Self, figure: impl Fn(&S) -> f64) -> Vec<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         pairs.map(|(ours, base)| figure(ours) / figure(base)).collect()

@@ -1,33 +1,33 @@
-//! Who may be inside beside whom.
+//! Which holders may be inside at once.
 
 use serde_json::Value;
 
-/// Who may be inside beside whom.
+/// Which holders may be inside at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Rule {
-    /// Nobody beside anybody.
+    /// One holder at a time.
     #[default]
     Exclusive,
-    /// Readers beside readers, and a writer alone.
+    /// Several readers, or one writer.
     ReadWrite {
         /// How many of a hundred passes only read.
         reads: u32,
     },
-    /// So many at once.
+    /// This many holders at once.
     Permits(u32),
 }
 
 impl Rule {
     /// Whether a task only reads in this one of its passes.
     ///
-    /// As good as random, so that tasks do not write in step, but the same for every contestant.
+    /// Pseudo-random, so that tasks do not write in step, and equal for every contestant.
     pub(crate) fn reads(self, task: u64, pass: u64) -> bool {
         let Self::ReadWrite { reads } = self else { return false };
         scatter(task << 40 ^ pass) % 100 < u64::from(reads)
     }
 
-    /// As the names and numbers of a plan. An exclusive lock has none.
+    /// The rule as names and numbers of a plan. An exclusive lock has none.
     pub(crate) fn to_json(self) -> [(&'static str, Option<u32>); 2] {
         match self {
             Self::Exclusive => [(READS, None), (PERMITS, None)],
@@ -46,19 +46,18 @@ impl Rule {
     }
 }
 
-/// Whether the figures of a lock mean anything: it is told how many updates were lost, and how often
-/// somebody was inside beside whom it must not be, in so many passes.
+/// Checks that a lock was correct: no update was lost, and no pass found another holder inside that must not be there.
 ///
 /// # Errors
 ///
-/// Says what was wrong, if something was.
+/// If the lock was not correct.
 pub fn verdict(lost: u64, intrusions: u64, passes: u64) -> Result<(), String> {
     match (lost, intrusions) {
         (0, 0) => Ok(()),
         (lost, 0) => Err(format!("INCORRECT: {lost} updates lost, beside {passes} passes")),
-        (0, met) => Err(format!("INCORRECT: {met} of {passes} passes found somebody inside")),
+        (0, met) => Err(format!("INCORRECT: {met} of {passes} passes found another holder inside")),
         (lost, met) => Err(format!(
-            "INCORRECT: {lost} updates lost, and {met} of {passes} passes found somebody inside"
+            "INCORRECT: {lost} updates lost, and {met} of {passes} passes found another holder inside"
         )),
     }
 }
@@ -66,7 +65,7 @@ pub fn verdict(lost: u64, intrusions: u64, passes: u64) -> Result<(), String> {
 const READS: &str = "reads";
 const PERMITS: &str = "permits";
 
-/// Numbers next to one another become numbers all over the place: the finalizer of `SplitMix64`.
+/// Spreads adjacent numbers over the whole range: the finalizer of `SplitMix64`.
 fn scatter(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

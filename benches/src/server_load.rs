@@ -1,16 +1,16 @@
-//! What a server was busy with.
+//! The load of a server.
 
 use std::time::Duration;
 
 use lock_tests::RedisServer;
 
-/// Time that a server has spent, by its own account, since it began.
+/// The time that a server has spent since it began, by its own account.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerLoad {
     /// The processor time of its threads.
     pub cpu: Duration,
-    /// The part in which it ran scripts.
+    /// The part of it in which the server ran scripts.
     pub scripts: Duration,
 }
 
@@ -20,7 +20,7 @@ impl ServerLoad {
         Self::parse(&server.cli(&["INFO", "everything"]).text())
     }
 
-    /// What has come since `earlier`.
+    /// The time since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

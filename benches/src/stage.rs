@@ -1,4 +1,4 @@
-//! Where the measured code runs.
+//! The runtime on which the measured code runs.
 
 use std::fmt;
 use std::io;
@@ -7,27 +7,27 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::Failure;
 
-/// Which thread polls the measured future, and which one the connection.
+/// Which thread polls the measured future, and which thread polls the connection.
 ///
-/// It decides about half of the cost of a round trip, since waking another thread takes as long as
-/// a command does.
+/// The setting decides about half of the cost of a round trip, because waking another thread takes as long as a
+/// command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Setting {
-    /// On the main thread, in `block_on` of a runtime with several threads. The connection lives on
-    /// one of those.
+    /// On the main thread, in `block_on` of a runtime with several threads. The connection lives on one of these
+    /// threads.
     BlockOn,
-    /// In a task of a runtime with several threads: what most servers are made of.
+    /// In a task of a runtime with several threads, as in most servers.
     Spawned,
-    /// On the only thread there is.
+    /// On the only thread of a runtime.
     CurrentThread,
 }
 
 impl Setting {
-    /// All of them.
+    /// All settings.
     pub const ALL: [Self; 3] = [Self::BlockOn, Self::Spawned, Self::CurrentThread];
 
-    /// How files are called that are about it.
+    /// The name of the setting in the names of files.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlockOn => "block_on",
@@ -36,7 +36,7 @@ impl Setting {
         }
     }
 
-    /// The one that has this [name](Self::name).
+    /// The setting of this [name](Self::name).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }

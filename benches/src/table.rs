@@ -1,4 +1,4 @@
-//! How the outcome is shown.
+//! Tables that show the outcome.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. What is missing at its end stays empty.
+    /// Adds a row. Missing columns at its end stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut cells: Vec<String> = cells.into_iter().collect();
         cells.resize(self.columns.len(), String::new());
@@ -46,10 +46,10 @@ impl Table {
         self.plots.push(plot.into());
     }
 
-    /// Prints the table, and keeps it under `lock-benches/` in the build folder: as Markdown, as
-    /// comma-separated values, and in `report.html`, beside what other benches have left there.
+    /// Prints the table, and writes it under `lock-benches/` in the build folder: as Markdown, as comma-separated
+    /// values, and into `report.html`, beside the tables of other benches.
     ///
-    /// What a run measured that only was to see that all works is kept apart, in `smoke/` below.
+    /// The tables of a run that only tests the benches go to `smoke/` below that.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ fn line(text: &mut String, cells: &[String], widths: &[usize]) {
     text.push_str("|\n");
 }
 
-/// Beside the profile's folder, in which this program lies among the dependencies.
+/// The folder beside that of the build profile. This program is in the `deps` folder of the profile.
 fn folder(effort: &str) -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     match program.ancestors().nth(3) {

@@ -1,10 +1,10 @@
-//! What a lock asks of its store.
+//! The requests of a lock to its store.
 
 use crate::Failure;
 
-/// The three requests of which a lock is made, each by itself. Nothing waits for a lock that is held.
+/// The three requests of a lock, each by itself. They do not wait for a lock that is held.
 pub trait Verbs: Send + Sync + 'static {
-    /// A key and who wants it.
+    /// A key and its owner.
     type Claim: Send + Sync + 'static;
 
     /// The commands that its scripts call on the server, as those of a
@@ -15,14 +15,14 @@ pub trait Verbs: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the library refuses the name, or there are no random numbers to be had.
+    /// If the library refuses the name, or the system gives no random numbers.
     fn claim(&self, name: &str) -> Result<Self::Claim, Failure>;
 
     /// Acquires a free key.
     ///
     /// # Errors
     ///
-    /// If it was not granted.
+    /// If the key was not granted.
     ///
     /// # Cancel safety
     ///
@@ -33,7 +33,7 @@ pub trait Verbs: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If it was not held any more.
+    /// If the key was no longer held.
     ///
     /// # Cancel safety
     ///
@@ -44,7 +44,7 @@ pub trait Verbs: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If it was not held any more.
+    /// If the key was no longer held.
     ///
     /// # Cancel safety
     ///

@@ -1,9 +1,9 @@
 //! A lock on five nodes, one of which dies while two clients take turns.
 //!
-//! The nodes are `redis-server` processes that the example starts and ends itself; without that program they
+//! The nodes are `redis-server` processes that the example starts and ends itself. Without that program they
 //! are stores inside this process. Each client asks all of them, and has the lock when three have granted it.
-//! So nobody notices when one is killed. When it comes back it has forgotten everything, the locks that it had
-//! granted included, and the others keep it out until none of those can be held any more.
+//! So no client notices when one node is killed. When that node comes back, it has forgotten everything,
+//! including the locks that it granted. It does not vote until none of those can be held any more.
 //!
 //! ```text
 //! cargo run --example quorum
@@ -30,12 +30,12 @@ type AnyError = Box<dyn Error + Send + Sync>;
 /// The node that dies, counted from 0.
 const VICTIM: usize = 2;
 
-/// How long everything takes.
+/// The times of the play.
 #[derive(Clone, Copy)]
 struct Pace {
     /// How long to watch the clients.
     watch: Duration,
-    /// The longest lease: for so long a node is kept out that has forgotten some.
+    /// The longest lease. A node that has forgotten leases is in quarantine for so long.
     max_ttl: Duration,
 }
 
@@ -58,7 +58,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Kills a node and starts it again, while two clients take turns; what turns there were.
+/// Kills a node and starts it again, while two clients take turns. Returns the turns.
 async fn show(nodes: Nodes, pace: Pace) -> Result<Turns, AnyError> {
     println!("Five nodes: {}.", nodes.description());
     let mut clients = Vec::new();
@@ -70,7 +70,7 @@ async fn show(nodes: Nodes, pace: Pace) -> Result<Turns, AnyError> {
         clients.push(builder.build().await?);
     }
     let quorum = clients[0].clone();
-    // They are new, so that none of them can have forgotten anything.
+    // The nodes are new, so none of them can have forgotten a lease.
     quorum.init().await?;
     print_nodes(&quorum.status().await);
 
@@ -95,7 +95,7 @@ async fn show(nodes: Nodes, pace: Pace) -> Result<Turns, AnyError> {
     players.stop().await
 }
 
-/// Somebody who looks on.
+/// A spectator, who prints the turns.
 struct Watch<'a> {
     players: &'a Players,
     pace: Pace,

@@ -1,4 +1,4 @@
-//! Five stores that fail one by one.
+//! Five stores, each of which can fail on its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    /// Of servers if the program can be found.
+    /// Starts servers if the program can be found, and otherwise makes stores in this process.
     pub(crate) fn start() -> Self {
         match find_redis_server() {
             Ok(program) => Self::of_redis(&program),

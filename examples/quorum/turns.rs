@@ -1,4 +1,4 @@
-//! Two clients that take one lock by turns.
+//! Two clients that take one lock in turn.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ struct Turn {
 }
 
 impl Players {
-    /// Starts them, with leases of this length.
+    /// Starts the clients, with leases of this length.
     pub(crate) fn start(clients: Vec<Quorum>, ttl: Duration) -> Result<Self, AnyError> {
         let mut players =
             Self { tasks: JoinSet::new(), turns: Arc::default(), over: Arc::default() };
@@ -56,7 +56,7 @@ impl Players {
     ///
     /// # Errors
     ///
-    /// If a client could not have the lock.
+    /// If a client could not acquire the lock.
     pub(crate) async fn stop(mut self) -> Result<Turns, AnyError> {
         self.over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -93,19 +93,19 @@ impl Turns {
         self.0.len()
     }
 
-    /// Those after the first so many.
+    /// The turns after the first `count`.
     pub(crate) fn since(mut self, count: usize) -> Self {
         self.0.drain(..count);
         self
     }
 
-    /// Whether one came after the other, and with a higher token.
+    /// Whether each turn came after the one before, with a higher token.
     pub(crate) fn are_in_order(&self) -> bool {
         self.0.windows(2).all(|pair| pair[0].until <= pair[1].had && pair[0].token < pair[1].token)
     }
 }
 
-/// How many turns each client has had, and how long it took from one to the next.
+/// The number of turns of each client, and the time from one turn to the next.
 impl fmt::Display for Turns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |client| self.0.iter().filter(|turn| turn.client == client).count();

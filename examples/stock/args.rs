@@ -1,4 +1,6 @@
-//! The command line, and the one variable of the environment that goes with it.
+//! The command line, and the environment variable that belongs to it.
+
+use std::fmt;
 
 pub(crate) const HELP: &str = "\
 Several tasks, and then several processes, buy from a limited stock.
@@ -9,6 +11,9 @@ Options:
   --no-lock        buy without the lock, to see it go wrong
   --redis URL      use this server instead of the one in REDIS_URL; other users of the
                    machine can read it in the list of processes, so not with a password
+  --over WHAT      start servers for the locks of the processes: `server`, `cluster` for three
+                   primaries with a replica each, or `sentinels` for a primary with two
+                   replicas and three sentinels
   --stock N        how much there is to buy (default 20)
   --tasks N        how many tasks buy (default 8)
   --processes N    how many processes buy (default 4); 0 leaves them out
@@ -31,14 +36,34 @@ pub(crate) const CHILD: &str = "buy-as-a-child";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Run(Args),
-    /// Not for people: buy as a process that the example has started.
+    /// Buy as a process that the example has started. Not for people.
     Child,
     Help,
+}
+
+/// The servers of the locks of the processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Over {
+    #[default]
+    Server,
+    Cluster,
+    Sentinels,
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "a Redis server",
+            Self::Cluster => "a cluster",
+            Self::Sentinels => "servers that sentinels watch",
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) lock: bool,
+    pub(crate) over: Over,
     pub(crate) redis: Option<String>,
     pub(crate) stock: u32,
     pub(crate) tasks: u32,
@@ -47,18 +72,19 @@ pub(crate) struct Args {
 
 impl Default for Args {
     fn default() -> Self {
-        Self { lock: true, redis: None, stock: 20, tasks: 8, processes: 4 }
+        let over = Over::Server;
+        Self { lock: true, over, redis: None, stock: 20, tasks: 8, processes: 4 }
     }
 }
 
 impl Args {
-    /// How many each of so many buyers would like: together twice of what there is.
+    /// How many pieces each buyer wants. Together the buyers want twice the stock.
     pub(crate) fn wanted_by_each(&self, buyers: u32) -> u32 {
         (self.stock * 2).div_ceil(buyers)
     }
 }
 
-/// What the command line asks for, or what is wrong with it. `redis` is the server to use unless it
+/// The command, or the error in the command line. `redis` is the server to use unless the command line
 /// names another.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = String>,
@@ -72,6 +98,7 @@ pub(crate) fn parse(
             "--help" | "-h" => return Ok(Command::Help),
             "--no-lock" => parsed.lock = false,
             "--redis" => parsed.redis = Some(args.next().ok_or("--redis needs a URL")?),
+            "--over" => parsed.over = over(args.next())?,
             "--stock" => parsed.stock = number(&name, args.next(), 1)?,
             "--tasks" => parsed.tasks = number(&name, args.next(), 1)?,
             "--processes" => parsed.processes = number(&name, args.next(), 0)?,
@@ -79,6 +106,15 @@ pub(crate) fn parse(
         }
     }
     Ok(Command::Run(parsed))
+}
+
+fn over(value: Option<String>) -> Result<Over, String> {
+    match value.as_deref() {
+        Some("server") => Ok(Over::Server),
+        Some("cluster") => Ok(Over::Cluster),
+        Some("sentinels") => Ok(Over::Sentinels),
+        _ => Err("--over needs one of server, cluster and sentinels".to_owned()),
+    }
 }
 
 fn number(name: &str, value: Option<String>, least: u32) -> Result<u32, String> {
@@ -107,12 +143,14 @@ mod tests {
         assert_eq!(parse_line(""), Ok(Command::Run(Args::default())));
         let expected = Args {
             lock: false,
+            over: Over::Cluster,
             redis: Some("redis://[::1]".to_owned()),
             stock: 5,
             tasks: 2,
             processes: 0,
         };
-        let line = "--no-lock --redis redis://[::1] --stock 5 --tasks 2 --processes 0";
+        let line =
+            "--no-lock --over cluster --redis redis://[::1] --stock 5 --tasks 2 --processes 0";
         assert_eq!(parse_line(line), Ok(Command::Run(expected)));
         assert_eq!(parse_line("--stock 5 --help"), Ok(Command::Help));
     }
@@ -133,9 +171,16 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in
-            ["--stock", "--stock 0", "--tasks -1", "--processes x", "--redis", "stock", "-x"]
-        {
+        for line in [
+            "--stock",
+            "--stock 0",
+            "--tasks -1",
+            "--processes x",
+            "--redis",
+            "--over",
+            "stock",
+            "-x",
+        ] {
             assert!(parse_line(line).is_err(), "{line}");
         }
     }

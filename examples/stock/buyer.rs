@@ -1,4 +1,4 @@
-//! What a buyer does, with and without the lock.
+//! A buyer, with and without the lock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::AnyError;
 use crate::report::{Hold, Outcome, Visit};
 use crate::store::Store;
 
-/// Buys until it has what it wants or there is no more, and reports every attempt.
+/// Buys until the buyer has all it wants or the stock is sold out, and reports every attempt.
 pub(crate) async fn shop(
     buyer: &str,
     wanted: u32,
@@ -43,8 +43,8 @@ async fn buy_locked(
 ) -> Result<Visit, AnyError> {
     let guard = mutex.lock().await?;
     let (token, since) = (guard.fencing_token(), Clock::boot().now());
-    // Should the lease be lost meanwhile, the purchase is dropped where it stands. Should it be lost
-    // without this process knowing, the store knows.
+    // If the lease is lost in the meantime, the purchase is dropped where it stands. If this process does not
+    // notice the loss, the store refuses the stale token.
     let outcome = match guard.while_held(buy(store, Some(token), payment)).await {
         Ok(outcome) => outcome?,
         Err(_lost) => Outcome::Lost,
@@ -54,7 +54,7 @@ async fn buy_locked(
     Ok(Visit { buyer: buyer.to_owned(), hold: Some(Hold { since, time, token }), outcome })
 }
 
-/// The purchase: not atomic by any means.
+/// The purchase, which is not atomic.
 async fn buy(
     store: &Store,
     token: Option<FencingToken>,
@@ -70,7 +70,7 @@ async fn buy(
     Ok(if written { Outcome::Bought } else { Outcome::Refused })
 }
 
-/// How long the customer takes to pay: one to three milliseconds, not the same for all.
+/// How long the customer takes to pay: one to three milliseconds, which differ from buyer to buyer.
 fn payment_time(buyer: &str, round: u32) -> Duration {
     let seed: u32 = buyer.bytes().map(u32::from).sum();
     Duration::from_millis(u64::from(1 + (seed + round) % 3))

@@ -1,15 +1,17 @@
 //! Buying from a limited stock: first several tasks, then several processes.
 //!
 //! A purchase reads how much is left, waits for the customer to pay, and writes back one less. That
-//! is not atomic, so buyers must take turns. With the lock nothing is oversold; with `--no-lock`
-//! one sees what happens otherwise. The store also turns away whoever shows a fencing token
-//! lower than the highest it has seen, which protects it from a buyer who has lost the lock without
+//! is not atomic, so buyers must take turns. With the lock nothing is oversold. `--no-lock`
+//! shows what happens otherwise. The store also refuses every fencing token that is
+//! lower than the highest it has seen. That protects it from a buyer that has lost the lock without
 //! knowing it.
 //!
 //! ```text
 //! cargo run --example stock
 //! cargo run --example stock -- --no-lock
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --example stock
+//! cargo run --example stock -- --over cluster
+//! cargo run --example stock -- --over sentinels
 //! ```
 
 #![forbid(unsafe_code)]
@@ -64,18 +66,18 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs both parts; whether they went as they should.
+/// Runs both parts. Returns whether they went as they should.
 async fn run(args: &Args) -> Result<bool, AnyError> {
     println!("1. {} tasks of one process, over the embedded memory backend", args.tasks);
     let report = tasks::run(args).await?;
     print!("{report}");
     let mut good = report.is_good();
 
-    println!("\n2. {} processes, over a Redis server", args.processes);
-    match processes::server(args) {
-        Ok(server) => {
-            println!("   {}", server.description());
-            let report = processes::run(args, server.url()).await?;
+    println!("\n2. {} processes, over {}", args.processes, args.over);
+    match processes::servers(args) {
+        Ok(servers) => {
+            println!("   {}", servers.description());
+            let report = processes::run(args, &servers).await?;
             print!("{report}");
             good &= report.is_good();
         }
@@ -98,7 +100,7 @@ fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        // Some errors say what their cause says.
+        // Some errors repeat the text of their cause.
         let words = error.to_string();
         if !text.ends_with(&words) {
             text += &format!(": {words}");

@@ -8,10 +8,10 @@ use redis::{AsyncCommands, Script};
 
 use crate::AnyError;
 
-/// Fencing at the resource: the check and the access in one step, by the one who has the data.
+/// Fencing at the resource, which checks the token and accesses the data in one step.
 ///
-/// Tokens are compared as text, the longer one being the higher: a number in a script is a double,
-/// which does not hold every `u64`.
+/// Tokens are compared as text, and a longer token is higher. A number in a script is a double,
+/// which cannot represent every `u64`.
 static FENCED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "-- KEYS: what is left, the highest token. ARGV: the token; to write, what is left.

@@ -1,4 +1,4 @@
-//! What happened, and whether it should have.
+//! The report of a run, and whether the run kept the promises of the lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Visit {
     pub(crate) outcome: Outcome,
 }
 
-/// How the lock was held meanwhile.
+/// How the lock was held during the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) since: Instant,
@@ -33,14 +33,14 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// A run, once it is over.
+/// A run that is over.
 pub(crate) struct Report {
     locked: bool,
     stock: u32,
     left: u32,
     visits: Vec<Visit>,
-    /// Whether the store refused a write with the first token after all others; `None` if there
-    /// were not two tokens to try it with.
+    /// Whether the store refused a late write with the first token; `None` if there
+    /// were fewer than two tokens.
     stale_write_refused: Option<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Report {
         self
     }
 
-    /// Whether all is as the lock promises; always, without it.
+    /// Whether the run kept the promises of the lock; always true without the lock.
     pub(crate) fn is_good(&self) -> bool {
         !self.locked
             || (self.oversold() == 0
@@ -86,13 +86,13 @@ impl Report {
         self.visits.iter().filter_map(|visit| visit.hold.as_ref())
     }
 
-    /// A purchase that was given up half-way may have taken its piece all the same.
+    /// Whether the stock adds up. A purchase that was given up half-way may still have taken its piece.
     fn adds_up(&self) -> bool {
         let lost = self.count(Outcome::Lost);
         (self.stock.saturating_sub(lost)..=self.stock).contains(&(self.sold() + self.left))
     }
 
-    /// In the order in which the lock was held, by one clock for all processes of the machine.
+    /// Whether tokens increase in the order of the holds, by one clock for all processes of the machine.
     fn tokens_increase(&self) -> bool {
         self.holds().zip(self.holds().skip(1)).all(|(one, next)| one.token < next.token)
     }
@@ -100,7 +100,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By length first, so that task 10 comes after task 9.
+        // Sorted by length first, so that task 10 comes after task 9.
         let mut buyers = BTreeMap::<(usize, &str), Vec<&Visit>>::new();
         for visit in &self.visits {
             buyers.entry((visit.buyer.len(), &visit.buyer)).or_default().push(visit);
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_run_without_loss_is_good() {
-        // They come in by buyer, not by time.
+        // Visits arrive by buyer, not by time.
         let visits = vec![visit(30, 9, SoldOut), visit(10, 7, Bought), visit(20, 8, Bought)];
         let report = Report::new(true, 2, 0, visits).with_stale_write(Some(true));
         assert!(report.is_good());
@@ -202,7 +202,7 @@ mod tests {
         assert!(!Report::new(true, 3, 0, oversold()).is_good());
         assert!(!Report::new(true, 2, 0, out_of_order()).is_good());
         assert!(!Report::new(true, 2, 0, oversold()).with_stale_write(Some(false)).is_good());
-        // Nobody promises anything without the lock.
+        // Without the lock there are no promises.
         let report = Report::new(false, 1, 0, oversold());
         assert!(report.is_good() && report.to_string().contains("1 oversold"));
     }

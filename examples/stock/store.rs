@@ -1,4 +1,4 @@
-//! Where the stock is kept: in this process, or on a Redis server.
+//! The store of the stock: in this process, or on a Redis server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,10 +7,10 @@ use lock_core::FencingToken;
 use crate::AnyError;
 use crate::redis_store::RedisStore;
 
-/// A count that can be read and written. Each of the two is atomic; one after the other is not.
+/// A count that can be read and written. A read is atomic and so is a write, but not both together.
 ///
-/// Whoever holds the lock shows the fencing token of the guard, with reads too, and the store
-/// remembers the highest. Once it has answered a holder, no earlier one can change what it said.
+/// The holder of the lock sends the fencing token of its guard, with reads too, and the store
+/// remembers the highest token. Once the store has answered a holder, no earlier holder can change the count.
 #[derive(Clone)]
 pub(crate) enum Store {
     Memory(Arc<Mutex<Shelf>>),
@@ -28,7 +28,7 @@ impl Store {
         Self::Memory(Arc::new(Mutex::new(shelf)))
     }
 
-    /// What is left; `None` if the token is stale.
+    /// The pieces that are left; `None` if the token is stale.
     pub(crate) async fn read(&self, token: Option<FencingToken>) -> Result<Option<u32>, AnyError> {
         match self {
             Self::Memory(shelf) => Ok(open(shelf).read(token)),
@@ -36,7 +36,7 @@ impl Store {
         }
     }
 
-    /// Sets what is left; whether that was done, which it is not if the token is stale.
+    /// Sets the number of pieces that are left. Returns `false`, and sets nothing, if the token is stale.
     pub(crate) async fn write(
         &self,
         left: u32,
@@ -83,7 +83,7 @@ mod tests {
         let token = |number| Some(FencingToken::new(number));
         assert_eq!(store.read(token(7)).await.unwrap(), Some(5));
         assert!(store.write(4, token(7)).await.unwrap());
-        // The next holder has but read, and the one before is out already.
+        // The next holder has only read, and yet the store refuses the one before.
         assert_eq!(store.read(token(10)).await.unwrap(), Some(4));
         assert!(!store.write(3, token(7)).await.unwrap());
         assert_eq!(store.read(token(9)).await.unwrap(), None);

@@ -1,4 +1,4 @@
-//! The first part: tasks of this process, with locks that live in it.
+//! The first part: tasks of this process, with locks inside it.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &Args) -> Result<Report, AnyError> {
     Ok(report.with_stale_write(refused))
 }
 
-/// Writes as the first holder would who has slept since; whether the store refused.
+/// Writes as the first holder would after a long pause. Returns whether the store refused.
 pub(crate) async fn late_write(store: &Store, report: &Report) -> Result<Option<bool>, AnyError> {
     match report.tokens() {
         Some((first, last)) if first < last => {

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use libfuzzer_sys::fuzz_target;
 use lock_core::{
     Acquire, Attempt, Backend, Ballot, CellBackend, Claim, Clock, FencingToken, Hint,
-    InspectBackend, Key, Mode, OwnerToken, PermitBackend, QuorumNode, Renew, Renewal, Resize, Ttl,
+    InspectBackend, Key, Membership, Mode, OwnerToken, PermitBackend, QuorumNode, Renew, Renewal, Resize, Terms, Ttl,
     Vote,
 };
 use lock_fuzz::fake::{Conversation, Place};
@@ -86,8 +86,12 @@ async fn ask(backend: &RedisBackend, said: &Conversation<'_>) {
     check("voted", matches!(backend.vote(&ballot).await, Ok(Vote::Granted(_))));
 
     let _ = backend.confirm(&claim, FencingToken::new(7)).await;
-    if let Ok(standing) = backend.standing().await {
+    let terms = Terms::new(Membership::of(["a", "b", "c"]), Ttl::DEFAULT);
+    if let Ok(standing) = backend.standing(&terms).await {
         let _ = backend.vouch(&standing.quarantine, Ttl::DEFAULT).await;
+        let request = Acquire::new(claim.clone(), Ttl::DEFAULT);
+        let ballot = Ballot::new(request, FencingToken::new(7)).expecting(standing);
+        check("voted", matches!(backend.vote(&ballot).await, Ok(Vote::Granted(_))));
     }
     let _ = backend.inspect(&key).await.map(|it| format!("{it:?}"));
     let _ = backend.load(&key).await;

@@ -1,5 +1,5 @@
 //! The crates may depend on one another in one direction only, and so may the files of a crate. No crate
-//! has unsafe code.
+//! has unsafe code. No file is too long. The index of promises names tests that exist.
 //!
 //! ```text
 //!                 lock-core
@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod files;
+mod index;
 mod workspace;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,8 @@ const CORE: &str = "lock-core";
 const ABOVE_CORE: [&str; 3] = ["lock-redis", "lock-redlock", "lock-sync"];
 /// The crates whose files depend on one another in one direction only.
 const WITHOUT_CYCLES: [&str; 2] = ["lock-redis", "lock-sync"];
+/// The most lines of code that a file may have.
+const LONGEST_FILE: usize = 400;
 /// The folders of lock-sync whose files build on the bare lock, and not on the engine below it.
 const ABOVE_THE_BARE_LOCK: [&str; 5] =
     ["mutex/", "recipes/", "reentrant/", "rwlock/", "semaphore/"];
@@ -116,8 +119,7 @@ fn the_files_of_a_crate_do_not_depend_on_one_another_in_a_circle() {
     for name in WITHOUT_CYCLES {
         let graph = files::graph(&files::sources(&workspace.package(name).folder));
         assert!(graph.len() > 20, "{name} was not read");
-        let mut cycles = files::cycles(&graph);
-        cycles.retain(|cycle| name != "lock-sync" || !is_left(cycle));
+        let cycles = files::cycles(&graph);
         let described: Vec<String> = cycles.iter().map(|cycle| cycle.describe(&graph)).collect();
         assert!(cycles.is_empty(), "{name} has cycles:\n{}", described.join("\n"));
     }
@@ -133,14 +135,45 @@ fn primitives_and_recipes_know_the_engine_by_the_bare_lock_alone() {
     }
 }
 
-/// Where there may still be cycles: in the engine, the parts of the shell know one another. Neither the machine nor
-/// the driver is among them.
-fn is_left(cycle: &files::Cycle) -> bool {
-    let below = ["engine/driver/", "engine/machine/"];
-    cycle.is_within("engine/") && !below.iter().any(|folder| cycle.touches(folder))
+#[test]
+fn no_file_is_too_long() {
+    let folders = ["benches", "crates", "examples", "fuzz/fuzz_targets", "fuzz/src", "tests"];
+    let sources = index::sources(&Workspace::load().root, &folders);
+    assert!(sources.len() > 500, "the workspace was not read");
+    let lines = sources.iter().map(|(file, text)| (file, lines_of_code(text)));
+    let long: Vec<_> = lines.filter(|(_, lines)| *lines > LONGEST_FILE).collect();
+    assert!(long.is_empty(), "files with too many lines of code: {long:?}");
 }
 
-/// The members of the workspace on which a package depends in whatever way, its tests included.
+/// `clippy.toml` has the limit.
+#[test]
+fn clippy_finds_functions_that_are_too_long() {
+    let workspace = Workspace::load();
+    for package in workspace.packages().filter(|package| package.published) {
+        let root = package.folder.join("src/lib.rs");
+        let text = fs::read_to_string(&root).unwrap();
+        let asks = text.lines().any(|line| line.trim() == "#![warn(clippy::too_many_lines)]");
+        assert!(asks, "{} does not ask clippy", root.display());
+    }
+}
+
+#[test]
+fn the_index_names_tests_that_exist() {
+    let root = Workspace::load().root;
+    let sources = index::sources(&root, &["crates", "tests"]);
+    let page = fs::read_to_string(root.join("tests/PROMISES.md")).unwrap();
+    let (missing, names) = index::missing(&page, &sources);
+    assert!(names > 100, "the index was not read");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Without blank lines and comments.
+fn lines_of_code(text: &str) -> usize {
+    let lines = text.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+/// The members of the workspace on which a package depends, directly or not, including for its tests.
 fn within<'w>(workspace: &'w Workspace, package: &'w Package) -> BTreeSet<&'w str> {
     let members: BTreeSet<&str> = workspace.packages().map(|member| member.name.as_str()).collect();
     package.dependencies.iter().map(String::as_str).filter(|name| members.contains(name)).collect()

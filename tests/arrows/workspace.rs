@@ -1,4 +1,4 @@
-//! What cargo says about the workspace, without asking the network.
+//! The answers of cargo about the workspace, without network access.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     packages: Vec<Package>,
-    /// Of every package of `Cargo.lock`, the names of those that it may need.
+    /// For every package of `Cargo.lock`, the names of the packages that it may need.
     locked: HashMap<String, BTreeSet<String>>,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Package {
     pub(crate) published: bool,
     /// Of every kind: normal, optional, for building, for tests, for one platform.
     pub(crate) dependencies: BTreeSet<String>,
-    /// What is built whoever uses it, and with whatever features.
+    /// The dependencies that are always built, for any user and any features.
     pub(crate) required: BTreeSet<String>,
-    /// What its users build with some feature or other.
+    /// The dependencies that a user builds with some feature.
     pub(crate) shipped: BTreeSet<String>,
     pub(crate) default_features: Vec<String>,
 }

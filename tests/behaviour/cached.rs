@@ -1,4 +1,4 @@
-//! A lease that is kept after the last guard: what it saves, and when it ends.
+//! A lease that stays after the last guard: what it saves, and when it ends.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_quiet
 /// Longer than a test.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// For what must not wait for a renewal: those are due every ten seconds.
+/// For steps that must not wait for a renewal: a renewal is due every ten seconds.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// The server counts in whole milliseconds.
@@ -22,7 +22,7 @@ const ROUNDING: Duration = Duration::from_millis(2);
 async fn kept(locks: &Locks<RedisBackend>, server: &RedisServer) -> Mutex<()> {
     let mutex = locks.mutex("it", ()).unwrap().with_cache(IDLE);
     drop(soon(mutex.lock()).await.unwrap());
-    // Its tokens are stocked up meanwhile.
+    // Its tokens are replenished meanwhile.
     until_quiet(server).await;
     assert!(mutex.is_cached() && !mutex.is_held());
     assert_eq!(server.locks(), [LOCK]);
@@ -83,7 +83,7 @@ fn a_process_that_stands_still_keeps_it_for_the_rest_of_the_lease() {
     let server = RedisServer::start();
     let options = || Worker::builder(lock_worker!()).ttl(lease);
     let keeper = options().cache(IDLE).spawn(&server.url());
-    // Its own lease is long: what it waits for is the end of the other.
+    // Its own lease is long: it waits for the end of the other one.
     let other = Worker::spawn(lock_worker!(), &server.url());
     let token = keeper.lock("it");
     keeper.unlock("it");

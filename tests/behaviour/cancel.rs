@@ -1,4 +1,4 @@
-//! Futures that are dropped, at every point there is.
+//! Futures that are dropped at every possible point.
 //!
 //! With the default lease of half a minute, a lock that leaked would keep the other client waiting
 //! longer than any of these tests allows.
@@ -34,7 +34,7 @@ for_all_that_excludes! {
     so_it_is_on_a_runtime_of_many_threads
 }
 
-/// The other client gets the lock, and nothing stays behind when it is done.
+/// The other client gets the lock, and no key remains when it is done.
 async fn assert_clean<X: Excluding>(pair: &Pair) {
     let (_, there) = pair.locks::<X>();
     soon(there.take()).await.unwrap().release().await.unwrap();
@@ -49,7 +49,7 @@ async fn a_free_lock_is_given_up_after_any_poll<X: Excluding>() {
         let (mut dropped, mut had) = (0, 0);
         for round in 0..ROUNDS {
             for polls in 0.. {
-                // By turns from a lock that is free, and from one that is being given up.
+                // Alternately from a lock that is free, and from one that is being released.
                 if round % 2 == 0 {
                     soon(there.take()).await.unwrap().release().await.unwrap();
                 }
@@ -73,7 +73,7 @@ async fn a_lock_that_passes_between_processes_is_given_up_after_any_poll<X: Excl
     for protocol in PROTOCOLS {
         let pair = speaking(protocol);
         let (dropped, had) = contend::<X>(&pair, ROUNDS).await;
-        // Some kinds of lock take the last of the polls to be had.
+        // Some kinds of lock use up the last poll.
         assert!(dropped > ROUNDS && had > ROUNDS / 2, "{protocol:?}: {dropped} dropped, {had} had");
         assert_clean::<X>(&pair).await;
     }
@@ -87,7 +87,7 @@ async fn so_it_is_on_a_runtime_of_many_threads<X: Excluding>() {
     assert_clean::<X>(&pair).await;
 }
 
-/// Drops the future after each number of polls, while the other client lets go at about that time.
+/// Drops the future after each number of polls, while the other client releases at about that time.
 async fn contend<X: Excluding>(pair: &Pair, rounds: usize) -> (usize, usize) {
     let (here, there) = pair.locks::<X>();
     give_up_at_every_poll(rounds, async || {
@@ -116,7 +116,7 @@ async fn futures_of_every_kind_are_given_up() {
 async fn a_timeout_at_the_instant_of_the_grant_leaves_nothing() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
-    // A runtime counts in milliseconds, and so does the way to the server here.
+    // A runtime counts in milliseconds, and so does the proxy before the server here.
     proxy.delay(Direction::ToClient, Duration::from_millis(4));
     let pair = Pair { here: client(proxy.url()), there: client(server.url()), server };
     let (here, there) = pair.mutexes();
@@ -168,7 +168,7 @@ async fn a_select_at_the_instant_when_another_process_hands_over_leaves_nothing(
     for round in 0..1_000 {
         let held = soon(there.lock()).await.unwrap();
         let mut waiting = Box::pin(here.lock());
-        // It waits for a hint by then, most of the time.
+        // The future waits for a hint by then, most of the time.
         let asked = spin_until(Instant::now() + usual * 4);
         tokio::select! {
             _ = waiting.as_mut() => panic!("two holders"),
@@ -177,7 +177,7 @@ async fn a_select_at_the_instant_when_another_process_hands_over_leaves_nothing(
         drop(held);
         let limit = Instant::now() + usual * (round % 100) / 16;
         tokio::select! {
-            // When both have come the lock is dropped unseen, which is the point.
+            // If both have come, the lock is dropped unseen, which is the purpose.
             biased;
             () = spin_until(limit) => late += 1,
             guard = waiting.as_mut() => {
@@ -221,7 +221,7 @@ async fn a_wait_limit_at_the_instant_of_the_release_leaves_nothing() {
                 had += 1;
                 drop(guard);
             }
-            // Whether somebody held it to the end, or the answer was late.
+            // Either the other client held the lock to the end, or the answer was late.
             Err(LockError::Timeout { .. }) => late += 1,
             Err(error) => panic!("{error:?}"),
         }

@@ -1,6 +1,7 @@
-//! Futures of readers, of an upgrade and of several permits that are dropped, at every point there is.
+//! Futures of readers, of an upgrade and of several permits, which are dropped at every possible
+//! point.
 //!
-//! As in `cancel.rs`, what leaked would keep the other client waiting for longer than a test allows.
+//! As in `cancel.rs`, a leak would keep the other client waiting for longer than a test allows.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::support::{Leftovers, Pair, after_polls, give_up_at_every_poll, rwlock
 
 const ROUNDS: usize = 64;
 
-/// Nobody holds anything: each client can write.
+/// The lock is free: each client can write.
 async fn assert_free_to_write(pair: &Pair) {
     for client in [&pair.there, &pair.here] {
         drop(soon(rwlock(client).write()).await.unwrap());
@@ -88,7 +89,7 @@ async fn a_request_for_several_permits_that_gathers_them() {
     let here = Arc::new(pair.here.semaphore("it", 4).unwrap());
     let there = pair.there.semaphore("it", 4).unwrap();
     let (dropped, had) = give_up_at_every_poll(ROUNDS, async || {
-        // Given back one after the other.
+        // Released one after the other.
         let mut held = soon(there.acquire_many(3)).await.unwrap();
         let one = held.split(1).unwrap();
         ((one, held), Arc::clone(&here).acquire_many_owned(3))

@@ -1,4 +1,4 @@
-//! Users who may do less than the locks would like.
+//! Users who have fewer rights than the locks can use.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::support::{
     until_refused, waiting,
 };
 
-/// A lease short enough to wait for, which waiters without hints have to do.
+/// A lease short enough to wait for: waiters without hints have to do so.
 const LEASE: Duration = Duration::from_millis(1_200);
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
-/// What the docs of the backend ask for.
+/// The rights in the docs of the backend.
 fn all_rights() -> Vec<&'static str> {
     let docs = include_str!("../../crates/lock-redis/src/acl.md");
     let (_, rules) = docs.split_once("ACL SETUSER locks on >password ").unwrap();
@@ -25,7 +25,7 @@ fn all_rights() -> Vec<&'static str> {
     rules.split_whitespace().collect()
 }
 
-/// A server with a user who has all rights but these.
+/// A server with a user that has all rights but these.
 fn server_without(missing: &[&str]) -> RedisServer {
     let mut rules = all_rights();
     for missing in missing {
@@ -44,7 +44,7 @@ fn limited(server: &RedisServer, protocol: Protocol) -> Locks<RedisBackend> {
     )
 }
 
-/// What one client of the user gives up, the other gets, if late.
+/// When one client of the user releases, the other gets the lock, possibly late.
 async fn takes_turns(server: &RedisServer, protocol: Protocol) {
     let [one, other] = [(); 2].map(|()| mutex(&limited(server, protocol)));
     let guard = soon(one.lock()).await.unwrap();
@@ -70,7 +70,7 @@ async fn all_rights_of_the_docs_are_enough() {
 #[tokio::test]
 async fn without_the_right_to_publish_locks_work_and_waiters_get_in() {
     let server = server_without(&["+publish"]);
-    // Without notifications too, so that the waiter has the timer alone.
+    // Without notifications too, so only the timer is left for the waiter.
     server.cli(&["CONFIG", "SET", "notify-keyspace-events", ""]);
     for protocol in PROTOCOLS {
         takes_turns(&server, protocol).await;
@@ -102,7 +102,7 @@ async fn without_config_locks_work_whatever_was_asked_of_notifications() {
             |redis| redis.notifications(mode),
             |locks| locks.ttl(LEASE),
         );
-        // Where what is required cannot be had, nothing is heard, and the timer is left.
+        // If a required source is missing, no hint comes, and the timer is left.
         let lease = if mode == Notifications::Require { LEASE } else { TTL };
         let there = client_with(server.url(), |redis| redis, |locks| locks.ttl(lease));
         let held = soon(mutex(&there).lock_owned()).await.unwrap();

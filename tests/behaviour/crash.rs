@@ -1,5 +1,5 @@
-//! Waiters, holders and servers that die with a queue, and how long the others wait then: the bounds are
-//! those in `support/crashes.rs`.
+//! Waiters, holders and servers that die while claims wait, and how long the others then wait: the
+//! bounds are those in `support/crashes.rs`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn the_first_in_line_is_passed_over_at_once_when_it_is_dead() {
     assert!(last.locked("it", AT_ONCE) > newer);
 }
 
-/// The lock is handed to a process that stands still and does not hear of it. The lease and the
+/// Hands the lock to a process that stands still and does not hear of it. Returns the lease and the
 /// holder's token.
 fn handed_to_a_sleeper(server: &RedisServer, holder: &Worker, sleeper: &Worker) {
     sleeper.stop();
@@ -54,8 +54,8 @@ fn a_waiter_that_is_killed_in_its_turn_costs_a_short_lease() {
 #[test]
 fn a_waiter_that_sleeps_through_its_turn_waits_again() {
     let server = RedisServer::start();
-    // Nothing is due with the sleeper when it goes on, so that the message of its grant, which is over
-    // by then, is the first it finds.
+    // The sleeper has nothing else to do when it goes on, so the first thing it finds is the message of
+    // its grant, which is over by then.
     let [holder, sleeper] = workers(&server, TTL);
     let [next] = workers(&server, LEASE);
     let token = holder.lock("it");
@@ -118,7 +118,7 @@ fn a_server_that_comes_back_empty_makes_all_who_waited_ask_at_once() {
     line_up(&server, &waiters.each_ref(), &format!("hold it {}", HOLD.as_millis()));
     server.restart();
 
-    // To connect again takes a moment; a third of the lease would be longer.
+    // A new connection takes a moment; a third of the lease would take longer.
     let limit = AT_ONCE * 2;
     assert_eq!(holder.wait_for("lost it", limit).token(), token);
     let mut turns = waiters.each_ref().map(|waiter| waiter.wait_for("locked it", limit));
@@ -140,7 +140,7 @@ fn a_server_that_comes_back_with_its_data_has_the_line_still() {
     let [holder, waiters @ ..]: [Worker; 5] = workers(&server, TTL);
     let mut last = holder.lock("it");
     line_up(&server, &waiters.each_ref(), "lock it");
-    // Each on a channel of its own, the holder too, and all on that of the releases.
+    // One channel for each client, including the holder, and the common channel of the releases.
     let all_listen = || server.cli(&["PUBSUB", "CHANNELS"]).array().len() == 5 + 1;
     eventually("all listen", SOON, all_listen);
     server.restart();
@@ -158,8 +158,9 @@ fn a_server_that_comes_back_with_its_data_has_the_line_still() {
     }
 }
 
-/// Does something to the server over and over while four processes contend. Each gets its turn
-/// again within the bound: a grant that was lost with a connection, and the next one's asking.
+/// Does something to the server over and over while four processes contend. Each process gets a turn
+/// again within the bound: the time of a grant that was lost with a connection, and of the request of
+/// the next claim.
 fn while_they_contend(server: &RedisServer, times: usize, act: impl Fn(&RedisServer)) {
     for fair in [true, false] {
         let crew = Crew::start(&options(LEASE).fair(fair), &server.url(), 4, 2);

@@ -1,4 +1,4 @@
-//! Holders of permits that die or stand still: theirs come back, and only theirs.
+//! Holders of permits that die or stand still: their permits come back, and no others.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {
         let other = options(TTL).renewal(false).spawn(&server.url());
         let token = victim.lock("it permits 3 5");
         other.lock("it permits 1 5");
-        // All but the other's.
+        // All permits except that of the other holder.
         line_up(&server, &[&heir], "lock it permits 4 5");
         fate.befall(&server, &victim);
         let since = now();
@@ -32,7 +32,7 @@ fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {
         let waited = locked.at.saturating_duration_since(since);
         assert!(waited + ROUNDING >= left, "{fate:?}: after {waited:?}, with {left:?} to go");
         assert!(locked.token() > token);
-        // The other's is as it was, and there is none left.
+        // The other holder keeps its permit, and no permit is free.
         assert!(leases(&server).contains(&long), "{fate:?}");
         assert!(other.is_valid("it"));
         assert_eq!(heir.try_lock("it#2 permits 1 5"), None);
@@ -41,7 +41,7 @@ fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {
             victim.cont();
             victim.wait_for("lost it", SOON);
             assert!(!victim.is_valid("it"));
-            // Its late release takes nothing away from those who have the permits now.
+            // The victim's late release takes no permit from the present holders.
             victim.send("unlock it");
             assert!(victim.wait_for("failed it", SOON).text.contains("lost"));
             assert_eq!(victim.try_lock("it permits 1 5"), None, "a sixth permit");
@@ -80,7 +80,7 @@ fn permits_that_were_forgotten_do_not_come_back() {
     victim.tell("forget it", "forgot");
     eventually("it is forgotten", SOON, || leases(&server).len() == 1);
     victim.kill();
-    // That of the dead, and the one that was free.
+    // That of the dead process, and the one that was free.
     heir.lock("it permits 2 3");
     assert_eq!(heir.try_lock("it#2 permits 1 3"), None, "it came back");
 }
@@ -90,18 +90,18 @@ fn a_waiter_for_many_is_in_nobodys_way_for_long() {
     for fate in Fate::ALL {
         let server = RedisServer::start();
         let [holder] = workers(&server, TTL);
-        // They ask again every third of a place.
+        // The waiters ask again every third of a place.
         let [victim, next] = workers(&server, LEASE);
         holder.lock("it permits 1 2");
         line_up(&server, &[&victim], "lock it permits 2 2");
         line_up(&server, &[&next], "lock it permits 1 2");
-        assert!(next.poll("locked it").is_none(), "it came after one who waits for two");
+        assert!(next.poll("locked it").is_none(), "it came after a waiter for two");
         fate.befall(&server, &victim);
         next.locked("it", fate.place());
         assert!(holder.is_valid("it"));
 
         if fate == Fate::Stopped {
-            // It waits again.
+            // The victim waits again.
             victim.cont();
             until_in_line(&server, 1);
             assert!(victim.poll("locked it").is_none(), "a third permit, and a fourth");

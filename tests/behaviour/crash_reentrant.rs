@@ -1,4 +1,4 @@
-//! Processes that entered a lock in one name, of which one dies or stands still.
+//! Processes that entered a lock as one owner, of which one dies or stands still.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 /// A lease that is short enough to wait for its end.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A kind of lock, in the name of somebody new.
+/// A kind of lock, as a new owner.
 fn somebody() -> String {
     format!("as {}", Owner::new().unwrap().expose())
 }
@@ -21,7 +21,7 @@ fn somebody() -> String {
 #[test]
 fn the_one_that_is_left_keeps_the_lock() {
     for fate in Fate::ALL {
-        // Whether the one that dies was there first, or entered what the other held.
+        // Either the victim entered first, or it entered the lock that the other process held.
         for was_first in [false, true] {
             let server = RedisServer::start();
             let [victim] = workers(&server, LEASE);
@@ -39,7 +39,7 @@ fn the_one_that_is_left_keeps_the_lock() {
             eventually("the lease is over", SOON, || short.left(&server).is_zero());
             assert!(other.is_valid("it"));
             assert!(leases(&server).contains(&long), "{fate:?}");
-            // Its owner enters again, in whatever process, and a stranger does not.
+            // The owner enters again, in any process, and another owner does not.
             assert_eq!(other.lock(&order.replacen("it", "it#2", 1)), token);
             assert!(stranger.poll("locked it").is_none(), "{fate:?}: two owners");
             other.unlock("it");

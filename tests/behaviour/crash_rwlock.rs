@@ -1,4 +1,4 @@
-//! Readers and writers that die or stand still: what that costs the others, and what it does not.
+//! Readers and writers that die or stand still: what that costs the others.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ fn outlive(server: &RedisServer, lease: &Lease) {
     eventually("the lease is over", SOON, || lease.left(server).is_zero());
 }
 
-/// The lease of a process that will die, which ends first, and that of a steady one.
+/// The lease of a process that will die, which ends first, and that of a steady process.
 fn two_leases(server: &RedisServer) -> [Lease; 2] {
     leases(server).try_into().unwrap()
 }
 
-/// What a process says that has lost what it held.
+/// The report of a process that has lost its hold.
 fn assert_lost(sleeper: &Worker) {
     sleeper.wait_for("lost it", SOON);
     assert!(!sleeper.is_valid("it"));
@@ -71,7 +71,7 @@ fn the_last_reader_costs_a_writer_its_own_lease_and_not_that_of_one_who_has_left
     let [other, writer] = workers(&server, TTL);
     victim.lock("it read");
     other.lock("it read");
-    // It is told when the longer of the two leases ends.
+    // The waiter knows when the longer of the two leases ends.
     line_up(&server, &[&writer], "lock it write");
     kill_noticed(&server, &victim);
     let since = now();
@@ -96,7 +96,7 @@ fn a_reader_costs_other_readers_nothing() {
         fate.befall(&server, &victim);
         let [short, long] = two_leases(&server);
         outlive(&server, &short);
-        // Neither longer nor shorter than before, and still in the writer's way.
+        // Neither longer nor shorter than before, and still blocking the writer.
         assert_eq!(leases(&server).last(), Some(&long), "{fate:?}");
         assert!(other.is_valid("it"));
         assert!(writer.poll("locked it").is_none(), "{fate:?}: a writer beside a reader");
@@ -143,7 +143,7 @@ fn a_writer_that_waits_is_in_nobodys_way_for_long() {
     for fate in Fate::ALL {
         let server = RedisServer::start();
         let [reader] = workers(&server, TTL);
-        // They ask again every third of a place.
+        // The waiters ask again every third of a place.
         let [victim, late] = workers(&server, LEASE);
         reader.lock("it read");
         line_up(&server, &[&victim], "lock it write");
@@ -154,7 +154,7 @@ fn a_writer_that_waits_is_in_nobodys_way_for_long() {
         assert!(reader.is_valid("it"), "they read together");
 
         if fate == Fate::Stopped {
-            // It waits again.
+            // The victim waits again.
             victim.cont();
             until_in_line(&server, 1);
             assert!(victim.poll("locked it").is_none(), "a writer beside readers");
@@ -194,7 +194,7 @@ fn an_upgrade_ends_with_its_process_and_keeps_nobody_out() {
         fate.befall(&server, &victim);
         let [lease, long] = two_leases(&server);
 
-        // A reader that came after the upgrade, and the next that may upgrade.
+        // A reader that came after the upgrade, and the next upgradable reader.
         late.locked("it", fate.place());
         heir.send("lock it upgradable");
         let wait = lease.left(&server) + THIRD + SLACK;
@@ -228,7 +228,7 @@ fn an_upgrade_that_is_granted_to_a_process_that_stands_still_ends_with_its_lease
     line_up(&server, &[&writer], "lock it write");
     victim.stop();
     let [lease, _] = two_leases(&server);
-    // Nobody else reads: the lock is the victim's alone, or nobody's.
+    // There is no other reader: the lock is the victim's alone, or free.
     other.unlock("it");
     let token = writer.locked("it", lease.left(&server) + THIRD + SLACK);
     assert!(lease.left(&server).is_zero(), "two hold the lock");

@@ -1,4 +1,5 @@
-//! Whoever drops a guard gets the lock again at once, although the release is on its way only.
+//! A caller that drops a guard gets the lock again at once, although the release is still on its
+//! way.
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -14,7 +15,7 @@ for_all_that_excludes! {
 
 const ROUNDS: usize = 1_000;
 
-/// Takes the lock, drops the guard and takes the lock again, without waiting for anybody.
+/// Takes the lock, drops the guard and takes the lock again, without waiting for another task.
 async fn rounds<X: Excluding>(lock: &X, rounds: usize) {
     let mut last = None;
     for round in 0..rounds {
@@ -37,7 +38,7 @@ fn runtimes() -> [Runtime; 2] {
     ]
 }
 
-/// The lock is everybody's again.
+/// The lock is free for all clients again.
 fn assert_free<X: Excluding>(pair: &Pair) {
     let (_, there) = pair.locks::<X>();
     drop(there.blocking_take().unwrap());

@@ -1,6 +1,6 @@
 //! Guards that are dropped where nothing may block, spawn or panic.
 //!
-//! The lease is half a minute long: a key that is gone sooner was released.
+//! The lease is half a minute long: a key that is gone earlier was released.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -116,7 +116,7 @@ fn as_the_last_act_of_block_on<X: Excluding>() {
 fn while_a_runtime_shuts_down<X: Excluding>() {
     for runtime in runtimes() {
         let pair = Pair::new();
-        // The connection lives on this runtime too, and goes down with it.
+        // The connection lives on this runtime too, and ends with it.
         let task = holding::<X>(&pair, &runtime);
         drop(runtime);
         assert!(task.is_finished());
@@ -160,7 +160,7 @@ fn after_every_other_handle<X: Excluding>() {
 }
 
 fn a_server_that_stands_still_keeps_nobody_waiting<X: Excluding>() {
-    // Whoever waited for the server would wait for this long.
+    // A drop that waits for the server would wait for this long.
     const TIMEOUT: Duration = Duration::from_secs(25);
     let pair = Pair::with(|redis| redis.command_timeout(TIMEOUT), |locks| locks);
     let (_, guard) = held::<X>(&pair);

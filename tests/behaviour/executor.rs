@@ -19,7 +19,7 @@ fn a_process_whose_executor_is_blocked_longer_than_the_lease_keeps_its_lock() {
 
     let blocked = LEASE * 5;
     holder.send(&format!("block {}", blocked.as_millis()));
-    // While it is blocked, the other process asks over and over.
+    // While the executor is blocked, the other process asks over and over.
     while holder.poll("blocked").is_none() {
         assert_eq!(other.try_lock("it"), None, "the lock ran out");
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Who gets the lock how often, when several processes want it all the time.
+//! How often each process gets the lock, when several processes want it all the time.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::{Crew, SOON, Turn};
 const PROCESSES: usize = 4;
 const TASKS: u32 = 3;
 
-/// How often, and for how long, a process passes the lock on to itself unless it is told otherwise.
+/// How often, and for how long, a process passes the lease on by default.
 const HANDOFFS: usize = 256;
 const TIME: Duration = Duration::from_millis(10);
 
@@ -19,7 +19,8 @@ fn options() -> WorkerBuilder {
     Worker::builder(lock_worker!())
 }
 
-/// Turns that begin after all have come and end before any has left, and the scripts they took.
+/// Turns that begin after all tasks have started and end before any stops, and the number of
+/// scripts they took.
 fn contended(options: &WorkerBuilder, server: &RedisServer, count: usize) -> (Vec<Turn>, f64) {
     let crew = Crew::start(options, &server.url(), PROCESSES, TASKS);
     let (first, before) = (crew.count(), server.commandstats());
@@ -38,7 +39,7 @@ fn by_process(turns: &[Turn]) -> HashMap<u32, Vec<Turn>> {
     all
 }
 
-/// Jain's index: 1 if all have had the same, 1/n if one has had it all.
+/// Jain's index: 1 if all processes had equally many turns, 1/n if one had all of them.
 fn jain(shares: impl Iterator<Item = usize> + Clone) -> f64 {
     let count = shares.clone().count() as f64;
     let sum: f64 = shares.clone().map(|share| share as f64).sum();
@@ -56,7 +57,7 @@ fn in_fair_mode_processes_take_turns_for_three_scripts_each() {
         turns.iter().map(|turn| turn.process).collect::<HashSet<_>>().len() == PROCESSES
     };
     let (of, fair) = (rounds.len(), rounds.filter(is_round).count());
-    assert!(fair * 100 >= of * 95, "{fair} of {of} times all had their turn before anybody again");
+    assert!(fair * 100 >= of * 95, "{fair} of {of} times all had a turn before any had two");
 
     let shares = by_process(&turns);
     assert_eq!(shares.len(), PROCESSES);
@@ -64,7 +65,7 @@ fn in_fair_mode_processes_take_turns_for_three_scripts_each() {
     assert!(index > 0.99, "{index}");
     for (process, turns) in shares {
         let in_order = turns.is_sorted_by_key(|turn| turn.asked);
-        assert!(in_order, "{process}: who came first was not served first");
+        assert!(in_order, "{process}: the first waiter was not served first");
     }
 }
 
@@ -72,7 +73,7 @@ fn in_fair_mode_processes_take_turns_for_three_scripts_each() {
 fn by_default_nobody_waits_longer_than_the_budget_of_the_others() {
     let server = RedisServer::start();
     let (turns, scripts) = contended(&options(), &server, 60_000);
-    // Passing it on inside a process is what the budget is for.
+    // The budget allows the process to pass the lease on inside itself.
     assert!(scripts < 1.0, "{scripts} scripts for each turn");
 
     let runs: Vec<&[Turn]> = turns.chunk_by(|one, next| one.process == next.process).collect();
@@ -80,7 +81,8 @@ fn by_default_nobody_waits_longer_than_the_budget_of_the_others() {
     assert!(longest <= HANDOFFS + 1, "{longest} turns in a row");
     assert!(longest > 1);
 
-    // Longest, from the last turn in one run of a process to the first in the next.
+    // The longest time from the last turn in one run of a process to the first turn in its next
+    // run.
     let mut gaps = Vec::new();
     let mut ended = HashMap::<u32, Instant>::new();
     for run in runs {
@@ -96,7 +98,7 @@ fn by_default_nobody_waits_longer_than_the_budget_of_the_others() {
     assert!(longest <= budget + Duration::from_secs(1), "{longest:?}, with {budget:?}");
     for (process, turns) in by_process(&turns) {
         let in_order = turns.is_sorted_by_key(|turn| turn.asked);
-        assert!(in_order, "{process}: who came first was not served first");
+        assert!(in_order, "{process}: the first waiter was not served first");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys that hold what is not a lock of ours.
+//! Keys that hold a value that is not a lock of this library.
 
 use std::time::Duration;
 
@@ -65,12 +65,13 @@ async fn a_value_without_a_time_to_live_is_a_holder_for_ever() {
         let error = soon(here.lock_timeout(Duration::from_millis(200))).await.unwrap_err();
         assert!(matches!(error, LockError::Timeout { source: None }), "{error:?}");
         assert_eq!(pair.server.cli(&["GET", LOCK]).text(), "theirs");
-        // Who waited has left the line.
+        // The waiter has left the queue.
         let gone =
             || pair.server.keys("*:queue").is_empty() && pair.server.keys("*:places").is_empty();
         eventually_async("nothing waits any more", SOON, async || gone()).await;
 
-        // Until somebody deletes it. Without notifications it is looked at now and then.
+        // The value stays until a client deletes it. Without notifications the waiters look at it
+        // now and then.
         let both = [waiting(&here), waiting(&there)];
         until_heard(&pair.server).await;
         assert_eq!(pair.server.cli(&["GET", LOCK]).text(), "theirs");

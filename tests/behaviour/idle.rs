@@ -1,4 +1,4 @@
-//! Many who wait cost the server nothing.
+//! Many waiters cost the server nothing.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn waiters_ask_nothing_while_they_wait() {
     let asked = asked_within(&pair.server, WINDOW).await;
     assert_eq!(asked.total(), 0, "{asked:?}");
 
-    // All of them were waiting indeed.
+    // All of them were waiting.
     assert_eq!(waiting.try_join_next().map(drop), None);
     drop(held);
     let mut served = 0;
@@ -57,8 +57,8 @@ async fn waiters_ask_nothing_while_they_wait() {
 
 #[tokio::test]
 async fn beside_waiters_the_server_sees_renewals_alone() {
-    // Renewed every second by the holder. The waiters are told of a lease that lasts, and look at
-    // its end whether it was renewed: once for all of them.
+    // The holder renews every second. The waiters know a lease that lasts. At its end they ask
+    // whether it was renewed: once for all of them.
     let lease = Duration::from_secs(3);
     let pair = Pair::new();
     let holder = client_with(pair.server.url(), |redis| redis, |locks| locks.ttl(lease));
@@ -68,8 +68,8 @@ async fn beside_waiters_the_server_sees_renewals_alone() {
     let before = pair.server.commandstats();
     tokio::time::sleep(lease * 2).await;
     let asked = pair.server.commandstats().since(&before);
-    // Renewing once a second or a little sooner; asking when it came, once it listened, and at each
-    // end of a lease.
+    // The holder renews once a second or a little sooner. The waiters ask when they come, once they
+    // listen, and at each end of a lease.
     let scripts = asked.calls("evalsha");
     assert!((4..=18).contains(&scripts), "{asked:?}");
 
@@ -82,7 +82,7 @@ async fn beside_waiters_the_server_sees_renewals_alone() {
 
 #[tokio::test]
 async fn a_process_keeps_one_place_in_line_however_many_wait_in_it() {
-    // A place lives for this long and is kept by asking once in a third of that.
+    // A place lives for this long and is kept by one request in a third of that time.
     const PLACE: Duration = Duration::from_secs(3);
     const PROCESSES: u64 = 21;
     let pair = Pair::new();
@@ -102,11 +102,11 @@ async fn a_process_keeps_one_place_in_line_however_many_wait_in_it() {
     eventually_async("all stand in line", SOON, in_line).await;
 
     let asked = asked_within(&pair.server, PLACE).await;
-    // All have asked, and then three times each, and once more for what is not on the second.
+    // All processes have asked once, then three times each, and once more for the part of a second.
     let scripts = asked.calls("evalsha");
     assert!(scripts >= PROCESSES, "{asked:?}");
     assert!(scripts <= 4 * PROCESSES, "{asked:?}");
-    // Nobody was told anything, and nobody got in.
+    // No waiter got a message, and none got in.
     assert_eq!(asked.calls("publish"), 0, "{asked:?}");
     assert!(held.is_valid());
     assert_eq!(pair.server.cli(&["LLEN", QUEUE]).int(), PROCESSES as i64, "each has one place");

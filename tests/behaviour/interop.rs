@@ -1,4 +1,4 @@
-//! Other libraries' clients at the same key.
+//! Clients of other libraries at the same key.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::support::{Leftovers, TTL, client, soon, ttl_of, until_heard, waiting}
 
 const KEY: &str = "jobs:nightly";
 
-/// What the other libraries do to release: delete the key if it still holds their token.
+/// The release of the other libraries: delete the key if it still holds their token.
 const COMPARE_AND_DELETE: &str = "
     local holder = redis.call('get', KEYS[1])
     if holder == ARGV[1] then return redis.call('del', KEYS[1]) end
@@ -106,7 +106,7 @@ async fn without_notifications_the_timer_alone_sees_a_release() {
     let waiting = waiting(&ours);
     until_heard(&server).await;
     assert!(theirs.release());
-    // Nobody tells; at the latest when the lease would have ended, somebody looks.
+    // No message comes; at the latest when the lease would have ended, a waiter asks.
     assert!(waiting.served().await.is_valid());
 }
 
@@ -150,7 +150,7 @@ async fn no_two_clients_of_whatever_kind_hold_the_key_at_once() {
     server.assert_all_free();
 }
 
-/// Does what it is told, line by line, with the lock of the Python library.
+/// Executes commands, line by line, with the lock of the Python library.
 const PYTHON: &str = r#"
 import sys, redis
 client = redis.Redis(host="127.0.0.1", port=int(sys.argv[1]))
@@ -241,7 +241,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // It may have ended by itself, if the test has failed because it did.
+        // The process may have ended already, if the test failed because of that.
         _ = self.process.kill();
         _ = self.process.wait();
     }

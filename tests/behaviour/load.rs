@@ -1,5 +1,5 @@
-//! Four processes that hold one lock in many ways, and what became of it: nobody ever held it beside
-//! somebody whom it excludes.
+//! Four processes that hold one lock in many modes, and a check of their notes: no two hold it at once in
+//! modes that exclude each other.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_secs(1);
 
 const EVERY_STEP: &str = "read write read climb read descend read look";
 
-/// Four processes; the fate of one of them does not end the others' wait.
+/// Four processes; the end of one of them does not end the wait of the others.
 fn four(server: &RedisServer, fair: bool) -> Vec<Worker> {
     (0..4).map(|_| options(LEASE).fair(fair).spawn(&server.url())).collect()
 }
@@ -25,7 +25,7 @@ fn readers_and_writers_never_meet() {
         mixers.until(2_500);
         let history = mixers.rest();
         let beside = history.assert_readers_and_writers();
-        // Those who may meet have met.
+        // The modes that may be held at once were held at once.
         for pair in [(Way::Read, Way::Read), (Way::Read, Way::Upgradable)] {
             assert!(beside.contains(&pair), "fair: {fair}: {pair:?} in {beside:?}");
         }
@@ -42,7 +42,7 @@ fn permits_are_never_more_than_there_are() {
         mixers.until(2_500);
         mixers.until_all_are_held(5);
         mixers.rest().assert_permits(5);
-        // Afterwards all of them can be had, and not one more.
+        // Afterwards all permits are free, and not one more.
         let [one, other] = workers(&server, TTL);
         one.lock("it permits 5 5");
         assert_eq!(other.try_lock("it permits 1 5"), None);
@@ -51,9 +51,9 @@ fn permits_are_never_more_than_there_are() {
     }
 }
 
-/// Kills one of the processes in the middle of it, and lets another stand still for longer than its lease.
+/// Kills one of the processes while it runs, and lets another stand still for longer than its lease.
 fn with_a_dead_and_a_sleeper(server: &RedisServer, how: &str) -> History {
-    // What a dead one holds, and then a place in line that it has.
+    // The holds of a dead process, and then the place in the queue that it has.
     let limit = LEASE + SOON + THIRD + SLACK;
     let mixers = Mixers::start(four(server, true), 3, how);
     for _ in 0..2 {

@@ -1,7 +1,7 @@
-//! A holder hears at once that its key is gone, whoever took it and however.
+//! A holder hears at once that its key is gone, for whatever reason.
 //!
-//! The lease is half a minute long and renewed every ten seconds. What is known within the bound was
-//! told by the server.
+//! The lease is half a minute long and renewed every ten seconds. Only a message of the server can
+//! tell the holder within the bound.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::support::{LOCK, SOON, TTL, client_with, mutex, soon};
 /// A third of the lease is five times as long.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// How a holder hears.
+/// The source of a holder's hints.
 #[derive(Clone, Copy, Debug)]
 enum Ear {
     Notifications,
@@ -39,7 +39,7 @@ impl Ear {
         }
     }
 
-    /// Whether the server will tell of what happens to the key.
+    /// Whether the server reports this change of the key.
     fn is_open(self, server: &RedisServer) -> bool {
         match self {
             Self::Notifications => {
@@ -60,12 +60,12 @@ fn glob(text: &str) -> String {
     text.replace('{', "\\{").replace('}', "\\}")
 }
 
-/// Does something to the key of a holder, who must hear of it.
+/// Changes the key of a holder, who must hear of it.
 async fn told_of(ear: Ear, server: RedisServer, what: &str, act: impl Fn(&RedisServer)) {
     let locks = client_with(server.url(), |redis| ear.client(redis), |locks| locks.ttl(TTL));
     let mutex = mutex(&locks);
     let guard = soon(mutex.lock()).await.unwrap();
-    // Only who holds for some time listens.
+    // Only a holder that has held for some time listens.
     eventually_async("the holder listens", SOON, async || ear.is_open(&server)).await;
     assert!(guard.is_valid());
 
@@ -104,7 +104,7 @@ async fn a_renamed_key() {
 async fn a_key_that_was_made_to_expire() {
     for ear in Ear::BOTH {
         told_of(ear, ear.server().start(), "expired", |server| {
-            // A renewal may come in between. And a server tells of it when it looks.
+            // A renewal may come in between. A server also reports the expiry when it looks.
             lock_tests::eventually("it has expired", SOON, || {
                 server.cli(&["PEXPIRE", LOCK, "1"]);
                 server.cli(&["EXISTS", LOCK]).int() == 0
@@ -125,7 +125,7 @@ async fn an_evicted_key() {
     }
 }
 
-/// No notification tells of it.
+/// No notification reports it.
 #[tokio::test]
 async fn a_flushed_server() {
     for command in ["FLUSHALL", "FLUSHDB"] {
@@ -144,7 +144,7 @@ async fn an_alarm_without_a_loss_is_looked_into_and_nothing_else() {
     eventually_async("the holder listens", SOON, async || ear.is_open(&server)).await;
     let owner = server.cli(&["GET", LOCK]).text();
     let before = guard.valid_until();
-    // As good as before.
+    // The guard is still valid.
     server.cli(&["SET", LOCK, &owner, "PX", "60000"]);
     let asked = async || guard.valid_until() > before;
     eventually_async("the holder has asked", AT_ONCE, asked).await;

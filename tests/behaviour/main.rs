@@ -1,7 +1,7 @@
-//! How locks over a real server behave when things happen that should not.
+//! The behaviour of locks over a real server when something fails.
 //!
-//! Each file is one theme, each test one sentence. Whatever is claimed about exclusion is seen by a
-//! second client or another process, never by the one that holds the lock.
+//! Each file is one theme, each test one sentence. Exclusion is always checked by a second client
+//! or another process, never by the holder itself.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

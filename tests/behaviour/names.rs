@@ -34,7 +34,7 @@ async fn every_name_is_a_lock_of_its_own() {
     let pair = Pair::new();
     let keys = || {
         let names = ODD.iter().map(|name| Key::new(name).unwrap());
-        // An exact key cannot be empty, and shares no lock with the name of the same bytes.
+        // An exact key cannot be empty, and is another lock than the name of these bytes.
         names.chain(ODD[1..].iter().map(|name| Key::as_is(name).unwrap()))
     };
     let mut held = Vec::new();
@@ -47,7 +47,7 @@ async fn every_name_is_a_lock_of_its_own() {
         let refused = soon(there.try_lock()).await;
         assert!(matches!(refused, Err(TryLockError::WouldBlock)), "{key:?}: {refused:?}");
     }
-    // Each waiter is woken by the release of its own lock, long before its lease would end.
+    // The release of its own lock wakes each waiter, long before the lease would end.
     for (guard, key) in held.into_iter().zip(keys()) {
         let there = Arc::new(pair.there.mutex(&key, ()).unwrap());
         let token = guard.fencing_token();
@@ -73,7 +73,7 @@ async fn exact_keys_are_exact() {
     }
 }
 
-/// Runs what must fail before anything is sent, and returns the kinds of the failures.
+/// Runs calls that must fail before they send anything, and returns the kinds of their errors.
 fn refused<const N: usize>(act: impl FnOnce(&RedisServer) -> [Error; N]) -> [ErrorKind; N] {
     let server = RedisServer::start();
     let before = server.commandstats();
@@ -128,7 +128,7 @@ fn a_lease_that_makes_no_sense_is_refused_before_anything_is_sent() {
 async fn the_shortest_and_the_longest_lease_are_leases() {
     let server = RedisServer::start();
     let day = Duration::from_secs(24 * 60 * 60);
-    // The shortest one may well be over before anybody looks, but it must never stay.
+    // The shortest lease may be over before the other client looks, but it must never stay.
     for (ttl, least) in [(Duration::from_millis(10), 0), (day, 86_000_000)] {
         let backend = RedisBackend::open(server.url()).unwrap();
         let locks = Locks::builder(backend).ttl(ttl).renewal(false).build().unwrap();

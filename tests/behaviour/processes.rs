@@ -39,7 +39,7 @@ fn the_lock_of_a_killed_process_is_free_after_its_lease_and_not_before() {
 
 #[test]
 fn a_process_that_stood_still_beyond_its_lease_has_lost_it() {
-    // One lock is given up by releasing it, the other by dropping the guard.
+    // One lock is released by a call, the other by dropping the guard.
     let server = RedisServer::start();
     let sleeper = worker_with(&server, Duration::from_millis(700));
     let tokens = ["it", "other"].map(|key| (key, sleeper.lock(key)));
@@ -53,7 +53,7 @@ fn a_process_that_stood_still_beyond_its_lease_has_lost_it() {
     });
     let owners = tokens.map(|(key, _)| server.cli(&["GET", &format!("lock:{{{key}}}")]).text());
 
-    // It finds these orders first thing when it goes on.
+    // The process finds these commands first when it goes on.
     sleeper.send("valid it");
     sleeper.send("valid other");
     sleeper.cont();
@@ -67,7 +67,7 @@ fn a_process_that_stood_still_beyond_its_lease_has_lost_it() {
     assert!(failed.text.contains("lost"), "{failed:?}");
     sleeper.send("drop other");
     sleeper.wait_for("dropped other", SOON);
-    // It has said all it had to say once it was refused, on the way that every release takes.
+    // The process has sent everything once it was refused, as every release takes that way.
     for (key, _) in tokens {
         assert_eq!(sleeper.try_lock(key), None);
     }

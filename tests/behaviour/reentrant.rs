@@ -1,4 +1,4 @@
-//! A lock that several processes hold in one name.
+//! A lock that several processes hold as one owner.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{RedisServer, Worker, lock_worker};
 
 use crate::support::{AT_ONCE, Leftovers, Pair, TTL, leases, line_up, soon, workers};
 
-/// A kind of lock, in the name of somebody new.
+/// A kind of lock, as a new owner.
 fn somebody() -> String {
     format!("as {}", Owner::new().unwrap().expose())
 }
@@ -24,7 +24,7 @@ fn a_process_enters_what_another_holds_before_all_who_wait() {
     // One for each process.
     assert_eq!(leases(&server).len(), 2);
 
-    // Whoever was first may leave first.
+    // The first process to enter may leave first.
     service.unlock("it");
     assert!(called.is_valid("it"));
     assert!(stranger.poll("locked").is_none(), "two owners");
@@ -34,7 +34,7 @@ fn a_process_enters_what_another_holds_before_all_who_wait() {
     let next = stranger.locked("it", AT_ONCE);
     assert!(next > token);
     stranger.unlock("it");
-    // It is another turn when it comes again.
+    // It is another turn when the owner comes again.
     assert!(called.lock(&order) > next);
     called.unlock("it");
     server.assert_all_free();
@@ -84,11 +84,11 @@ async fn a_service_that_calls_another_while_it_holds_a_lock_does_not_wait_for_it
         assert_eq!(called.lock(&format!("it as {owner}")), guard.fencing_token());
         let again = soon(mutex.lock()).await.unwrap();
         drop(guard);
-        // The task here may end before what it called.
+        // The task here may end before the process that it called.
         drop(again);
         assert!(!mutex.is_held());
         assert!(called.is_valid("it"));
-        // And may come back meanwhile.
+        // And it may come back meanwhile.
         drop(soon(mutex.lock()).await.unwrap());
     })
     .await;

@@ -18,7 +18,8 @@ fn a_writer_that_waits_holds_back_readers_who_come_later() {
     let [reader, writer, late, last] = workers(&server, TTL);
     let read = reader.lock("it read");
     line_up(&server, &[&writer], "lock it write");
-    // In another process, and in that of the reader, which hears of it once it has held for a moment.
+    // In another process, and in that of the reader, whose task hears of the writer once it has held
+    // for a moment.
     assert_eq!(late.try_lock("it read"), None);
     line_up(&server, &[&late], "lock it read");
     eventually("the reader's process knows", AT_ONCE, || {
@@ -36,9 +37,9 @@ fn a_writer_that_waits_holds_back_readers_who_come_later() {
     let wrote = writer.locked("it", AT_ONCE);
     assert!(wrote > read);
     for waiter in [&late, &reader, &last] {
-        assert!(waiter.poll("locked").is_none(), "somebody beside a writer");
+        assert!(waiter.poll("locked").is_none(), "a holder beside a writer");
     }
-    // The two in a row that read enter together.
+    // The two readers in a row enter together.
     writer.unlock("it");
     assert!(late.locked("it", AT_ONCE) > wrote);
     assert!(reader.locked("it#2", AT_ONCE) > wrote);
@@ -66,18 +67,23 @@ async fn readers_of_a_process_are_one_holder() {
     const READERS: usize = 20;
     let pair = Pair::new();
     let (here, there) = (rwlock(&pair.here), rwlock(&pair.there));
+    let start = pair.server.commandstats();
     let first = soon(here.read()).await.unwrap();
+    // A lease that is held for a while is watched, and renewed when the watch begins. Then the process knows that
+    // no other process waits.
+    let knows = async || pair.server.commandstats().since(&start).calls("evalsha") > 1;
+    eventually_async("the lease is renewed", SOON, knows).await;
     let before = pair.server.commandstats();
     let mut guards = Vec::new();
     for _ in 1..READERS {
         guards.push(soon(here.read()).await.unwrap());
     }
-    // A lease that is held for a while is watched, and renewed when that begins. None of these asked.
+    // None of these readers sent a request. The answer to the renewal may make the process ask once more.
     assert!(pair.server.commandstats().since(&before).calls("evalsha") <= 1);
     assert_eq!(leases(&pair.server).len(), 1);
     let theirs = soon(there.read()).await.unwrap();
     assert_eq!(leases(&pair.server).len(), 2);
-    // The lease stays for as long as one of them reads.
+    // The lease stays as long as one of them reads.
     drop(first);
     while guards.pop().is_some() {
         assert!(would_block(&soon(there.try_write()).await));
@@ -97,7 +103,7 @@ async fn readers_do_not_share_any_more_when_a_writer_waits_elsewhere() {
     let knows = async || would_block(&soon(here.try_read()).await);
     eventually_async("the readers' process knows", AT_ONCE, knows).await;
     let late = tokio::spawn(Arc::clone(&here).read_owned());
-    // It stands in line itself.
+    // The late reader has a place in the queue.
     until_in_line(&pair.server, 2);
     drop(first);
     assert!(second.is_valid());
@@ -109,18 +115,19 @@ async fn readers_do_not_share_any_more_when_a_writer_waits_elsewhere() {
     assert!(soon(late).await.unwrap().unwrap().fencing_token() > wrote);
 }
 
-/// How long a process passes the lock on to itself unless it is told otherwise.
+/// How often, and for how long, a process passes the lease on by default.
 const BUDGET: Duration = Duration::from_millis(10);
 
-/// How long writers wait for readers of three processes who never cease, and how often a process has
-/// overtaken each.
+/// How long writers wait for the readers of three processes that never cease, and how often a process
+/// has overtaken each writer.
 fn among_readers(fair: bool) -> Vec<(Duration, usize)> {
     let server = RedisServer::start();
     let readers = (0..3).map(|_| options(TTL).fair(fair).spawn(&server.url())).collect();
     let [writer] = workers(&server, TTL);
     let mixers = Mixers::start(readers, 4, "read");
     let mut waits = Vec::new();
-    // The readers hear of those who wait once they have held the lock for a moment: not of the first.
+    // The readers hear of waiting writers once they have held the lock for a moment: so not of the
+    // first writer.
     for _ in 0..=20 {
         let asked = now();
         writer.send("lock it write");
@@ -147,8 +154,8 @@ fn among_readers(fair: bool) -> Vec<(Duration, usize)> {
 #[test]
 fn readers_that_never_cease_let_a_writer_in_within_their_budget() {
     let waits = among_readers(false);
-    // They read together, and spend their budgets at the same time. A machine that has more to do than
-    // it can makes some of the waits longer.
+    // They read together, and spend their budgets at the same time. An overloaded machine makes some of
+    // the waits longer.
     let (undisturbed, longest) = (waits[waits.len() / 4].0, waits[waits.len() - 1].0);
     assert!(undisturbed <= BUDGET * 3, "{waits:?}");
     assert!(longest <= BUDGET + Duration::from_secs(1), "{waits:?}");
@@ -159,9 +166,10 @@ fn in_fair_mode_readers_that_never_cease_let_a_writer_in_when_those_there_have_l
     let waits = among_readers(true);
     let mut overtaken: Vec<usize> = waits.iter().map(|(_, turns)| *turns).collect();
     overtaken.sort_unstable();
-    // Four tasks read for up to a millisecond. They may come back while the writer is on its way to the
-    // queue, and until its process has been heard of: on a busy machine that takes longer.
-    let undisturbed = overtaken[overtaken.len() / 4];
-    assert!(undisturbed <= 4 * 4, "{waits:?}");
-    assert!(waits[waits.len() - 1].0 <= Duration::from_secs(1), "{waits:?}");
+    // Four tasks read for up to a millisecond. They may come back until their process hears of the writer. On a
+    // busy machine that takes a few milliseconds. Readers that spend their budget of 10 ms come back 80 times.
+    let undisturbed = overtaken[overtaken.len() / 8];
+    assert!(undisturbed <= 4 * 8, "{waits:?}");
+    // If the watch of the writer's process starts late, the process asks now and then.
+    assert!(waits[waits.len() - 1].0 <= SOON, "{waits:?}");
 }

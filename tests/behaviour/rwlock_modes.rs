@@ -69,7 +69,7 @@ fn a_downgrade_may_keep_the_prospect_of_writing() {
     assert!(other.poll("locked").is_none(), "a reader beside a writer");
     writer.tell("downgrade it upgradable", "downgraded");
     writer.tell("downgrade it", "downgraded");
-    // As readers they may stand together.
+    // Readers may hold the lock together.
     assert!(other.locked("it", AT_ONCE) > again);
     assert!(writer.is_valid("it"));
 }
@@ -92,7 +92,7 @@ fn an_upgrade_waits_for_readers_elsewhere_and_goes_before_all_who_wait() {
     assert!(wrote > read);
     assert_eq!(reader.try_lock("it read"), None);
     for waiter in [&writer, &late] {
-        assert!(waiter.poll("locked").is_none(), "somebody beside a writer");
+        assert!(waiter.poll("locked").is_none(), "a holder beside a writer");
     }
     climber.unlock("it");
     let next = writer.locked("it", AT_ONCE);

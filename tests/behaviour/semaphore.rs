@@ -30,7 +30,7 @@ fn requests_are_served_in_the_order_in_which_they_came() {
     line_up(&server, &[&many], "lock it permits 3 3");
     line_up(&server, &[&one, &other], "lock it permits 1 3");
     holder.unlock("it");
-    // Two are free, and gathered for the first.
+    // Two permits are free, and kept for the first waiter.
     assert_eq!(holder.try_lock("it permits 1 3"), None);
     for waiter in [&many, &one, &other] {
         assert!(waiter.poll("locked").is_none());
@@ -85,7 +85,7 @@ async fn permits_that_are_added_serve_those_who_wait_elsewhere() {
     assert!(other.poll("locked").is_none(), "there is but one");
     soon(here.add_permits(1)).await.unwrap();
     other.locked("it", AT_ONCE);
-    // For more than there are, and than there were.
+    // More permits than are free, and more than were declared.
     other.send("lock it#2 permits 3 2");
     soon(here.add_permits(3)).await.unwrap();
     other.locked("it#2", AT_ONCE);
@@ -114,16 +114,16 @@ async fn permits_that_are_taken_out_are_gone_for_everybody() {
     let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Fair));
     let (here, there) = semaphores(&pair, 5);
     let other = worker(&pair);
-    // Of those that are free.
+    // Some of the free permits.
     other.lock("it permits 1 5");
     assert_eq!(soon(here.forget_permits(2)).await.unwrap(), 2);
     assert_eq!(soon(there.available_permits()).await.unwrap(), 2);
     assert_eq!(other.try_lock("it#2 permits 3 5"), None);
-    // And of those that are held.
+    // Then some of the held ones.
     soon(here.acquire()).await.unwrap().forget();
     let gone = async || soon(there.available_permits()).await.unwrap() == 1;
     eventually_async("it is forgotten", SOON, gone).await;
-    // Nobody sees it come back for a moment.
+    // The forgotten permit is free for no moment.
     other.unlock("it");
     drop(soon(there.try_acquire_many(2)).await.unwrap());
     assert_eq!(soon(there.try_acquire_many(3)).await.err(), Some(TryAcquireError::NoPermits));
@@ -139,7 +139,7 @@ async fn who_closes_for_all_closes_for_processes_that_wait() {
     holder.lock("it permits 1 2");
     let held = soon(there.acquire()).await.unwrap();
     line_up(&pair.server, &[&waiter], "lock it permits 1 2");
-    // Of one handle alone nobody else hears.
+    // A closed handle is known only to itself.
     there.close();
     assert!(soon(there.acquire()).await.is_err());
     assert!(!soon(here.is_closed_for_all()).await.unwrap());
@@ -152,7 +152,7 @@ async fn who_closes_for_all_closes_for_processes_that_wait() {
         worker.wait_for("failed it#2", SOON);
     }
     assert_eq!(soon(here.acquire()).await.err(), Some(AcquireError::Closed));
-    // What is held stays, and can be given back.
+    // Held permits stay, and can be given back.
     assert!(held.is_valid() && holder.is_valid("it"));
     assert_eq!(leases(&pair.server).len(), 2);
     soon(held.release()).await.unwrap();

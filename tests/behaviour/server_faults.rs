@@ -1,4 +1,4 @@
-//! What is done to a server while two clients use it.
+//! Faults of a server while two clients use it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ for_all_that_excludes! {
     a_server_may_be_restarted_with_its_data_under_load
 }
 
-/// Does something to the server over and over under load; nothing may hang, fail or be counted
-/// wrong.
+/// Does something to the server over and over under load. No task may hang or fail, and no count
+/// may be wrong.
 async fn under_load<X: Excluding>(protocol: Protocol, times: usize, act: impl Fn(&RedisServer)) {
     let pair = Pair::with(|redis| redis.protocol(protocol), |locks| locks);
     let (here, there) = pair.locks::<X>();
@@ -86,11 +86,11 @@ async fn the_server_may_stand_still_under_load<X: Excluding>() {
     .await;
 }
 
-/// Exclusion is not promised when the server forgets; the order of the tokens is.
+/// Exclusion is not promised when the server forgets; the order of the tokens is promised.
 async fn forgetful<X: Excluding>(times: usize, act: impl Fn(&RedisServer)) {
-    // A token from the range of a lease that was forgotten may still be given to a task of the same
-    // process. It is lower than those of others since, and refused by whoever compares them. Here
-    // every guard is to be the server's own.
+    // A task of a process may still get a token from the range of a lease that was forgotten. That
+    // token is lower than those of other clients since then, and a resource that compares tokens
+    // refuses it. Here every guard must have a lease of its own.
     let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Never));
     let (here, there) = pair.locks::<X>();
     let mut traffic = Traffic::start([here, there], TASKS);
@@ -159,7 +159,7 @@ async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
     let token = held.fencing_token();
     let waiting = waiting(&here);
     until_heard(&pair.server).await;
-    // Without keyspace notifications nobody says that the key is gone but the connection's end.
+    // Without keyspace notifications only the end of the connection shows that the key is gone.
     pair.server.restart();
     assert!(waiting.served().await.fencing_token() > token);
 }
@@ -184,7 +184,7 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
         let error = soon(limited.lock_timeout(timeout * 3)).await.unwrap_err();
         assert!(matches!(error, LockError::Timeout { source: Some(_) }), "{mode}: {error:?}");
 
-        // Whoever waits gets it when the pause is over, and the holder is renewed then.
+        // The waiter gets the lock when the pause is over, and the holder's renewal succeeds then.
         drop(soon(elsewhere.lock()).await.unwrap());
         eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
         assert!(guard.is_valid(), "{mode}");
@@ -218,12 +218,12 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     let waiting = tokio::spawn(async move {
         patient.lock_timeout(Duration::from_secs(60)).await.map(|guard| guard.fencing_token())
     });
-    // Whoever has no limit gives up after one lease.
+    // A caller without a time limit gives up after the time of one lease.
     let error = soon(elsewhere.lock()).await.unwrap_err();
     assert!(matches!(&error, LockError::Backend(error) if full(error)), "{error:?}");
     assert_eq!(pair.server.locks(), [LOCK], "nothing is half granted");
 
-    // Renewing and releasing need no memory.
+    // Renewal and release need no memory.
     eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
     soon(guard.release()).await.unwrap();
     assert_eq!(pair.server.locks(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! A lock that only looks like one: what these tests and the suite make of it.
+//! A lock that only looks like one: the results of these tests and of the suite for it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use lock_tests::RedisServer;
 
 use crate::support::Traffic;
 
-/// A backend whose remote half may be stubbed: it then grants whatever it is asked for, without
-/// asking the server.
+/// A backend whose remote half may be stubbed: it then grants every request, without asking the
+/// server.
 struct Stub {
     real: RedisBackend,
     stubbed: bool,
@@ -84,7 +84,7 @@ impl Harness for Stubbed {
     }
 }
 
-/// The laws that it breaks.
+/// The laws that the stub breaks.
 async fn broken(harness: &Stubbed, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let mut broken = Vec::new();
     for name in names {
@@ -108,12 +108,12 @@ async fn the_suite_notices_a_backend_that_does_not_ask_its_server() {
     ] {
         assert!(caught.contains(&law), "not caught by {law}, but by {caught:?}");
     }
-    // It is the stub that they see: the same wrapper with its remote half keeps them all.
+    // The failures come from the stub: the wrapper with its remote half keeps all laws.
     let whole = Stubbed { server: RedisServer::start(), stubbed: false };
     assert_eq!(broken(&whole, caught.into_iter()).await, Vec::<&str>::new());
 }
 
-/// How many updates are lost when two clients count.
+/// The number of lost updates when two clients count.
 async fn lost_updates(stubbed: bool) -> u64 {
     let server = RedisServer::start();
     let clients = [(); 2].map(|()| Locks::new(Stub::of(&server, stubbed).unwrap()));

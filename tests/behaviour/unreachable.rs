@@ -12,12 +12,12 @@ use crate::support::{
     soon, ttl_of, until_heard,
 };
 
-/// How the way to a server may break.
+/// The ways in which the link to a server may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Break {
     /// Connections are reset, and new ones are refused.
     Refused,
-    /// Nothing passes any more, and nobody says so.
+    /// No byte passes any more, and no side gets an error.
     Silent,
     /// Requests arrive, but no reply does.
     Mute,
@@ -25,7 +25,7 @@ enum Break {
 
 const BREAKS: [Break; 3] = [Break::Refused, Break::Silent, Break::Mute];
 
-/// A server, and a client that reaches it through a proxy only.
+/// A server, and a client that reaches it only through a proxy.
 struct Far {
     server: RedisServer,
     proxy: Proxy,
@@ -60,13 +60,13 @@ impl Far {
     }
 
     fn heal(&self) {
-        // What was under way is lost, as it is when a broken network comes back.
+        // The bytes under way are lost, as when a broken network comes back.
         self.proxy.cut();
         self.proxy.pass();
     }
 }
 
-/// Whether an error says what is wrong: a connection that never answers is given up after a while,
+/// Whether an error names the problem: a connection that never answers is given up after a while,
 /// and from then on there is none.
 fn tells(how: Break, error: &Error) -> bool {
     match error.kind() {
@@ -93,7 +93,7 @@ for_all_that_excludes! {
 
 #[tokio::test]
 async fn a_guard_is_valid_until_its_deadline_and_lost_before_the_server_lets_go() {
-    // The longer the lease, the longer the time between the two: here 152 ms.
+    // The longer the lease, the longer the time between the two instants: here 152 ms.
     let lease = Duration::from_secs(15);
     futures::future::join_all(BREAKS.map(|how| keep_until_the_deadline(how, lease))).await;
 }
@@ -107,7 +107,7 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     far.cut_off(how);
     let deadline = guard.valid_until();
 
-    // By the clock, whenever this task gets to look at it.
+    // By the clock, whenever this task runs.
     let asked = clock.now();
     let left = ttl_of(&far.server, LOCK).unwrap();
     let ends = asked + left - Duration::from_millis(1);
@@ -115,8 +115,8 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     assert!(guard.is_valid());
 
     let lost = tokio::time::timeout(lease + SOON, lost).await.unwrap();
-    // By the server, at the very moment. Where requests still arrive, the loser has already given
-    // the lock up by then.
+    // On the server, at that moment. If requests still arrive, the losing client has already
+    // released the lock by then.
     if how != Break::Mute {
         let still = ttl_of(&far.server, LOCK);
         assert!(
@@ -213,7 +213,7 @@ async fn waiters_with_time_left_get_the_lock_once_the_server_is_back<X: Excludin
         far.cut_off(how);
         let patient = lock.take_within(Duration::from_secs(60));
         let back = async {
-            // Longer than one who has no limit would wait.
+            // Longer than a caller without a time limit would wait.
             tokio::time::sleep(lease * 3 / 2).await;
             far.heal();
         };
@@ -234,7 +234,7 @@ async fn whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid<X: E
         held.release().await.unwrap();
         assert!(!waiting.is_finished(), "{how:?}");
         far.heal();
-        // Well before the end of the lease that it was told of.
+        // Well before the end of the lease in the refusal.
         assert!(soon(waiting).await.unwrap().unwrap().is_valid(), "{how:?}");
     };
     futures::future::join_all(BREAKS.map(wait)).await;
@@ -252,7 +252,7 @@ async fn a_try_is_answered_with_what_is_wrong<X: Excluding>() {
             "{how:?}: {error:?}"
         );
         far.heal();
-        // What the try may have left behind goes too.
+        // A lease that the try may have left behind ends too.
         far.server.assert_all_free();
     };
     futures::future::join_all(BREAKS.map(ask)).await;

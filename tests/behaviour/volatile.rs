@@ -1,7 +1,7 @@
 //! Waiters beside a great many keys that expire.
 //!
-//! A server looks for keys whose time is over in small samples: among so many it comes to a certain one
-//! after minutes. Whoever waits for the end of a lease must keep the time itself.
+//! A server looks for expired keys in small samples: among so many keys it may reach a certain one only
+//! after minutes. So a waiter that waits for the end of a lease must keep the time itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,25 +14,25 @@ use crate::support::{LOCK, SOON, TTL, Waiting, client_with, mutex, soon, ttl_of,
 
 const KEYS: u32 = 200_000;
 
-/// The lease of those whom nobody tells of something, and of those whom they wait for.
+/// The lease of the waiters without messages, and of the holders that they wait for.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// How often a waiter with that lease asks by itself, if it has a place in line.
+/// How often a waiter with that lease asks without a message, if it has a place in the queue.
 const THIRD: Duration = Duration::from_secs(1);
 
-/// What a loaded machine may add. Who waits with the long lease, and is not told, asks after ten
-/// seconds.
+/// The time that a loaded machine may add. A waiter with the long lease and without messages asks after
+/// ten seconds.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The server counts in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// A way of listening, alone.
+/// One source of hints, alone.
 struct Listening {
     setup: fn(Builder) -> Builder,
-    /// Whether who waits has a place in line, and so is told of a release by one of us.
+    /// Whether the waiter has a place in the queue, and so hears of a release by this library.
     of_ours: bool,
-    /// Whether it tells of what a foreign client does.
+    /// Whether the source reports what a foreign client does.
     of_theirs: bool,
 }
 
@@ -75,7 +75,7 @@ fn crowded() -> RedisServer {
     server
 }
 
-/// A client of its own that waits, and has been refused since it listens, if it does.
+/// A waiter of a new client, refused once since it listens, if it does.
 async fn begin(
     server: &RedisServer,
     listening: &Listening,
@@ -87,14 +87,14 @@ async fn begin(
     let before = server.commandstats();
     let waiting = waiting(&mutex);
     let listens = listening.of_ours || listening.of_theirs;
-    // It asks, listens, and asks again for what happened meanwhile.
+    // The client asks, listens, and asks again for changes in the meantime.
     let requests = if listens { 2 } else { 1 };
     let refused = async || server.commandstats().since(&before).calls("evalsha") >= requests;
     eventually_async("it was refused", SOON, refused).await;
     (mutex, waiting)
 }
 
-/// It is served within this time, give or take what a loaded machine does.
+/// The waiter is served within this time, apart from the delays of a loaded machine.
 async fn served(waiting: Waiting, limit: Duration, what: &str) {
     let begin = Instant::now();
     let guard = waiting.served().await;
@@ -105,7 +105,7 @@ async fn served(waiting: Waiting, limit: Duration, what: &str) {
 
 async fn woken_by_each_end(listening: &Listening) {
     let server = crowded();
-    // Without a place in line it is the end of the lease, as it was seen, that is waited for.
+    // Without a place in the queue the waiter waits for the end of the lease, as last seen.
     let lease = if listening.of_ours { TTL } else { SHORT };
     let in_time = |told| match told {
         true => Duration::ZERO,
@@ -125,7 +125,7 @@ async fn woken_by_each_end(listening: &Listening) {
     assert_eq!(server.cli(&["DEL", LOCK]).int(), 1);
     served(waiting, in_time(listening.of_theirs), "a foreign release").await;
 
-    // The time is kept with the long lease, too.
+    // The waiter keeps the time with the long lease, too.
     server.cli(&["SET", LOCK, "a stranger that died", "PX", "1500"]);
     let (_here, waiting) = begin(&server, listening, true).await;
     let (seen, left) = (Instant::now(), ttl_of(&server, LOCK).unwrap());

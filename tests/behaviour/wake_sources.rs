@@ -1,4 +1,4 @@
-//! What wakes a waiter that stands in no line, each source alone.
+//! What wakes a waiter that has no place in the queue, each source alone.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::support::{LOCK, Pair, TTL, soon, ttl_of, until_heard, until_refused, 
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
-/// Scripts over one wait, whatever its length. The waiter asks, begins to listen, asks again, and once more when it
-/// is told. The holder begins to listen, says so when it renews, and releases. A script that the server has not
-/// loaded takes one more.
+/// Scripts over one wait, whatever its length. The waiter asks, starts to listen, asks again, and once more after
+/// the hint. The holder starts to listen, says so when it renews, and releases. A script that the server has not
+/// loaded costs one more.
 const AT_MOST: u64 = 8;
 
-/// Requests that a waiter sends in the time of one test, if it polls.
+/// The requests of a waiter that polls, in the time of one test.
 const POLLING: u64 = 50;
 
 #[derive(Clone, Copy)]
@@ -37,14 +37,14 @@ fn pair(server: RedisServer, protocol: Protocol, sources: Sources, lease: Durati
     )
 }
 
-/// The waiter gets in although the lease is far from its end, and has asked a few times only.
+/// The waiter gets the lock although the lease is far from its end, with only a few requests.
 async fn assert_woken(pair: &Pair) {
     let (here, there) = pair.mutexes();
     let held = soon(there.lock()).await.unwrap();
     let before = pair.server.commandstats();
     let waiting = waiting(&here);
     until_heard(&pair.server).await;
-    // Time enough to poll, for whoever would.
+    // Enough time for a waiter that polls.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!waiting.is_over());
     held.release().await.unwrap();
@@ -91,7 +91,7 @@ async fn the_timer_alone() {
         let pair = pair(server, protocol, sources, lease);
         let (here, there) = pair.mutexes();
         let before = pair.server.commandstats();
-        // One that is released early, and one that runs out.
+        // One holder that releases early, and one whose lease runs out.
         let held = soon(there.lock()).await.unwrap();
         let waiting = waiting(&here);
         until_refused(&pair.server, &before).await;
@@ -100,7 +100,8 @@ async fn the_timer_alone() {
 
         pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "800"]);
         let left = ttl_of(&pair.server, LOCK).unwrap();
-        // A holder without an end is looked at every five seconds, one with an end when it comes.
+        // The waiter looks at a holder without an end every five seconds, and at one with an end when the end
+        // comes.
         let limit = left + Duration::from_secs(3);
         drop(tokio::time::timeout(limit, here.lock()).await.unwrap().unwrap());
         let sent = pair.server.commandstats().since(&before);
@@ -111,7 +112,7 @@ async fn the_timer_alone() {
 
 #[tokio::test]
 async fn the_timer_sees_the_end_of_a_lease_that_no_other_source_tells_of() {
-    // Deletions are told, by every source there is, and expiry by none.
+    // Every source reports deletions, and none reports expiry.
     let server = RedisServer::builder().config("notify-keyspace-events", "Kg").start();
     let sources = Sources { notifications: Notifications::IfPresent, messages: true };
     let pair = pair(server, Protocol::Auto, sources, TTL);

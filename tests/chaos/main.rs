@@ -1,4 +1,4 @@
-//! Everything fails that can, and what was promised holds all the same: see `tests/PROOF.md`.
+//! Everything that can fail does fail, and the promises still hold: see `tests/PROOF.md`.
 
 #![forbid(unsafe_code)]
 // The helpers of tests may panic as tests do.
@@ -6,6 +6,7 @@
 
 mod broken;
 mod smoke;
+mod takeovers;
 
-/// One suite of runs at a time: they wait for one another, for times are looked at.
+/// One suite of runs at a time: the checkers compare times, so suites wait for one another.
 static STAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());

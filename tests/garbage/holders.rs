@@ -1,4 +1,4 @@
-//! What a backend believes to hold, compared with the server's own word.
+//! The leases that a backend believes to hold, compared with the data of the server.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::support::{Harm, LIMIT, Mangler, Memory, Panics, SOON, Setup, Word, owner_of};
 
-/// The locks that all want, so that a connection has requests for several of them under way.
+/// The locks that all clients want, so that a connection has requests for several of them under way.
 const NAMES: usize = 6;
 const CLIENTS: usize = 4;
 const TASKS: usize = 5;
@@ -37,15 +37,15 @@ async fn with_tracking_no_nonsense_is_taken_for_a_grant() {
     bear(Setup::TRACKING, &Harm::ALL).await;
 }
 
-/// A connection pairs requests with replies by their order alone. Where one is missing, or one too many,
-/// what is said to one request reaches the next.
+/// A connection pairs requests with replies by their order alone. If a reply is missing, or there is one
+/// too many, a reply reaches the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_said_to_another_is_not_taken_for_a_grant() {
     use Harm::{Dropped, Other, Push, Twice};
     bear(Setup::RESP3, &[Dropped, Twice, Push, Other]).await;
 }
 
-/// The judge of all this knows those who hold something from those who do not.
+/// The judge of this file can tell holders from other clients.
 #[tokio::test]
 async fn who_holds_nothing_is_found_out() {
     let server = RedisServer::start();
@@ -59,7 +59,7 @@ async fn who_holds_nothing_is_found_out() {
     assert_eq!(word.against("0", &claim.owner, until), None);
     assert!(word.against("0", &other.owner, later).is_some());
     assert!(word.against("1", &claim.owner, later).is_some());
-    // Of what is over, nothing is claimed.
+    // Claims that are over are not judged.
     assert_eq!(word.against("0", &other.owner, now), None);
     assert_eq!(word.against_the_end("0", &other.owner), None);
     assert!(word.against_the_end("0", &claim.owner).is_some());
@@ -74,7 +74,7 @@ async fn who_holds_nothing_is_found_out() {
     drop(watch);
 }
 
-/// Several clients want a few locks while what the server says is harmed, and afterwards.
+/// Several clients want a few locks while the replies of the server are harmed, and afterwards.
 async fn bear(setup: Setup, harms: &[Harm]) {
     let panics = Panics::watch();
     let memory = Memory::watch();
@@ -116,8 +116,8 @@ async fn bear(setup: Setup, harms: &[Harm]) {
     assert!(seen.ends.load(Ordering::Relaxed) > 0, "nothing was compared");
 }
 
-/// A client, and a new one in its place when it is left without a connection, so that there is always
-/// somebody who asks. One is never replaced, and has to recover.
+/// A client, and a new one in its place when it is left without a connection, so that there is always a
+/// client that asks. One client is never replaced, and has to recover.
 struct Client {
     setup: Setup,
     url: String,
@@ -143,7 +143,7 @@ impl Client {
     }
 }
 
-/// Within a short time everything succeeds, and goes on to.
+/// Soon every request succeeds, and goes on to succeed.
 async fn works_again(client: &RedisBackend, name: &str) {
     let calm = async {
         let mut in_a_row = 0;
@@ -159,14 +159,14 @@ async fn works_again(client: &RedisBackend, name: &str) {
     timeout(LIMIT, calm).await.expect("it does not recover");
 }
 
-/// What has come of it.
+/// The outcome.
 #[derive(Debug, Default)]
 struct Seen {
     over: AtomicBool,
     grants: AtomicUsize,
     pushed: AtomicUsize,
     renewals: AtomicUsize,
-    /// How many claims of which every answer came are known to be over.
+    /// The number of claims that are known to be over, because every answer came.
     ends: AtomicUsize,
     wrong: Mutex<Vec<String>>,
     errors: Mutex<BTreeMap<String, usize>>,
@@ -188,7 +188,7 @@ struct Person {
     backend: RedisBackend,
     seen: Arc<Seen>,
     random: Random,
-    /// How many of its requests had no answer.
+    /// The number of its requests that had no answer.
     failures: AtomicUsize,
 }
 
@@ -214,7 +214,7 @@ impl Person {
                 self.look(&claim.key).await;
             }
             let released = self.within(self.backend.release(&claim)).await;
-            // A request without an answer may come to the server after the release.
+            // A request without an answer may reach the server after the release.
             if released.is_ok() && failures == self.failures.load(Ordering::Relaxed) {
                 self.seen.ends.fetch_add(1, Ordering::Relaxed);
                 self.refute(word.against_the_end(&name, &claim.owner), "a release");
@@ -224,14 +224,14 @@ impl Person {
                     self.client.replace();
                 }
                 self.note(&claim, Some(error));
-                // The server is left alone for a while.
+                // The client sends nothing for a while.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 self.backend = self.client.backend();
             }
         }
     }
 
-    /// Takes a place in the queue, and believes what it is told there.
+    /// Takes a place in the queue, and believes the answer.
     async fn wait_for(&self, claim: &Claim) -> Option<Instant> {
         let watch = self.within(self.backend.watch(&claim.key)).await;
         let mut watch = match watch {
@@ -285,13 +285,13 @@ impl Person {
         }
     }
 
-    /// Everything else that is read.
+    /// Every other request that reads.
     async fn look(&self, key: &Key) {
         let claim = Claim::exclusive(key.clone(), OwnerToken::from_bytes([0; 16]));
         let inspected = self.within(self.backend.inspect(key)).await;
         self.note(&claim, inspected.err());
         match self.within(self.backend.load(key)).await {
-            // Nobody writes one.
+            // No client writes one.
             Ok(cell) => self.refute(cell.map(|it| format!("there is a {it:?}")), "a look"),
             Err(error) => self.note(&claim, Some(error)),
         }
@@ -307,12 +307,12 @@ impl Person {
         }
     }
 
-    /// Nothing takes longer than a connection, a script that has to be loaded, and an answer.
+    /// No request takes longer than a connection, a script that has to be loaded, and an answer.
     async fn within<T>(&self, request: impl Future<Output = T>) -> T {
         timeout(LIMIT, request).await.expect("a request that never ends")
     }
 
-    /// Counts an error by its kind. None shows the token of the claim.
+    /// Counts an error by its kind. No error shows the token of the claim.
     fn note(&self, claim: &Claim, error: Option<Error>) {
         let Some(error) = error else { return };
         self.failures.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the primitives make of it.
+//! How the primitives react to nonsense.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -38,7 +38,7 @@ async fn nonsense_lets_no_two_processes_in_at_once() {
         ended.unwrap();
     }
     let begin = book.turns();
-    // Afterwards all is well for everybody.
+    // Afterwards everything works for all clients.
     for client in &clients {
         let calm = async {
             let mutex = client.mutex("mutex", ()).unwrap();
@@ -74,7 +74,7 @@ enum Kind {
     Others,
 }
 
-/// A time during which somebody was in, and could rely on it.
+/// A time during which a task held the lock, and could rely on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     from: Instant,
@@ -98,7 +98,7 @@ impl Book {
     }
 }
 
-/// Two turns that were at once, if there are any.
+/// Two turns that overlap, if there are any.
 fn overlap(mut turns: Vec<Turn>) -> Option<[Turn; 2]> {
     turns.sort();
     let mut last: Option<Turn> = None;
@@ -126,7 +126,7 @@ fn turns_at_once_are_found() {
 async fn live(locks: Locks<RedisBackend>, kind: Kind, book: Arc<Book>, mut random: Random) {
     while !book.over.load(Ordering::Relaxed) {
         let stay = Duration::from_micros(random.below(900) as u64);
-        // Nothing takes longer than its limit, and what an answer takes.
+        // No call takes longer than its limit and the time of an answer.
         let failed = match kind {
             Kind::Mutex => within(mutex(&locks, &book, stay)).await,
             Kind::Writer => within(writer(&locks, &book, stay)).await,
@@ -145,7 +145,8 @@ async fn within<T>(request: impl Future<Output = T>) -> T {
 
 const LIMIT_OF_WAITING: Duration = Duration::from_secs(1);
 
-/// Notes the time from the one to the other, or to the end of the lease; nothing if that is unknown.
+/// Notes the time from one instant to the other, or to the end of the lease; nothing if that is
+/// unknown.
 macro_rules! turn {
     ($guard:expr, $stay:expr, $turns:expr) => {{
         let guard = $guard;
@@ -161,7 +162,7 @@ macro_rules! turn {
     }};
 }
 
-/// Whether it failed.
+/// Whether the call failed.
 async fn mutex(locks: &Locks<RedisBackend>, book: &Book, stay: Duration) -> bool {
     let mutex = locks.mutex("mutex", ()).unwrap();
     match mutex.lock_timeout(LIMIT_OF_WAITING).await {
@@ -178,7 +179,7 @@ async fn writer(locks: &Locks<RedisBackend>, book: &Book, stay: Duration) -> boo
     }
 }
 
-/// Everything else that reads answers. Who takes part is not compared.
+/// Every other call that reads answers. The members of an owner are not compared.
 async fn others(locks: &Locks<RedisBackend>, random: &mut Random) -> bool {
     match random.below(5) {
         0 => {

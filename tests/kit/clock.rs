@@ -1,4 +1,4 @@
-//! Clocks: what a server takes for the time, and what it reckons by it.
+//! Clocks: the time that a server reads, and the times that it computes from it.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ fn started() -> (ServerClock, RedisServer) {
     (clock, server)
 }
 
-/// Sets the clock of a server that runs, and waits until it tells the new time.
+/// Sets the clock of a running server, and waits until the server gives the new time.
 fn jump(clock: &ServerClock, server: &RedisServer, millis: i64) {
     clock.jump(server, millis);
     eventually("the server has looked at its clock", LIMIT, || clock.is_told_by(server));
 }
 
-/// The time in microseconds, as the server tells it.
+/// The time in microseconds, as the server gives it.
 fn time(server: &RedisServer) -> i64 {
     let reply = server.cli(&["TIME"]);
     let part = |index: usize| reply.array()[index].text().parse::<i64>().unwrap();
@@ -74,7 +74,7 @@ fn a_rate_lets_time_pass_faster_or_slower_and_never_jumps() {
         let passed = (time(&server) - from) * 10 / truth(begin);
         assert!((least..=most).contains(&passed), "{passed} tenths at {rate}");
     }
-    // What it has gained it keeps.
+    // The server keeps what its clock has gained.
     let ahead = clock.ahead();
     clock.set_rate(0);
     assert!((clock.ahead() - ahead).abs() < 100_000 && ahead > 100_000, "{ahead}");

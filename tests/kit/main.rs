@@ -1,4 +1,4 @@
-//! The kit itself: a tool that proves others must work.
+//! Tests of the kit itself: a tool that tests other code must work.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Nothing outlives a test process, however that ends.
+//! Nothing outlives a test process, however it ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -8,11 +8,11 @@ use lock_tests::{RedisServer, Worker, eventually, lock_worker, process};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Set for the process that is to be killed.
+/// Set for the process that will be killed.
 const ROLE: &str = "LOCK_TESTS_TO_BE_KILLED";
 
-/// The test program runs itself once more, as a process that starts others and is killed. They
-/// stand still by then, so that none can have any part in its own end.
+/// The test program runs itself again, as a process that starts others and is killed. The others
+/// stand still by then, so none can take part in its own end.
 #[test]
 fn servers_and_workers_die_with_the_test_process() {
     if std::env::var_os(ROLE).is_some() {
@@ -44,6 +44,6 @@ fn be_killed() {
     worker.stop();
     server.stop();
     println!("started {} {} {}", server.pid(), worker.pid(), server.folder().display());
-    // The pipe ends should the one who kills be killed first.
+    // The pipe ends if the killing process is killed first.
     _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -79,7 +79,7 @@ fn a_silenced_request_does_not_arrive_until_it_passes() {
     let sent = proxy.bytes(ToServer);
     proxy.silence(ToServer);
     client.send(&["SET", "k", "v"]).unwrap();
-    // Another connection shows that the proxy had its chance to pass it on.
+    // Another connection shows that the proxy had time to pass it on.
     let mut other = resp::Client::connect(proxy.addr(), Duration::from_millis(200)).unwrap();
     assert!(ping(&mut other).is_err());
     assert_eq!(proxy.bytes(ToServer), sent);
@@ -146,7 +146,7 @@ fn a_server_that_is_gone_resets_new_connections() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     server.kill();
-    // Where the reset is seen depends on how fast it comes.
+    // Which call sees the reset depends on how fast it comes.
     let answer =
         resp::Client::connect(proxy.addr(), LIMIT).and_then(|mut client| ping(&mut client));
     assert!(answer.is_err());
@@ -212,7 +212,7 @@ fn bytes_dribble_one_by_one() {
     std::io::Write::write_all(&mut client, b"hello").unwrap();
     let mut buffer = [0; 8];
     for _ in 0..4 {
-        // The next byte comes 20 ms later: whoever reads at once sees one alone.
+        // The next byte comes 20 ms later: a client that reads at once sees one byte alone.
         assert_eq!(std::io::Read::read(&mut server, &mut buffer).unwrap(), 1);
     }
     assert_eq!(std::io::Read::read(&mut server, &mut buffer).unwrap(), 1);
@@ -246,7 +246,7 @@ fn a_cut_reply_is_one_to_a_request_that_was_carried_out() {
     let error = busy.command(&["INCR", "k"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     assert_eq!((server.cli(&["GET", "k"]).text().as_str(), proxy.bytes(ToClient)), ("1", received));
-    // Who comes later is served, and who was there is cut whenever it asks.
+    // A new client is served, and an existing one is cut whenever it asks.
     assert_eq!(client(&proxy).command(&["INCR", "k"]).unwrap().int(), 2);
     assert!(idle.command(&["INCR", "k"]).is_err());
     assert_eq!(server.cli(&["GET", "k"]).text(), "3");

@@ -37,7 +37,7 @@ fn a_stopped_server_answers_once_it_goes_on() {
     client.send(&["SET", "k", "v"]).unwrap();
     assert!(client.receive().is_err());
     server.cont();
-    // What a stopped server was sent takes effect when it goes on.
+    // A command that was sent to a stopped server takes effect when the server goes on.
     eventually("the key is set", LIMIT, || server.cli(&["EXISTS", "k"]).int() == 1);
 }
 

@@ -1,4 +1,4 @@
-//! Workers: what they say, and how they end.
+//! Workers: their reports, and their end.
 
 use std::time::Duration;
 

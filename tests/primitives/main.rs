@@ -1,6 +1,8 @@
 //! Every case of the primitives over every store.
 //!
-//! The cases are in `tests/src/primitives`. A quorum lacks some abilities, and says so here by name.
+//! The cases are in `tests/src/primitives`. A quorum lacks some abilities, and names them here. While no server fails over,
+//! a cluster and a service that sentinels watch lack none: every case holds there. `tests/topologies` and `tests/chaos`
+//! are about failovers.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +13,16 @@ mod memory {
 
 mod one_server {
     lock_tests::primitives!(lock_tests::primitives::OneServer:
+        conversions yes, permits yes, joint yes, queue yes);
+}
+
+mod cluster {
+    lock_tests::primitives!(lock_tests::primitives::Cluster:
+        conversions yes, permits yes, joint yes, queue yes);
+}
+
+mod sentinels {
+    lock_tests::primitives!(lock_tests::primitives::Service:
         conversions yes, permits yes, joint yes, queue yes);
 }
 

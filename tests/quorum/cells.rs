@@ -1,4 +1,4 @@
-//! A value that has reached a minority is the value of all, or of nobody.
+//! A value that has reached a minority becomes the value for all clients, or for none.
 //!
 //! Here the servers are memory, so that each request can be told where it fails.
 
@@ -58,7 +58,7 @@ impl Servers {
         self.0.iter().map(MemoryBackend::live_leases).sum()
     }
 
-    /// Has somebody fail who has stored 1 on the first server alone.
+    /// Lets a client fail that has stored 1 on the first server alone.
     async fn fails_on_the_first(&self, name: &str) {
         let failing = self.process(None).await;
         let cell = failing.cell(name);
@@ -102,7 +102,7 @@ enum By {
 impl By {
     const ALL: [Self; 4] = [Self::Init, Self::Load, Self::Wait, Self::Set];
 
-    /// What somebody gets who would make a 2.
+    /// What a client gets that would make a 2.
     async fn get(self, cell: &OnceCell<u32>) -> Option<u32> {
         match self {
             Self::Init => Some(*cell.get_or_init(async || 2).await.unwrap()),

@@ -1,4 +1,4 @@
-//! Servers reckon leases by a clock that somebody may set.
+//! Servers reckon leases by a clock that an operator may set.
 
 use lock_sync::TryLockError;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ async fn a_clock_that_is_set_forward_costs_one_vote() {
     // Two of three are enough to hold it, but not if one of these two then forgets it.
     clocks.nodes.until_held_on(&[0, 1, 2]).await;
     clocks.set(0, true);
-    // The holder has it there again with its next renewal, and nobody else has a majority meanwhile.
+    // The holder has the lock there again with its next renewal, and no other client has a majority meanwhile.
     let begin = Instant::now();
     while begin.elapsed() < LEASE * 2 {
         assert!(there.try_lock().await.is_err(), "there are two holders");
@@ -45,7 +45,7 @@ async fn a_clock_that_is_set_back_holds_up_nobody() {
     assert!(next.fencing_token() > guard.fencing_token());
 }
 
-/// What no lock with leases can promise, and what can be promised even so.
+/// What no lock with leases can promise, and what this one promises even so.
 #[tokio::test]
 async fn when_a_majority_of_clocks_is_set_forward_only_tokens_tell_two_holders_apart() {
     let clocks = Clocks::of(3, LONG).await;
@@ -53,6 +53,8 @@ async fn when_a_majority_of_clocks_is_set_forward_only_tokens_tell_two_holders_a
     let there = Client::new(&clocks.nodes).await;
     let guard = soon(idle.mutex().lock_owned()).await.unwrap();
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
+    // A node that gets the lease after its clock is set does not forget the lease.
+    clocks.nodes.until_held_on(&[0, 1, 2]).await;
     let begin = Instant::now();
     clocks.set(0, true);
     clocks.set(1, true);

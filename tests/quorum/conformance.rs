@@ -25,9 +25,14 @@ impl Cluster {
     }
 
     fn with_ways(&self, client: &Quorum, act: impl Fn(&Proxy)) {
-        let (first, _) = client.nodes().next().unwrap();
-        self.ways.lock().unwrap()[first].iter().for_each(act);
+        self.ways.lock().unwrap()[&first_way(client)].iter().for_each(act);
     }
+}
+
+/// The way of a client to its first node, which no other client has.
+fn first_way(client: &Quorum) -> String {
+    let (_, first) = client.nodes().next().unwrap();
+    format!("{first:?}")
 }
 
 #[async_trait]
@@ -37,8 +42,7 @@ impl Harness for Cluster {
     async fn client(&self) -> Result<Quorum, Error> {
         let ways: Vec<_> = self.nodes.servers().iter().map(Proxy::before).collect();
         let client = builder(&self.nodes, &ways).build().await?;
-        let first = ways[0].addr().port().to_string();
-        self.ways.lock().unwrap().insert(first, ways);
+        self.ways.lock().unwrap().insert(first_way(&client), ways);
         Ok(client)
     }
 

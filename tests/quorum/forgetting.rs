@@ -1,4 +1,4 @@
-//! A server that has forgotten a lock does not give it to somebody else.
+//! A server that has forgotten a lock does not give it to another client.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ impl Scene {
     }
 }
 
-/// Nobody gets the lock while the holder has it, and somebody does soon after.
+/// No other client gets the lock while the holder has it, and one gets it soon after.
 async fn is_kept_out(how: Forgetting) {
     let scene = Scene::of(how, true).await;
     let lonely = Client::idle(&scene.nodes).await;
@@ -63,7 +63,7 @@ async fn is_kept_out(how: Forgetting) {
             is_kept_out |= error.to_string().contains(": kept out for another ");
         }
     }
-    assert!(is_kept_out, "{how:?}: somebody noticed while it mattered");
+    assert!(is_kept_out, "{how:?}: a client noticed while it mattered");
     drop(lonely);
 
     let waiting = scene.other.mutex().lock_owned_timeout(SOON);
@@ -102,6 +102,6 @@ async fn without_the_quarantine_two_hold_one_lock() {
     scene.forget(how);
     let second = soon(scene.other.mutex().lock_owned()).await.unwrap();
     assert!(first.is_valid() && second.is_valid());
-    // A resource that compares them is safe even so.
+    // A resource that compares tokens is safe even so.
     assert!(second.fencing_token() > first.fencing_token());
 }

@@ -1,5 +1,5 @@
-//! Processes that take one lock over and over while servers and networks fail: at every moment one holds it
-//! as long as its lease is valid, tokens increase, and all go on when what failed is whole again.
+//! Processes that take one lock over and over while servers and networks fail. At most one holds it at every moment
+//! while its lease is valid, tokens increase, and all processes go on when the failure is over.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::support::{Client, Crew, LEASE, MAX_TTL, Nodes, SLACK, SOON};
 
 const PROCESSES: usize = 3;
 
-/// After how long all have had a turn when nothing is in their way: a lease that somebody has left behind,
-/// and the turns of the others.
+/// After how long all processes have had a turn when nothing fails: the time of a lease that was left behind, and the
+/// turns of the others.
 const RECOVERY: Duration = Duration::from_millis(900 + 3_000);
 
-/// The servers, the processes, and one who sees to it that servers vote again.
+/// The servers, the processes, and a watcher that vouches for servers.
 struct Stage {
     nodes: Nodes,
     crew: Crew,
@@ -41,7 +41,7 @@ impl Stage {
         self.runtime.block_on(self.watcher.until_voting(self.nodes.servers().len()));
     }
 
-    /// Nobody has a turn for some time.
+    /// No process has a turn for some time.
     #[track_caller]
     fn stands_still(&self) {
         // Turns that have begun may come to their end.

@@ -7,6 +7,7 @@
 mod cells;
 mod clocks;
 mod conformance;
+mod ending;
 mod faults;
 mod forgetting;
 mod histories;

@@ -75,10 +75,12 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
                 waits.push((guard.fencing_token(), begin.elapsed()));
                 guard.release().await.unwrap();
             }
-            waits
+            (client, waits)
         });
     }
-    let mut waits: Vec<_> = soon(contenders.join_all()).await.into_iter().flatten().collect();
+    // Releases to the slowest nodes are still under way, and end with the last handle of a client.
+    let (clients, waits): (Vec<_>, Vec<_>) = soon(contenders.join_all()).await.into_iter().unzip();
+    let mut waits: Vec<_> = waits.into_iter().flatten().collect();
     waits.sort_unstable();
     assert!(waits.windows(2).all(|pair| pair[0].0 < pair[1].0), "a token was given twice");
     // The first of each round has nothing to wait for but that the votes are not split any more.
@@ -87,6 +89,7 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
     assert!(slowest < SLACK / 3, "{slowest:?}");
     // And no vote stays behind with those who did not get it.
     nodes.until_held_on(&[]).await;
+    drop(clients);
 }
 
 /// A node may grant what was refused in the meantime.

@@ -1,4 +1,4 @@
-//! Redis does what the reference does: the same requests in the same order get the same answers.
+//! Redis agrees with the reference: equal requests in equal order get equal answers.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,10 +17,10 @@ const HISTORIES: u64 = 60;
 const STEPS: usize = 120;
 const CLIENTS: usize = 3;
 const OWNERS: u8 = 4;
-/// How many permits are declared, by all who make no mistake.
+/// The number of permits that all correct requests declare.
 const OF: u32 = 4;
 
-/// Half a minute, as tokens count it: more than a history takes.
+/// Half a minute, in tokens: more than a history takes.
 const AHEAD: u64 = 30 * 4_000_000;
 
 trait Able: PermitBackend + InspectBackend + QuorumNode {}
@@ -32,9 +32,9 @@ enum Step {
     Acquire(Acquire),
     Convert(Convert),
     Together([Acquire; 2]),
-    /// With a floor so far above the highest token that was seen.
+    /// With a floor this far above the highest token so far.
     Vote(Acquire, u64),
-    /// The highest token that was seen, or so many above or below.
+    /// The highest token so far, or this many above or below.
     Confirm(Claim, i64),
     Renew(Claim),
     Release(Claim),
@@ -46,7 +46,8 @@ enum Step {
     Force,
 }
 
-/// An answer, as far as two stores can agree. Tokens are numbered as they are first seen.
+/// An answer, as far as two stores can agree. Tokens are numbered in the order of their first
+/// appearance.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Granted {
@@ -56,7 +57,8 @@ enum Answer {
     Busy,
     Queued,
     Together(Vec<Answer>),
-    /// Who holds it is only sure if one does: leases of one time end in the order of milliseconds.
+    /// The holder is certain only if there is one: leases of equal time end in the order of
+    /// milliseconds.
     Outvoted(Option<OwnerTag>),
     Confirmed(bool),
     Renewed,
@@ -113,7 +115,7 @@ impl Tokens {
         }
     }
 
-    /// The highest token that was seen, or another beside it.
+    /// The highest token so far, or another one near it.
     fn beside(&self, steps: i64) -> FencingToken {
         FencingToken::new(self.highest.saturating_add_signed(steps))
     }
@@ -165,7 +167,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
             }
             Step::Inspect => {
                 let seen = store.inspect(key).await?;
-                // In the order of their grants, but for those who have the tokens of their group.
+                // In the order of their grants, except holders that have the tokens of their group.
                 let mut holders = seen.holders.clone();
                 holders.sort_by_key(|holder| (holder.token, format!("{:?}", holder.kind)));
                 let number = |holder: &Holder| (holder.kind, tokens.first(holder.token.unwrap()));
@@ -174,7 +176,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
                     (holders.len(), seen.waiters.len()),
                     (seen.holding as usize, seen.waiting as usize)
                 );
-                // A place of an upgrade whose lease is over counts for nothing, and may be shown or not.
+                // The place of an upgrade whose lease is over does not count, and may be shown or not.
                 let waiters = seen.waiters.iter().map(|waiter| waiter.kind);
                 let waiters = waiters.filter(|kind| *kind != Kind::Exclusive).collect();
                 Answer::Seen { holders, waiters }
@@ -207,7 +209,7 @@ fn brief(step: &Step) -> String {
     }
 }
 
-/// Who else was told is a hint.
+/// Whether other clients heard of the release is only a hint.
 fn undisputed(released: Released) -> Released {
     match released {
         Released::Freed { .. } => Released::Freed { contended: false },
@@ -215,7 +217,7 @@ fn undisputed(released: Released) -> Released {
     }
 }
 
-/// Numbers that are always the same.
+/// Numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -251,7 +253,7 @@ impl Dice {
     }
 }
 
-/// What happens to locks that are held alone, shared, or by groups.
+/// The requests for exclusive, shared and joint locks.
 fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     let group = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
     let modes =
@@ -271,7 +273,7 @@ fn step_of_locks(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     }
 }
 
-/// What happens to a semaphore.
+/// The requests for a semaphore.
 fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
     let modes = [0, 1, 1, 2, 3, 4, 5].map(|take| Mode::Permits { take, of: OF });
     let of = if dice.below(10) == 0 { OF + 1 } else { OF };
@@ -294,7 +296,7 @@ fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
     }
 }
 
-/// What happens to locks on a node of a quorum, whose own queue is used as well.
+/// The requests for locks on a node of a quorum, whose own queue is used as well.
 fn step_of_votes(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     let group = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
     let modes =
@@ -307,7 +309,7 @@ fn step_of_votes(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     }
 }
 
-async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
+async fn agree(kind: &str, terms: bool, step: fn(&mut Dice, &Key, &Key) -> Step) {
     let server = Server::start();
     let memory = MemoryBackend::new();
     for history in 0..HISTORIES {
@@ -315,8 +317,9 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
         let (key, beside) = (Key::new(key).unwrap(), Key::new(beside).unwrap());
         let (mut ours, mut theirs, mut watches) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..CLIENTS {
-            let (one, other) = (RedisBackend::open(server.url()).unwrap(), memory.client());
-            // Who does not watch is not queued.
+            let builder = RedisBackend::builder(server.url()).term_quarantine(terms);
+            let (one, other) = (builder.build().unwrap(), memory.client());
+            // A client that does not watch is not queued.
             for key in [&key, &beside] {
                 watches.push(one.watch(key).await.unwrap());
                 watches.push(other.watch(key).await.unwrap());
@@ -329,13 +332,14 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
         let mut tokens = (Tokens::default(), Tokens::default());
         for number in 0..STEPS {
             let client = dice.below(CLIENTS as u64) as usize;
-            // Were the first a conversion of what is not held, only one would take it for a use.
+            // If the first were a conversion of a lease that is not held, only one of the stores would
+            // count it as a use.
             let first = number == 0 && kind == "permits";
             let step = if first { Step::Look(OF) } else { step(&mut dice, &key, &beside) };
             if let Step::Convert(Convert { request, from, .. }) = &step
                 && waiting.get(&request.claim).is_some_and(|waits| *waits != Some(*from))
             {
-                // No claim is asked for twice at once, in two ways.
+                // No claim is requested twice at once, in two ways.
                 continue;
             }
             before.push(format!("{client}: {}", brief(&step)));
@@ -368,15 +372,25 @@ async fn agree(kind: &str, step: fn(&mut Dice, &Key, &Key) -> Step) {
 
 #[tokio::test]
 async fn about_locks_that_are_held_alone_shared_or_by_groups() {
-    agree("locks", step_of_locks).await;
+    agree("locks", false, step_of_locks).await;
 }
 
 #[tokio::test]
 async fn about_permits() {
-    agree("permits", step_of_permits).await;
+    agree("permits", false, step_of_permits).await;
 }
 
 #[tokio::test]
 async fn about_votes() {
-    agree("votes", step_of_votes).await;
+    agree("votes", false, step_of_votes).await;
+}
+
+#[tokio::test]
+async fn about_locks_whose_grants_name_their_term() {
+    agree("locks", true, step_of_locks).await;
+}
+
+#[tokio::test]
+async fn about_permits_whose_grants_name_their_term() {
+    agree("permits", true, step_of_permits).await;
 }

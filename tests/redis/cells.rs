@@ -22,7 +22,7 @@ async fn any_bytes_are_kept() {
         let cell = other.load(&held.key).await.unwrap().unwrap();
         assert_eq!((cell.value.as_slice(), cell.token, cell.held), (value, token, true));
     }
-    // It has no end, and nobody else's doing on the lock touches it.
+    // The value has no end, and no change of the lock touches it.
     assert_eq!(server.client().command::<i64>(&["PTTL", CELL]), -1);
     one.release(&held).await.unwrap();
     assert!(!other.load(&held.key).await.unwrap().unwrap().held);

@@ -1,17 +1,16 @@
 //! Every law of the contract and of the abilities, in both versions of the protocol and with each source of hints alone.
 //!
-//! The test of a law tests it in every setup.
+//! The test of a law runs it in every setup.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
-use std::thread;
 
 use async_trait::async_trait;
 use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
-use lock_tests::Proxy;
+use lock_tests::{Proxy, in_all_setups};
 use tokio::runtime;
 
 use crate::rights::{give_least, give_least_of_a_node};
@@ -20,14 +19,14 @@ use crate::support::{Server, cut_off, proxy_before};
 /// A server, and for each client a proxy of its own that can be cut.
 struct OneServer {
     server: Server,
-    /// Those beside it, which laws of several servers ask for.
+    /// The additional servers, for laws about several servers.
     others: Mutex<Vec<Server>>,
     setup: fn(Builder) -> Builder,
-    /// What stands before the address: a user and its password.
+    /// The part before the address: a user and its password.
     login: &'static str,
-    /// Gives the user its rights, which a server forgets.
+    /// Gives the user its rights, which a server forgets at a restart.
     give: fn(&Server),
-    /// By what a client shows of itself, which is the port of its proxy.
+    /// By the visible name of a client, which is the port of its proxy.
     proxies: Mutex<HashMap<String, Proxy>>,
 }
 
@@ -43,7 +42,7 @@ impl OneServer {
         }
     }
 
-    /// The same for a user that has no more rights than the docs of the crate name.
+    /// One server for a user that has only the rights in the docs of the crate.
     fn with_rights(give: fn(&Server)) -> Self {
         let world = Self { login: "locks:hunter2@", give, ..Self::new(|it| it) };
         give(&world.server);
@@ -117,7 +116,7 @@ impl Harness for OneServer {
 struct Setup {
     name: &'static str,
     world: fn() -> OneServer,
-    /// How many threads the runtime of the clients has beside its own: none, or so many.
+    /// The number of threads of the clients' runtime besides its own, or none.
     workers: usize,
 }
 
@@ -144,7 +143,7 @@ impl Setup {
     }
 }
 
-/// The setups of a server that is a node of a quorum as well.
+/// The setups of a server that is also a node of a quorum.
 static NODES: [Setup; 3] = [
     Setup::new("RESP3", || OneServer::new(|it| it.protocol(Protocol::Resp3))),
     Setup::new("RESP2", || OneServer::new(|it| it.protocol(Protocol::Resp2))),
@@ -171,22 +170,13 @@ static SERVERS: [Setup; 4] = [
     }),
 ];
 
-/// With the rights of a node, which are the least and one more.
+/// With the rights of a node: the least rights and one more.
 static NODE: [Setup; 1] =
     [Setup::new("least rights of a node", || OneServer::with_rights(give_least_of_a_node))];
 
-/// Enforces a law in all of these setups at once: most laws wait, for leases to end.
 fn enforce(setups: [&'static [Setup]; 2], suite: fn() -> Suite<OneServer>, law: &str) {
-    thread::scope(|scope| {
-        let begin = |setup: &'static Setup| {
-            let name = thread::Builder::new().name(format!("{law}, {}", setup.name));
-            (setup.name, name.spawn_scoped(scope, move || setup.enforce(&suite(), law)).unwrap())
-        };
-        let all: Vec<_> = setups.into_iter().flatten().map(begin).collect();
-        let broken = all.into_iter().filter_map(|(name, law)| law.join().is_err().then_some(name));
-        let broken: Vec<_> = broken.collect();
-        assert!(broken.is_empty(), "{law} is broken with {broken:?}");
-    });
+    let enforced = |setup: &'static Setup| (setup.name, move || setup.enforce(&suite(), law));
+    in_all_setups(law, setups.into_iter().flatten().map(enforced));
 }
 
 /// Makes a test of each law, in these setups.

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend, CellBackend, Error, ErrorKind, InspectBackend, Mode};
-use lock_core::{PermitBackend, Released, Renew, Renewal, Resize};
+use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Released, Renew, Renewal};
 use lock_redis::{Builder, Protocol, RedisBackend};
 
 use lock_tests::Direction;
@@ -17,7 +16,7 @@ fn hasty(url: String) -> Builder {
     RedisBackend::builder(url).command_timeout(timeout).connect_timeout(timeout)
 }
 
-/// Tries until there is an answer. Every error on the way must invite to that.
+/// Tries until there is an answer. Every error before it must be retryable.
 async fn answered(backend: &RedisBackend, claim: &lock_core::Claim) -> Attempt {
     soon(async {
         loop {
@@ -95,7 +94,7 @@ async fn a_restarted_server_is_found_again() {
     server.kill();
     let error = soon(async {
         loop {
-            // The end of the connection may be on its way still.
+            // The end of the connection may still be on its way.
             match backend.renew(&Renew::new(held.clone(), long())).await {
                 Renewal::Unknown(error) => return error,
                 Renewal::Renewed { .. } => {}
@@ -171,7 +170,7 @@ async fn a_peer_that_falls_silent_is_given_up() {
         assert!(begin.elapsed() >= Duration::from_millis(3 * 160));
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 
-        // The old connection was closed, although nobody said that it broke.
+        // The old connection was closed, although neither side reported a break.
         sever(&proxy);
         soon(async {
             while !matches!(
@@ -216,7 +215,7 @@ async fn a_short_pause_of_the_server_costs_one_request_and_no_connection() {
         ErrorKind::Timeout
     );
     proxy.pass();
-    // The late reply is not taken for that of the next request.
+    // The late reply is not taken for the reply to the next request.
     assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
     assert_eq!(proxy.connections(), 1);
@@ -248,75 +247,10 @@ async fn a_paused_server_answers_later() {
     let late = claim("a");
     let error = attempt(&backend, &late).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    // Whatever became of the request, the same owner finds out.
+    // The owner finds out what became of the request.
     assert!(matches!(answered(&backend, &late).await, Attempt::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
     assert!(matches!(backend.release(&late).await.unwrap(), Released::Freed { .. }));
-}
-
-#[tokio::test]
-async fn without_memory_nothing_is_half_granted_and_holders_keep_their_rights() {
-    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
-    let backend = RedisBackend::open(server.url()).unwrap();
-    let held = claim("held");
-    granted(&backend, &held).await;
-    let mut raw = server.client();
-    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-
-    let error = attempt(&backend, &claim("a")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    assert!(error.is_retryable());
-    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "lock:{a}*"]), Vec::<String>::new());
-
-    assert!(matches!(
-        backend.renew(&Renew::new(held.clone(), long())).await,
-        Renewal::Renewed { .. }
-    ));
-    assert!(matches!(backend.release(&held).await.unwrap(), Released::Freed { .. }));
-    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
-    granted(&backend, &claim("a")).await;
-}
-
-#[tokio::test]
-async fn without_memory_permits_and_values_stay_as_they_are_and_what_takes_none_works() {
-    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
-    let backend = RedisBackend::open(server.url()).unwrap();
-    let permits = |take| claim("held").in_mode(Mode::Permits { take, of: 5 });
-    let (kept, lost, last) = (permits(2), permits(1), permits(1));
-    for claim in [&kept, &lost] {
-        granted(&backend, claim).await;
-    }
-    let writer = claim("cell");
-    let token = granted(&backend, &writer).await.tokens.first();
-    let mut raw = server.client();
-    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-
-    let group = Mode::Joint { group: claim("a").owner };
-    let together = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
-    let key = kept.key.clone();
-    for error in [
-        attempt(&backend, &last).await.unwrap_err(),
-        attempt(&backend, &claim("a").in_mode(group)).await.unwrap_err(),
-        attempt(&backend, &claim("a").in_mode(last.mode)).await.unwrap_err(),
-        backend.acquire_together(&together).await.unwrap_err(),
-        backend.store(&writer, token, Some(b"v")).await.unwrap_err(),
-        backend.resize(&key, 5, Resize::Add(1)).await.unwrap_err(),
-        backend.close(&key, 5).await.unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-    }
-    assert_eq!(raw.command::<Vec<String>>(&["KEYS", "lock:{[ab]}*"]), Vec::<String>::new());
-    assert_eq!(backend.load(&writer.key).await.unwrap(), None);
-
-    let renewal = backend.renew(&Renew::new(kept.clone(), long())).await;
-    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
-    assert!(matches!(PermitBackend::forget(&backend, &lost).await, Ok(Released::Freed { .. })));
-    let state = backend.permits(&key, 5).await.unwrap();
-    assert_eq!((state.limit, state.held, state.closed), (4, 2, false));
-    assert_eq!(backend.inspect(&key).await.unwrap().holding, 1);
-    assert_eq!(backend.force_release(&key).await.unwrap(), 1);
-    raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
-    granted(&backend, &permits(4)).await;
 }
 
 #[tokio::test]
@@ -327,7 +261,7 @@ async fn a_replica_and_a_master_without_replicas_are_not_ready() {
     granted(&backend, &held).await;
     let mut raw = server.client();
 
-    // Before version 7 that is no hindrance to a script.
+    // Before version 7 that does not stop a script.
     if server.version() >= 7 {
         raw.command::<()>(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
         let error = attempt(&backend, &claim("b")).await.unwrap_err();
@@ -354,7 +288,7 @@ async fn a_connection_to_a_replica_is_given_up_but_not_without_end() {
         assert!(attempt(&backend, &claim("a")).await.unwrap_err().is_retryable());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Another server may stand behind the address by now; but whoever looks waits in between.
+    // Another server may be behind the address by now; but a caller waits between two looks.
     assert!((2..60).contains(&proxy.connections()), "{}", proxy.connections());
 }
 
@@ -433,7 +367,7 @@ async fn the_owner_finds_out_what_became_of_a_request_whose_reply_was_lost() {
     let mine = claim("a");
     proxy.silence(Direction::ToClient);
     assert!(attempt(&backend, &mine).await.unwrap_err().is_retryable());
-    // It was granted all the same.
+    // The lock was granted all the same.
     assert!(refused(&other, &claim("a")).await.is_some());
     sever(&proxy);
     let Attempt::Granted(grant) = answered(&backend, &mine).await else { panic!() };
@@ -452,7 +386,7 @@ async fn a_repeated_grant_is_dated_by_the_later_of_both_ends() {
     let Attempt::Granted(again) = backend.try_acquire(&brief).await.unwrap() else { panic!() };
     assert!(extended.tokens == first.tokens && again.tokens == first.tokens);
     assert!(extended.valid_until > first.valid_until + Duration::from_secs(50));
-    // To the millisecond, in which the server counts what is left.
+    // To the millisecond, in which the server counts the rest of a lease.
     let apart = again.valid_until.saturating_duration_since(extended.valid_until);
     let lost = extended.valid_until.saturating_duration_since(again.valid_until);
     assert!(apart.max(lost) < Duration::from_secs(5), "{apart:?} {lost:?}");

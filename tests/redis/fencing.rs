@@ -1,4 +1,4 @@
-//! Token numbers, and what becomes of them when the server forgets.
+//! Token numbers, and their order when the server forgets.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ async fn reserved(backend: &RedisBackend, claim: &Claim, count: u32) -> Grant {
     }
 }
 
-/// Takes the lock and lets go of it.
+/// Takes the lock and releases it.
 async fn passing(backend: &RedisBackend, count: u32) -> Grant {
     let claim = claim("a");
     let grant = reserved(backend, &claim, count).await;
@@ -87,15 +87,15 @@ async fn a_range_never_runs_ahead_of_the_clock() {
     }
 }
 
-/// Large ranges, as fast as they come, from tasks of two clients, while the server forgets all it
-/// knows.
+/// Large ranges, as fast as they come, from tasks of two clients, while the server forgets
+/// everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_increase_although_the_server_forgets() {
     const TASKS: u32 = 6;
     const ROUNDS: u32 = 500;
     let server = Server::start();
     let clients = [0, 1].map(|_| RedisBackend::open(server.url()).unwrap());
-    // Whoever has the lock notes its tokens before anybody else can get in.
+    // The holder notes its tokens before another client can get the lock.
     let (highest, grants) = (AtomicU64::new(0), AtomicU32::new(0));
     let contend = async |task: u32| {
         let backend = &clients[task as usize % clients.len()];
@@ -112,7 +112,7 @@ async fn ranges_increase_although_the_server_forgets() {
             assert!(tokens.first().get() > before, "{tokens:?} after {before}");
             grants.fetch_add(1, Ordering::SeqCst);
             if round % 50 == task {
-                // That lets go of the lock too.
+                // That also releases the lock.
                 server.client().command::<()>(&["FLUSHALL"]);
             } else {
                 backend.release(&claim).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_range_takes_the_time_that_has_gone_by() {
     let range = passing(&backend, 1_000).await.tokens;
     assert_eq!(range.count().get(), 1_000);
     assert!(range.first() > first.last() && range.last().get() <= floor());
-    // But not more than ten milliseconds of it.
+    // But at most ten milliseconds of it.
     tokio::time::sleep(Duration::from_millis(20)).await;
     let range = passing(&backend, u32::MAX).await.tokens;
     assert_eq!(range.count().get(), 40_000);
@@ -150,7 +150,7 @@ async fn a_fence_that_is_ahead_still_counts_up_one_by_one() {
         let tokens = passing(&backend, 64).await.tokens;
         assert_eq!((tokens.first().get(), tokens.count().get()), (ahead + offset, 1));
     }
-    // It lives until the clock has caught up, and an hour more.
+    // The state lives until the clock has caught up, and an hour more.
     assert!(raw.command::<u64>(&["PTTL", FENCE]) > 2 * HOUR.as_millis() as u64);
 }
 
@@ -174,7 +174,7 @@ async fn a_holder_whose_fence_is_gone_gets_higher_tokens() {
     raw.command::<()>(&["PEXPIRE", LOCK, "20000"]);
     let again = granted(&backend, &claim).await;
     assert!(again.tokens.first() > before.tokens.last());
-    // The lease was extended to what was asked for, and so it is told.
+    // The lease was extended to the requested time, and the answer says so.
     assert!(raw.command::<u64>(&["PTTL", LOCK]) > 20_000);
     let validity = again.valid_until.saturating_duration_since(backend.clock().now());
     assert!(
@@ -213,7 +213,7 @@ async fn ranges_of_renewals_overlap_with_none() {
         let grant = granted(&one, &held).await;
         let mut highest = grant.tokens.last();
         for _ in 0..20 {
-            // Each asks for all the time that has gone by since the one before.
+            // Each asks for all the time since the previous one.
             let renew = Renew::new(held.clone(), long()).reserving(u32::MAX);
             let Renewal::Renewed { tokens: Some(tokens), .. } = one.renew(&renew).await else {
                 panic!("a renewal brought no tokens");

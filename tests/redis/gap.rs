@@ -1,4 +1,4 @@
-//! Clients of other kinds get their turn although claims of this library wait.
+//! Foreign clients get their turn although claims of this library wait.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lock_tests::{SOON, eventually_async};
 use crate::support::{Client, Server, Waiter, claim, claim_of, granted, long, refused};
 
 const TURNS: u32 = 2;
-/// Longer than all that a test does within it.
+/// Longer than everything that a test does within it.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -25,7 +25,7 @@ fn set(raw: &mut Client) -> bool {
     raw.command::<Option<String>>(&["SET", "jobs", "theirs", "NX", "PX", "60000"]).is_some()
 }
 
-/// The lock is handed over as often as it is before a gap. Returns the last holder.
+/// Hands the lock over as often as allowed before a gap. Returns the last holder.
 async fn turns(backend: &RedisBackend, holder: Claim) -> Claim {
     let mut holder = holder;
     for _ in 0..TURNS {
@@ -42,7 +42,7 @@ fn another(holder: &Claim) -> Claim {
     claim_of(holder.key.clone())
 }
 
-/// How long the first in the queue is to wait before it asks.
+/// How long the first claim in the queue should wait before it asks.
 async fn next(waiter: &mut Waiter) -> Duration {
     match waiter.hint().await {
         Hint::Next { owner, after } if owner == waiter.claim().owner => after,
@@ -61,7 +61,7 @@ async fn a_foreign_client_takes_the_lock_in_a_gap_and_no_other_does() {
     let head = Waiter::queue(&other, exact()).await;
     assert!(!set(&mut raw));
     one.release(&last).await.unwrap();
-    // Neither the first in the queue, nor a client that stands in none.
+    // Neither the first claim in the queue, nor a claim without a place.
     let rest = head.asks_in().await;
     assert!(!rest.is_zero() && rest <= LONG, "{rest:?}");
     assert!(refused(&one, &exact()).await.is_some_and(|rest| rest <= LONG));
@@ -69,7 +69,7 @@ async fn a_foreign_client_takes_the_lock_in_a_gap_and_no_other_does() {
     // From now on it looks for the end of the foreign lease.
     assert!(head.asks_in().await < Duration::from_secs(1));
     raw.command::<()>(&["DEL", "jobs"]);
-    // What is left of the gap is still theirs.
+    // The rest of the gap still belongs to foreign clients.
     assert!(head.asks_in().await > Duration::from_secs(1));
     assert!(set(&mut raw));
 }
@@ -93,7 +93,7 @@ async fn the_first_in_the_queue_has_the_lock_after_a_gap() {
     }
 }
 
-/// A head that gives up in the gap leaves it to the next in the queue to wait for the end.
+/// A first claim that gives up in the gap leaves the wait for its end to the next claim.
 #[tokio::test]
 async fn a_gap_outlives_the_first_in_the_queue() {
     let server = Server::start();
@@ -105,7 +105,7 @@ async fn a_gap_outlives_the_first_in_the_queue() {
     let mut second = Waiter::queue(&other, exact()).await;
     one.release(&last).await.unwrap();
     head.release().await;
-    // It is told to ask at once, and learns how long the gap lasts.
+    // Its client hears that it may ask at once, and learns how long the gap lasts.
     assert_eq!(second.told().await, None);
     let rest = second.asks_in().await;
     assert!(rest > Duration::from_secs(1) && rest <= LONG, "{rest:?}");
@@ -114,7 +114,7 @@ async fn a_gap_outlives_the_first_in_the_queue() {
     granted(&other, &exact()).await;
 }
 
-/// No client of another kind uses those.
+/// No foreign client uses such keys.
 #[tokio::test]
 async fn a_named_lock_has_no_gap() {
     let server = Server::start();
@@ -126,7 +126,7 @@ async fn a_named_lock_has_no_gap() {
     }
 }
 
-/// Two processes that exchange their leases never free the lock but for the gaps.
+/// Two processes that exchange their leases free the lock only for the gaps.
 #[tokio::test]
 async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
     let server = Server::start();
@@ -142,7 +142,7 @@ async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
         backends[0].release(&holder).await.unwrap();
         loop {
             for waiter in &mut waiters {
-                // Whatever it is told, and also if it is told nothing.
+                // Whatever hint it gets, and also if it gets none.
                 let _ = tokio::time::timeout(SHORT / 4, waiter.hint()).await;
                 if let Attempt::Granted(_) = waiter.ask().await.unwrap() {
                     let next = Acquire::new(exact(), long()).queued();

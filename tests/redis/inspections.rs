@@ -1,4 +1,4 @@
-//! What people see of a lock, and what they can do about it.
+//! What people see of a lock, and how they can end it.
 
 use lock_core::{
     Acquire, Attempt, Backend, ErrorKind, Hint, InspectBackend, Kind, Mode, OwnerToken,
@@ -14,7 +14,7 @@ fn open(server: &Server) -> RedisBackend {
     RedisBackend::open(server.url()).unwrap()
 }
 
-/// Everything that the server keeps about locks.
+/// All keys of the server that concern locks.
 fn dump(raw: &mut Client) -> Vec<(String, Vec<u8>)> {
     let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
     keys.sort();
@@ -79,7 +79,7 @@ async fn a_lock_of_another_library_is_seen_and_ended() {
     waiter.told().await.expect("enough of the lease is known");
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 1);
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 0);
-    // What is no lock at all is left alone.
+    // A value that is no lock is left alone.
     raw.command::<()>(&["RPUSH", LOCK, "x"]);
     for outcome in [
         one.inspect(&claim("a").key).await.map(drop),

@@ -1,4 +1,4 @@
-//! Other clients of the same key, and whatever else may be at it.
+//! Other clients of a key, and other values at it.
 
 use lock_core::{
     Attempt, Backend, Convert, ConvertBackend, ErrorKind, Key, Mode, Released, Renew, Renewal,
@@ -8,7 +8,7 @@ use lock_redis::RedisBackend;
 use crate::support::{Server, attempt, claim, claim_of, granted, long, refused};
 
 const KEY: &str = "jobs:nightly";
-/// How redis-py, redsync and node-redlock release.
+/// The release of redis-py, redsync and node-redlock.
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Those who hold a lock as one.
+//! Owners that hold a lock jointly.
 
 use lock_core::{
     Attempt, Backend, Claim, Convert, ConvertBackend, Mode, OwnerToken, Released, Renew, Renewal,
@@ -28,7 +28,7 @@ async fn a_group_leaves_nothing_but_the_fence() {
     let (first, second) = (member(ours), member(ours));
     let tokens = granted(&one, &first).await.tokens;
     assert_eq!(granted(&other, &second).await.tokens, tokens);
-    // What the key holds is as long as an owner's token, and no script has to set it anew.
+    // The value of the key is as long as an owner's token, and no script has to set it anew.
     assert_eq!(raw.command::<usize>(&["STRLEN", "lock:{a}"]), 32);
     one.release(&first).await.unwrap();
     assert!(raw.command::<bool>(&["EXISTS", "lock:{a}"]));
@@ -52,7 +52,7 @@ async fn a_group_is_granted_together_wherever_its_members_stand() {
     holder.release(&held).await.unwrap();
     let tokens = line[0].told().await.unwrap().tokens;
     assert_eq!(line[3].told().await.unwrap().tokens, tokens);
-    // One that comes later stands in no line.
+    // A later member needs no place in the queue.
     let late = member(ours);
     assert_eq!(granted(&holder, &late).await.tokens, tokens);
     for stranger in [&line[1], &line[2]] {
@@ -75,7 +75,7 @@ async fn a_member_that_waits_in_line_is_let_in_when_it_asks() {
     let (first, reader) = (member(ours), claim("a").in_mode(Mode::Shared));
     granted(&one, &reader).await;
     let waiter = Waiter::queue(&other, member(ours)).await;
-    // As if the group had come in from elsewhere, while this one waits.
+    // As if the group had entered elsewhere, while this claim waits.
     let mut raw = server.client();
     raw.command::<()>(&["DEL", "lock:{a}:queue", "lock:{a}:places"]);
     one.release(&reader).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_renewal_of_a_member_brings_no_tokens() {
     let renewal = backend.renew(&Renew::new(first.clone(), long()).reserving(1_000)).await;
     assert!(matches!(renewal, Renewal::Renewed { tokens: None, .. }), "{renewal:?}");
     assert_eq!(granted(&backend, &first).await.tokens, grant.tokens);
-    // A group cannot become anything else, nor anything else a group.
+    // A joint lease cannot be converted, nor another lease into a joint one.
     for (from, to) in [(first.mode, Mode::Shared), (Mode::Exclusive, first.mode)] {
         let request = Convert::new(first.clone().in_mode(from), to, long());
         assert!(backend.convert(&request).await.is_err());

@@ -17,6 +17,8 @@ mod inspections;
 mod interop;
 mod joint;
 mod loading;
+mod logins;
+mod memory;
 mod migration;
 mod outages;
 mod permits;

@@ -1,8 +1,8 @@
 //! Locks whose slot a cluster moves from one node to another.
 //!
-//! The library does not route requests. So each test has a client of the node that the slot leaves, and one of the
-//! node that it comes to, as one client that follows redirections has both. These servers say `TRYAGAIN` to a script
-//! that names several keys of which some are not there, and they say so from version 7 on.
+//! The library does not route requests. So each test has a client of the node that the slot leaves, and a client of
+//! the node that gets it, as one client that follows redirections has both. These servers answer `TRYAGAIN` to a
+//! script that names several keys of which some are absent, from version 7 on.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ async fn renewed(backend: &RedisBackend, claim: &Claim) {
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
 }
 
-/// A renewal that brings no news of the lease, and does not say that it is lost.
+/// A renewal that tells nothing about the lease, and does not say that it is lost.
 async fn not_told(backend: &RedisBackend, claim: &Claim) -> ErrorKind {
     match backend.renew(&Renew::new(claim.clone(), long())).await {
         Renewal::Unknown(error) => error.kind(),
@@ -39,7 +39,7 @@ async fn freed(backend: &RedisBackend, claim: &Claim) {
     assert!(matches!(released, Released::Freed { .. }), "{released:?}");
 }
 
-/// Other owners ask both nodes, and are granted nothing.
+/// Other owners ask both nodes, and get nothing.
 async fn no_other_gets_in(clients: [&RedisBackend; 2]) {
     for backend in clients {
         for mode in [Mode::Exclusive, Mode::Shared] {
@@ -79,7 +79,7 @@ async fn a_lease_is_renewed_and_released_at_the_source_while_its_key_is_there() 
         renewed(&source, &held).await;
         freed(&source, &held).await;
         assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
-        // The keys are in two places now, or in none. No node can tell that the lock is free.
+        // The keys are in two places now, or in none. No node can tell whether the lock is free.
         no_other_gets_in([&source, &target]).await;
         assert!(!cluster.source.has(LOCK) && !cluster.target.has(LOCK));
         cluster.finish();
@@ -96,7 +96,7 @@ async fn a_lease_is_renewed_and_released_at_the_target_once_its_key_is_there() {
         let token = granted(&source, &held).await.tokens.last();
         cluster.begin();
         cluster.move_keys(keys);
-        // At the source the lease is not over: the key is only not there any more.
+        // At the source the lease is not over: the key is only absent there.
         not_told(&source, &held).await;
         source.release(&held).await.unwrap_err();
         renewed(&target, &held).await;
@@ -110,7 +110,7 @@ async fn a_lease_is_renewed_and_released_at_the_target_once_its_key_is_there() {
     }
 }
 
-/// The client that holds the lock watches it, so that it asks by scripts that name keys which are not there.
+/// The holder's client watches the lock, so it asks by scripts that name absent keys.
 #[tokio::test]
 async fn a_lease_that_is_watched_is_renewed_and_released_by_its_key_alone() {
     let cluster = Cluster::start(LOCK);
@@ -139,7 +139,7 @@ async fn a_lease_that_is_watched_is_renewed_and_released_by_its_key_alone() {
     passes(&target).await;
 }
 
-/// Two claims in the queue of a lock that was released while its slot was moved, which have to be served after that.
+/// Two claims in the queue of a lock that was released while its slot was moved. They have to be served after that.
 async fn served_after(cluster: &Cluster, line: [Waiter; 2], held: FencingToken) {
     let (source, target) = cluster.clients().await;
     for waiter in &line {
@@ -148,7 +148,7 @@ async fn served_after(cluster: &Cluster, line: [Waiter; 2], held: FencingToken) 
     }
     no_other_gets_in([&source, &target]).await;
     cluster.finish();
-    // Their clients ask for the same claims at the node that serves the slot now. They have their places still.
+    // Their clients ask for these claims at the node that serves the slot now. The claims still have their places.
     let [first, second] = line.map(|waiter| waiter.request);
     let first = waiter_at(&target, first).await;
     let grant = first.asks_and_has().await;
@@ -169,7 +169,7 @@ async fn waiter_at(backend: &RedisBackend, request: Acquire) -> Waiter {
     Waiter { backend: backend.clone(), request, watch }
 }
 
-/// A cluster on which the lock is held by a client that hears of it, and two claims wait for it.
+/// A cluster on which a client that hears of the lock holds it, and two claims wait for it.
 async fn contended() -> (Cluster, RedisBackend, Claim, [Waiter; 2], FencingToken) {
     let cluster = Cluster::start(LOCK);
     let (holder, other) =
@@ -242,7 +242,7 @@ async fn a_lock_that_is_shared_cannot_be_renewed_meanwhile_and_is_not_lost() {
     passes(&target).await;
 }
 
-/// What a free lock leaves behind is its state. Both nodes say that they cannot tell.
+/// A free lock leaves its state behind. Both nodes answer that they cannot tell.
 #[tokio::test]
 async fn a_free_lock_is_not_to_be_had_before_all_its_keys_are_in_one_place() {
     for moves_state in [false, true] {
@@ -256,7 +256,7 @@ async fn a_free_lock_is_not_to_be_had_before_all_its_keys_are_in_one_place() {
         for backend in [&source, &target] {
             for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { take: 1, of: 2 }] {
                 let error = attempt(backend, &claim("a").in_mode(mode)).await.unwrap_err();
-                // The source has no key of the lock at all once the state is moved, and sends its clients on.
+                // The source has no key of the lock at all once the state is moved, and redirects its clients.
                 let sent_on = moves_state && std::ptr::eq(backend, &source);
                 let kind = if sent_on { ErrorKind::Unsupported } else { ErrorKind::NotReady };
                 assert_eq!(error.kind(), kind, "{mode:?}: {error}");
@@ -278,7 +278,7 @@ async fn a_claim_that_waits_for_a_lock_gets_it_when_the_move_is_over() {
     let brief = Locks::new(cluster.at_target().await.build().unwrap());
     let patient = Locks::new(target.clone());
     let [brief, patient] = [brief, patient].map(|locks| locks.mutex("a", ()).unwrap());
-    // A limit that ends before the move does is kept, and says why.
+    // A limit that ends before the move does is obeyed, and the error names the reason.
     let limit = std::time::Duration::from_millis(200);
     match soon(brief.lock_timeout(limit)).await.unwrap_err() {
         LockError::Timeout { source: Some(error) } => assert_eq!(error.kind(), ErrorKind::NotReady),
@@ -314,7 +314,7 @@ async fn a_lock_that_is_moved_cannot_be_watched_for_now_and_others_can() {
     }
     freed(&other, &elsewhere).await;
     assert_eq!(soon(watch.next()).await, Some(Hint::Released), "the watch was interrupted");
-    // One that begins now is let in.
+    // A watch that begins now is admitted.
     let mut watch = source.watch(&elsewhere.key).await.unwrap();
     cluster.finish();
     let mut moved = target.watch(&claim("a").key).await.unwrap();
@@ -330,7 +330,7 @@ async fn passes_elsewhere(backend: &RedisBackend) {
     freed(backend, &next).await;
 }
 
-/// One contender: whatever it asks for, it asks the source, and then the target if that cannot do it.
+/// One contender: it sends each request to the source, and then to the target if the source cannot serve it.
 struct Contender<'a> {
     clients: [RedisBackend; 2],
     race: &'a Race,
@@ -379,7 +379,7 @@ impl Contender<'_> {
         .await;
     }
 
-    /// Asks both nodes in turn until one has done it. A key may be moved between the two questions.
+    /// Asks both nodes in turn until one has answered. A key may be moved between the two requests.
     async fn until(&self, ask: impl AsyncFn(&RedisBackend) -> bool) {
         let mut turns = self.clients.iter().cycle();
         soon(async { while !ask(turns.next().unwrap()).await {} }).await;

@@ -1,4 +1,4 @@
-//! The queue when something fails: rights, memory, connections, clients, data.
+//! The queue when rights, memory, connections, clients or data fail.
 
 use lock_core::{Acquire, Attempt, Backend, ErrorKind, Hint, Mode, Released, Renew, Renewal};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
@@ -18,7 +18,7 @@ fn user(server: &Server, name: &str, rules: &[&str]) -> Builder {
     RedisBackend::builder(format!("redis://{name}:x@127.0.0.1:{}", server.port()))
 }
 
-/// Asks whenever it was told to, until there is a grant.
+/// Asks whenever a hint says so, until there is a grant.
 async fn by_its_timer(waiter: &Waiter) -> lock_core::Grant {
     soon(async {
         loop {
@@ -44,7 +44,7 @@ async fn without_the_right_to_publish_a_release_frees_the_key_and_timers_do_the_
     assert_eq!(mute.release(&held).await.unwrap(), Released::Freed { contended: false });
     let mut raw = server.client();
     assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
-    // Nobody lost its place.
+    // No claim lost its place.
     assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 2);
     assert!(matches!(attempt(&mute, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
     by_its_timer(&first).await;
@@ -65,7 +65,7 @@ async fn without_an_inbox_all_works_but_for_the_queue() {
         let _second = other.watch(&claim("b").key).await.unwrap();
         let request = Acquire::new(claim("a"), long()).queued();
         assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
-        // Our own releases are heard, too, in some versions of the protocol.
+        // In some versions of the protocol a client also hears of its own releases.
         assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { .. }));
         assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{protocol:?}");
         assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
@@ -89,7 +89,7 @@ async fn without_memory_whoever_holds_releases_and_whoever_waits_is_served() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let request = Acquire::new(claim("a"), long()).queued();
     assert_eq!(other.try_acquire(&request).await.unwrap_err().kind(), ErrorKind::OutOfMemory);
-    // A place is kept.
+    // The place is kept.
     for waiter in [&first, &readers[0]] {
         assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
     }
@@ -139,9 +139,9 @@ async fn a_waiter_whose_connection_is_gone_is_passed_over() {
             }
         })
         .await;
-        // More of them are dead than one call may clear away.
+        // More claims are dead than one call may clear away.
         holder.release(&held).await.unwrap();
-        assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 8);
+        assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 9);
         assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
         alive.asks_and_has().await;
         alive.release().await;
@@ -160,7 +160,7 @@ async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
     let second = Waiter::queue(&other, claim("a")).await;
     raw.command::<()>(&["FLUSHALL"]);
     raw.command::<()>(&["SCRIPT", "FLUSH"]);
-    // The one that asks first is the first now.
+    // The claim whose client asks first is now the first.
     let grant = second.asks_and_has().await;
     assert!(grant.tokens.first() > before.tokens.last());
     assert!(matches!(first.ask().await.unwrap(), Attempt::Queued { .. }));
@@ -232,7 +232,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
             }
         })
         .await;
-        // It hears again, and so it can be told again.
+        // The client hears again, and can be told again.
         let mut next = Waiter::queue(&other, claim("a")).await;
         waiter.release().await;
         next.told().await.unwrap();
@@ -240,7 +240,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
     }
 }
 
-/// A waiter that hears of the end of a lease from nobody but the server itself.
+/// A waiter that hears of the end of a lease only from the server itself.
 #[tokio::test]
 async fn notifications_reach_those_who_wait_in_line() {
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
@@ -292,7 +292,7 @@ async fn an_evicted_lock_is_told_to_those_who_wait_for_it() {
         raw.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
         assert_eq!(waiter.hint().await, hint);
         raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
-        // With the lock has gone whatever else was there.
+        // All other keys have gone with the lock.
         waiter.asks_and_has().await;
         waiter.release().await;
     }

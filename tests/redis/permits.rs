@@ -1,4 +1,4 @@
-//! How many permits there are: what is remembered of it, for how long, and how exactly.
+//! The number of permits: what is remembered, for how long, and how exactly.
 
 use lock_core::{
     Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, ErrorKind, Mode, PermitBackend,
@@ -40,7 +40,7 @@ async fn a_limit_is_kept_for_an_hour_after_the_last_lease_or_for_good_once_it_wa
     assert_eq!(raw.command::<String>(&["GET", LIMIT]), "5 5 open");
     let lease = long().as_millis() as i64;
     assert!((HOUR..=HOUR + lease).contains(&left(&mut raw)), "{}", left(&mut raw));
-    // A renewal is a use, and so is a look, which does not shorten what is left.
+    // A renewal is a use, and so is a look, which does not shorten the rest of its life.
     raw.command::<()>(&["PEXPIRE", LIMIT, "1000"]);
     assert!(matches!(
         backend.renew(&Renew::new(held.clone(), long())).await,
@@ -53,7 +53,7 @@ async fn a_limit_is_kept_for_an_hour_after_the_last_lease_or_for_good_once_it_wa
     backend.resize(&held.key, 5, Resize::Add(1)).await.unwrap();
     assert_eq!(raw.command::<String>(&["GET", LIMIT]), "5 6 open");
     assert_eq!(left(&mut raw), -1);
-    // Neither a grant, a renewal nor a look gives it an end.
+    // Neither a grant nor a renewal nor a look gives it an end.
     granted(&backend, &permits(4, 5)).await;
     assert!(matches!(
         backend.renew(&Renew::new(held.clone(), long())).await,
@@ -75,7 +75,7 @@ async fn every_number_is_exact() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("4294967295"), "{error}");
     refused(&backend, &permits(1, u32::MAX)).await;
-    // One is given back, and is there.
+    // One is released, and is free.
     let rest = all.clone().in_mode(Mode::Permits { take: u32::MAX - 1, of: u32::MAX });
     let request = Convert::new(all.clone(), rest.mode, long());
     assert!(matches!(backend.convert(&request).await.unwrap(), Attempt::Granted(_)));
@@ -103,7 +103,7 @@ async fn permits_that_are_added_are_handed_over_in_the_same_step() {
         line.push(Waiter::queue(&other, permits(take, 2)).await);
     }
     assert_eq!(one.permits(&held.key, 2).await.unwrap(), state(2, 2, 3));
-    // Not enough for the first, who is not overtaken.
+    // Not enough for the first claim, which is not overtaken.
     let resized = one.resize(&held.key, 2, Resize::Add(1)).await.unwrap();
     assert_eq!((resized.changed, resized.permits), (1, state(3, 2, 3)));
     assert_eq!(one.resize(&held.key, 2, Resize::Remove(1)).await.unwrap().changed, 0);
@@ -134,7 +134,7 @@ async fn who_waits_is_told_that_nobody_is_granted_a_permit_any_more() {
     assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}:queue"]));
     assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}:places"]));
     assert_eq!(left(&mut raw), -1);
-    // The one who holds a permit asks again for what it has.
+    // The holder of a permit asks again for its permit.
     granted(&one, &held).await;
     assert!(one.permits(&held.key, 1).await.unwrap().closed);
 }
@@ -179,7 +179,7 @@ async fn who_wants_more_than_there_are_waits_without_a_time_until_they_are_added
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;
-    // Whether all of them are free, or one is held for a while.
+    // Either all of them are free, or one is held for a while.
     for held in [None, Some(permits(1, 2))] {
         if let Some(held) = &held {
             granted(&one, held).await;
@@ -204,7 +204,7 @@ async fn who_waits_for_a_permit_keeps_the_limit_known() {
     raw.command::<()>(&["PEXPIRE", LIMIT, "1000"]);
     refused(&backend, &permits(1, 0)).await;
     assert!(left(&mut raw) > HOUR, "{}", left(&mut raw));
-    // One who is mistaken about it does not.
+    // A claim that declares another number is no use of the limit.
     raw.command::<()>(&["PEXPIRE", LIMIT, "1000"]);
     attempt(&backend, &permits(1, 3)).await.unwrap_err();
     assert!(left(&mut raw) <= 1000, "{}", left(&mut raw));

@@ -51,12 +51,19 @@ async fn a_host_that_does_not_exist_is_unreachable() {
 mod tls {
     use std::fs;
 
-    use lock_tests::{Port, RedisServer};
+    use lock_tests::{Port, RedisServer, RedisServerBuilder};
 
     use super::*;
 
-    /// A server that speaks TLS at a port of its own, and the certificate to trust it by.
+    /// A server that speaks TLS on a port of its own, and the certificate to trust.
     fn server() -> (RedisServer, String, Port) {
+        server_that(|it| it.config("tls-auth-clients", "no"))
+    }
+
+    /// The same, set up in this way.
+    fn server_that(
+        set_up: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> (RedisServer, String, Port) {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let folder = std::env::temp_dir();
         let unique = format!("lock-redis-tls-{}", lock_core_digits());
@@ -65,12 +72,11 @@ mod tls {
         fs::write(&cert, issued.cert.pem()).unwrap();
         fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
         let port = Port::reserve();
-        let started = RedisServer::builder()
+        let builder = RedisServer::builder()
             .config("tls-port", port.number().to_string())
             .config("tls-cert-file", cert.display().to_string())
-            .config("tls-key-file", key.display().to_string())
-            .config("tls-auth-clients", "no")
-            .try_start();
+            .config("tls-key-file", key.display().to_string());
+        let started = set_up(builder).try_start();
         fs::remove_file(cert).unwrap();
         fs::remove_file(key).unwrap();
         let server = started.unwrap_or_else(|why| {
@@ -105,6 +111,64 @@ mod tls {
         }
     }
 
+    /// A certificate of a client and its key, both in PEM.
+    fn identity() -> (String, String) {
+        let issued = rcgen::generate_simple_self_signed(vec!["client".to_owned()]).unwrap();
+        (issued.cert.pem(), issued.signing_key.serialize_pem())
+    }
+
+    #[tokio::test]
+    async fn a_server_may_ask_for_the_certificate_of_a_client() {
+        let (own, key) = identity();
+        let trusted =
+            std::env::temp_dir().join(format!("lock-redis-ca-{}.crt", lock_core_digits()));
+        fs::write(&trusted, &own).unwrap();
+        let path = trusted.display().to_string();
+        let (_server, certificate, port) =
+            server_that(|it| it.config("tls-auth-clients", "yes").config("tls-ca-cert-file", path));
+        fs::remove_file(trusted).unwrap();
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let url = format!("rediss://localhost:{}", port.number());
+            let builder = || {
+                let builder = RedisBackend::builder(url.clone()).protocol(protocol);
+                builder.root_certificates(certificate.clone())
+            };
+            let backend = builder().client_certificate(own.clone(), key.clone()).build().unwrap();
+            let claim = claim("a");
+            let mut watch = backend.watch(&claim.key).await.unwrap();
+            granted(&backend, &claim).await;
+            backend.release(&claim).await.unwrap();
+            assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+
+            let (other, its_key) = identity();
+            for stranger in [builder(), builder().client_certificate(other, its_key)] {
+                let stranger = stranger.build().unwrap();
+                let error = soon(attempt(&stranger, &claim)).await.unwrap_err();
+                // The server may close the connection before the client has read why.
+                let kinds = [ErrorKind::Denied, ErrorKind::Unreachable];
+                assert!(kinds.contains(&error.kind()), "{error:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_that_makes_no_sense_is_refused_at_once() {
+        let (own, key) = identity();
+        let (_, other_key) = identity();
+        let tls = || RedisBackend::builder("rediss://127.0.0.1");
+        assert!(tls().client_certificate(own.clone(), key.clone()).build().is_ok());
+        for builder in [
+            tls().client_certificate(own.clone(), other_key),
+            tls().client_certificate(key.clone(), own.clone()),
+            RedisBackend::builder("redis://127.0.0.1").client_certificate(own, key.clone()),
+        ] {
+            let error = builder.build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+            let line = key.lines().nth(1).unwrap();
+            assert!(!format!("{error} {error:?}").contains(line), "{error:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_server_that_nobody_vouches_for_is_denied() {
         let (server, certificate, port) = server();
@@ -115,7 +179,7 @@ mod tls {
             let error = attempt(&backend, &claim("a")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
         }
-        // A server that does not speak TLS is no better.
+        // A server that does not speak TLS fails as well.
         let builder = RedisBackend::builder(format!("rediss://localhost:{}", server.port()));
         let backend = builder.root_certificates(stranger.cert.pem()).build().unwrap();
         assert!(attempt(&backend, &claim("a")).await.is_err());

@@ -25,7 +25,7 @@ fn owner(waiter: &Waiter) -> String {
     String::from_utf8(waiter.claim().owner.expose().to_vec()).unwrap()
 }
 
-/// The server's clock, which is ours.
+/// The server's clock, which is also the client's.
 fn micros() -> u128 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros()
 }
@@ -44,7 +44,7 @@ async fn a_message_that_comes_too_late_is_asked_about() {
         let held = claim("a");
         granted(&holder, &held).await;
         let mut waiter = Waiter::queue(&slow, claim("a")).await;
-        // Half of a second is what a lease that is handed over may lose on the way.
+        // A lease that is handed over may lose half a second on the way.
         proxy.delay(Direction::ToClient, Duration::from_millis(600));
         holder.release(&held).await.unwrap();
         assert_eq!(waiter.told().await, None, "{protocol:?}");
@@ -69,7 +69,7 @@ async fn a_message_that_is_a_little_late_counts_from_when_it_was_sent() {
     let grant = waiter.told().await.expect("most of the lease is left");
     assert!(clock.now() >= before + Duration::from_millis(200));
     assert!(grant.valid_until < before + Duration::from_millis(1_000 + 100));
-    // The store still has it when the holder lets go.
+    // The lease still exists in the store when the holder lets go.
     let mut raw = server.client();
     let asked = clock.now();
     let left = Duration::from_millis(raw.command(&["PTTL", LOCK]));
@@ -102,15 +102,15 @@ async fn a_message_from_nobody_is_not_heard() {
     ] {
         assert_eq!(raw.command::<u64>(&["PUBLISH", &inbox, &forged]), 1);
     }
-    // Were there a hint before this one, it would be told first.
+    // An earlier hint would come first.
     holder.release(&held).await.unwrap();
     assert!(
         matches!(waiter.hint().await, Hint::Granted { grant: Some(grant), .. } if grant.tokens.first().get() > 7)
     );
 }
 
-/// Whoever can read the server's memory knows the token, and can do worse than that. But what it
-/// claims must be possible.
+/// A reader of the server's memory knows the token, and could do worse. But a forged message must
+/// claim something possible.
 #[tokio::test]
 async fn a_message_that_claims_the_impossible_is_asked_about() {
     let server = Server::start();
@@ -127,7 +127,7 @@ async fn a_message_that_claims_the_impossible_is_asked_about() {
         assert_eq!(waiter.told().await, None, "{at}");
         assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
     }
-    // A lease that is longer than any that is handed over ends as one of those would.
+    // A lease that is longer than any handed-over lease ends as one of those would.
     let forged = format!("granted {owner} 7 7 3600000 {} 0 {LOCK}", micros());
     raw.command::<()>(&["PUBLISH", &inbox, &forged]);
     let grant = waiter.told().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_message_that_comes_twice_is_told_once() {
     waiter.release().await;
     assert_eq!(waiter.hint().await, Hint::Released);
 
-    // Nor is it believed when the same owner waits again.
+    // The message is not believed when that owner waits again, either.
     held = claim("a");
     granted(&holder, &held).await;
     assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));

@@ -1,4 +1,4 @@
-//! The queue on the server: who is served, by whom, and what stays behind.
+//! The queue on the server: which claim is served, when, and what stays behind.
 
 use lock_core::{Acquire, Attempt, Backend, Demand, ErrorKind, Hint, Key, Mode, Released};
 use lock_core::{Renew, Renewal};
@@ -11,7 +11,7 @@ use crate::support::{
 const LOCK: &str = "lock:{a}";
 const QUEUE: &str = "lock:{a}:queue";
 const HOLDERS: &str = "lock:{a}:holders";
-/// What there is of a semaphore that nobody uses.
+/// The keys of an unused semaphore.
 const LEFT: [&str; 2] = ["lock:{a}:limit", "lock:{a}:state"];
 
 fn open(server: &Server) -> RedisBackend {
@@ -58,7 +58,7 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
             4,
             "one release for each holder, and nothing else"
         );
-        // Nobody heard that the lock was free before it was.
+        // No client heard that the lock was free before it was.
         for waiter in &mut line {
             let hint = soon(async {
                 loop {
@@ -92,14 +92,14 @@ async fn only_the_fence_and_the_limit_stay_behind() {
     }
     one.release(&writer).await.unwrap();
     for reader in &mut readers {
-        // The workers wait still.
+        // The workers still wait.
         assert_eq!(reader.told().await.unwrap().demand, Demand::Wanted);
     }
     assert_eq!(length(&mut raw), 3);
     for reader in &readers {
         assert!(matches!(reader.release().await, Released::Freed { .. }));
     }
-    // A script for readers knows nothing of permits, so it has the first who wants some ask.
+    // A script for readers knows nothing of permits, so it makes the first claim that wants some ask.
     assert_eq!(workers[0].told().await, None);
     workers[0].asks_and_has().await;
     workers[1].told().await.unwrap();
@@ -109,7 +109,7 @@ async fn only_the_fence_and_the_limit_stay_behind() {
     }
     workers[2].told().await.unwrap();
     workers[2].release().await;
-    // One that gives up leaves nothing either.
+    // A claim that gives up leaves nothing either.
     granted(&one, &writer).await;
     let waiter = Waiter::queue(&other, claim("a")).await;
     assert_eq!(waiter.release().await, Released::NotHeld);
@@ -145,7 +145,7 @@ async fn a_queue_that_is_full_says_so() {
     let error = waiter.try_acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QueueFull);
     assert!(error.to_string().contains("2 wait for the key already"), "{error}");
-    // Those who are there stay, and a place that becomes free is free.
+    // The existing claims stay, and a place that becomes free can be taken.
     assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
     second.release().await;
     assert!(matches!(waiter.try_acquire(&request).await.unwrap(), Attempt::Queued { .. }));
@@ -163,7 +163,7 @@ async fn whoever_does_without_the_queue_is_refused_and_does_not_overtake() {
     assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
     let mut waiter = Waiter::queue(&polite, claim("a")).await;
     server.client().command::<()>(&["DEL", LOCK]);
-    // The key is free, but it is somebody's turn. So that one gets it.
+    // The key is free, but it is the turn of a waiting claim. So that claim gets the lock.
     assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
     waiter.told().await.unwrap();
 }
@@ -187,7 +187,7 @@ async fn a_foreign_holder_is_respected_by_all_who_wait() {
     refused(&one, &claim("a")).await;
     assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
     raw.command::<()>(&["DEL", LOCK]);
-    // Whoever asks next, the first in line gets it.
+    // Whichever client asks next, the first claim in the queue gets the lock.
     assert!(matches!(line[1].ask().await.unwrap(), Attempt::Queued { .. }));
     line[0].told().await.unwrap();
 }
@@ -207,7 +207,8 @@ async fn a_holder_learns_that_it_is_wanted_and_from_whom_it_heard_before() {
     assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
     assert_eq!(demand_of(holder.renew(&Renew::new(held.clone(), long())).await), Demand::Wanted);
     waiter.release().await;
-    // Another client renews, so that one is told from now on; and one that does not watch is not.
+    // Another client renews, so that it hears from now on; and a client that does not watch does not
+    // hear.
     let mut beside = other.watch(&held.key).await.unwrap();
     assert_eq!(demand_of(other.renew(&Renew::new(held.clone(), long())).await), Demand::Quiet);
     let third = open(&server);
@@ -254,7 +255,7 @@ async fn sharers_end_with_the_key() {
             }
         })
         .await;
-        // What is left of them counts for nobody who comes after.
+        // The rest of them counts for no later claim.
         let worker = claim("a").in_mode(Mode::Permits { take: 2, of: 2 });
         granted(&other, &worker).await;
         other.release(&worker).await.unwrap();
@@ -273,7 +274,7 @@ async fn sharers_whose_time_is_over_make_room_a_few_at_a_time() {
     for _ in 0..MANY {
         granted(&one, &claim("a").in_mode(permit)).await;
     }
-    // As if their time were over, all at once.
+    // As if their leases had all ended at once.
     for name in raw.command::<Vec<String>>(&["ZRANGE", HOLDERS, "0", "-1"]) {
         raw.command::<()>(&["ZADD", HOLDERS, "1", &name]);
     }
@@ -300,7 +301,8 @@ async fn another_number_of_permits_is_a_mistake_that_names_both() {
     assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
 }
 
-/// Two hundred thousand other keys with a time to live keep a server from noticing that ours is over.
+/// Two hundred thousand other keys with a time to live keep a server from noticing that the lease is
+/// over.
 #[tokio::test]
 async fn a_full_database_delays_nobody() {
     const FILL: &str = "for n = 1, 200000 do redis.call('SET', 'other:' .. n, 'x', 'EX', 3600) end";
@@ -315,7 +317,7 @@ async fn a_full_database_delays_nobody() {
     ));
     let mut first = Waiter::queue(&other, claim("a")).await;
     let mut second = Waiter::queue(&holder, claim("a")).await;
-    // Nobody releases. Who waits for the time that it was told gets the lock, and no later.
+    // No owner releases. A waiter that waits for the time in the answer gets the lock, and no later.
     let begin = std::time::Instant::now();
     let grant = soon(async {
         loop {
@@ -353,7 +355,7 @@ async fn a_key_of_another_prefix_is_waited_for_as_well() {
         let mut waiter = Waiter::queue(&other, claim()).await;
         one.release(&held).await.unwrap();
         waiter.told().await.expect("the clocks were compared");
-        // A second turn, with the record of an inbox whose name has spaces and a number.
+        // A second turn, with an inbox record whose name has spaces and a number.
         let again = Waiter::queue(&one, claim()).await;
         assert_eq!(waiter.asks_and_has().await.demand, Demand::Wanted);
         waiter.release().await;
@@ -376,7 +378,8 @@ async fn a_run_that_is_longer_than_one_call_may_serve_is_granted_in_full() {
         }
         holder.release(&writer).await.unwrap();
         for reader in &mut readers {
-            // The last of each run is told to ask, and its request serves the next.
+            // The last claim of each run hears that it may ask, and its request serves the next
+            // claims.
             if reader.told().await.is_none() {
                 reader.asks_and_has().await;
             }
@@ -406,7 +409,7 @@ async fn a_lock_that_is_shared_lasts_as_long_as_its_last_lease() {
     let told = refused(&backend, &claim("a")).await.unwrap();
     assert!(told <= millis(20_000).duration(), "{told:?}");
 
-    // Nor does a foreign PERSIST make it last, or end it with the next to come.
+    // A foreign PERSIST neither makes the lock last, nor ends it with the next claim.
     raw.command::<()>(&["PERSIST", LOCK]);
     let brief = Acquire::new(reader(), millis(100));
     assert!(matches!(backend.try_acquire(&brief).await.unwrap(), Attempt::Granted(_)));

@@ -1,4 +1,4 @@
-//! Keys that are taken as they are, and are none of a lock's own.
+//! Exact keys that cannot be the key of a lock.
 
 use lock_core::{
     Acquire, Backend, Ballot, CellBackend, Error, ErrorKind, FencingToken, InspectBackend, Key,
@@ -9,7 +9,7 @@ use lock_tests::RedisServer;
 
 use crate::support::{claim_of, granted, long};
 
-/// What every verb says of a key.
+/// The answer of every verb about a key.
 async fn all_verbs(backend: &RedisBackend, key: &Key) -> Vec<(&'static str, Option<Error>)> {
     let claim = claim_of(key.clone());
     let permit = claim.clone().in_mode(Mode::Permits { take: 1, of: 1 });

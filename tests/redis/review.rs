@@ -1,4 +1,4 @@
-//! What a review of the scripts has found, so that it does not come back.
+//! The bugs that a review of the scripts has found, so that they do not come back.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,8 +26,8 @@ fn exists(raw: &mut Client, key: &str) -> bool {
     raw.command(&["EXISTS", key])
 }
 
-/// Ends the connections of a client for good, and waits until the server has noticed. This many clients are left that
-/// hear.
+/// Ends the connections of a client for good, and waits until the server has noticed. This many clients that hear are
+/// left.
 async fn gone(proxy: &Proxy, raw: &mut Client, left: usize) {
     cut_off(proxy);
     eventually_async("the server has noticed", SOON, async || {
@@ -47,7 +47,7 @@ fn ballot() -> Ballot {
 mod a_lock_that_is_released_by_force {
     use super::*;
 
-    /// A client behind a proxy, one that holds the lock, and another.
+    /// A client behind a proxy, one that holds the lock, and another one.
     async fn clients(server: &Server) -> (Proxy, [RedisBackend; 3]) {
         let proxy = proxy_before(server);
         let lost = RedisBackend::open(proxy.url()).unwrap();
@@ -85,7 +85,7 @@ mod a_lock_that_is_released_by_force {
     }
 }
 
-/// Times that are written with an exponent unless a script takes care.
+/// Times that are printed with an exponent unless a script prevents it.
 #[tokio::test]
 async fn a_foreign_lock_that_lives_for_ages_is_refused_in_words_that_are_understood() {
     let server = Server::start();
@@ -93,13 +93,13 @@ async fn a_foreign_lock_that_lives_for_ages_is_refused_in_words_that_are_underst
     let mut raw = server.client();
     let _watch = watching.watch(&claim("a").key).await.unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    // The last one ends when the clock of the server does, a minute before.
+    // The last one ends when the clock of the server does, a minute before that.
     let most = i64::MAX as u64 - now - 60_000;
     for left in [100_000_000_000_000, 1 << 53, 1_000_000_000_000_000_000, most] {
         raw.command::<()>(&["SET", LOCK, "theirs", "PX", &left.to_string()]);
         let is_about = |told: Option<Duration>| {
             let told = told.expect("the lease has an end").as_millis() as f64;
-            // No double tells such times apart by the millisecond.
+            // No double distinguishes such times by the millisecond.
             assert!((told - left as f64).abs() < 60_000., "{told} of {left}");
         };
         for backend in [&plain, &watching] {
@@ -179,7 +179,8 @@ mod a_server_whose_clock_is_before_2020 {
         let server = clock.options(RedisServer::builder()).start();
         let backend = RedisBackend::open(server.url()).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
-        // As digits, some of these come after the beginning of 2020, and the last two are how the present time begins.
+        // As digits, some of these sort after the beginning of 2020, and the last two equal the beginning of the
+        // present time.
         let times =
             [NEW_YEAR_2020 - 3_600, 999_999_000, 200_000_000, 86_400, now / 10_000, now / 100];
         for knows_the_lock in [false, true] {
@@ -200,7 +201,7 @@ mod a_server_whose_clock_is_before_2020 {
     }
 }
 
-/// A waiter that hears of its grant and does nothing about it.
+/// A waiter that hears of its grant and does not react.
 #[tokio::test]
 async fn the_claim_after_a_silent_one_is_told_when_to_ask() {
     for mode in [Mode::Exclusive, Mode::Shared] {
@@ -217,12 +218,12 @@ async fn the_claim_after_a_silent_one_is_told_when_to_ask() {
         let Hint::Next { owner, after } = next.hint().await else { panic!("it is not told") };
         assert_eq!(owner, next.claim().owner);
         assert!(after <= first.request.ttl.claim().duration(), "{after:?}");
-        // It asks when it was told to, and again for what is left of the lease then.
+        // It asks when the hint says so, and again for the rest of the lease then.
         next.asks_until_it_has(after).await;
     }
 }
 
-/// A client of another kind does not tell of its release.
+/// A foreign client sends no message of its release.
 #[tokio::test]
 async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_other_does() {
     const OFTEN: Duration = Duration::from_millis(100);
@@ -238,7 +239,7 @@ async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_othe
             assert!(second.asks_in().await > OFTEN);
         }
         assert_eq!(first.release().await, Released::NotHeld);
-        // It hears that it may ask at once.
+        // The client hears that it may ask at once.
         assert_eq!(second.told().await, None);
         assert!(second.asks_in().await <= OFTEN);
         assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
@@ -251,7 +252,7 @@ async fn the_first_in_the_queue_looks_for_the_end_of_a_foreign_lease_and_no_othe
 mod a_foreign_value_of_64_mib {
     use super::*;
 
-    /// How often each thing is asked for in one round. There are so many rounds that the best of them is undisturbed.
+    /// How often each request is sent in one round. There are so many rounds that the best of them is undisturbed.
     const ASKS: usize = 20;
     const ROUNDS: usize = 10;
 
@@ -264,7 +265,7 @@ mod a_foreign_value_of_64_mib {
         (next(), next())
     }
 
-    /// Asks for what cannot be had, in every way that costs a script.
+    /// Sends requests that cannot be served, in every way that costs a script.
     async fn asks(plain: &RedisBackend, waiter: &Waiter) {
         let lost = claim("a");
         refused(plain, &lost).await;
@@ -284,7 +285,7 @@ mod a_foreign_value_of_64_mib {
         }
     }
 
-    /// What one script costs, in µs.
+    /// The cost of one script, in µs.
     async fn cost(raw: &mut Client, plain: &RedisBackend, waiter: &Waiter) -> f64 {
         let before = scripts(raw);
         for _ in 0..ASKS {
@@ -320,7 +321,7 @@ mod a_queue_that_is_full {
 
     const MANY: u32 = 100;
 
-    /// A lock with so many places in its queue whose clients have gone, and which are kept for hours.
+    /// A lock with this many places in its queue, whose clients have gone, and which are kept for hours.
     async fn of_the_dead(server: &Server, holder: &Claim) -> RedisBackend {
         let proxy = proxy_before(server);
         let lost = RedisBackend::builder(proxy.url()).queue_limit(MANY).build().unwrap();
@@ -354,7 +355,7 @@ mod a_queue_that_is_full {
             }
             live.release(&request.claim).await.unwrap();
         }
-        // What is left of them does not keep the lock from one that comes.
+        // The rest of them does not keep the lock from a new claim.
         holder.release(&held).await.unwrap();
         granted(&open(&server), &claim("a")).await;
     }
@@ -390,7 +391,7 @@ mod the_retention {
     fn check(raw: &mut Client, retention: Duration, what: &str) {
         let left = Duration::from_millis(raw.command(&["PTTL", STATE]));
         let most = long().duration() + retention;
-        // What a test takes is not counted.
+        // The time of the test itself is not counted.
         assert!(left <= most && left > most - SOON, "{what}: {left:?} of {most:?}");
         raw.command::<()>(&["DEL", LOCK, STATE]);
     }

@@ -1,14 +1,14 @@
-//! Users that may do less.
+//! Users with fewer rights.
 
 use lock_core::{
-    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Mode, Quarantine, QuorumNode,
-    Released, Renew, Renewal, Vote,
+    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Membership, Mode, Quarantine,
+    QuorumNode, Released, Renew, Renewal, Terms, Vote,
 };
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{Server, attempt, claim, granted, long, soon};
 
-/// The rules that the docs of the crate name, on one line.
+/// The rules in the docs of the crate, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +getrange +set +setrange +del +exists +pttl +pexpire +time +publish \
     +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hget +hset +hdel +hmget \
@@ -27,12 +27,12 @@ fn give(server: &Server, rules: &str) {
     server.client().command::<()>(&words);
 }
 
-/// Makes `locks:hunter2` a user with the rights that the docs name.
+/// Makes `locks:hunter2` a user with the rights in the docs.
 pub(crate) fn give_least(server: &Server) {
     give(server, LEAST);
 }
 
-/// The same for one whose server is a node of a quorum.
+/// As above, for a server that is a node of a quorum.
 pub(crate) fn give_least_of_a_node(server: &Server) {
     give(server, &of_a_node());
 }
@@ -116,7 +116,7 @@ async fn what_may_be_heard_is_heard() {
                 futures::future::join_all([&key(), &other].map(|key| backend.watch(key))).await;
             works(&backend).await;
             let watch = watches[0].as_mut().unwrap();
-            // Without the channel of releases the script may not publish either.
+            // Without the channel of releases the script cannot publish either.
             assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{missing}");
             assert!(watches[1].is_ok());
         }
@@ -160,24 +160,24 @@ async fn without_info_a_server_votes_and_cannot_be_kept_out() {
     let backend = user(&server, LEAST).build().unwrap();
     let ballot = Ballot::new(Acquire::new(claim("a"), long()), FencingToken::new(0));
     let Vote::Granted(grant) = backend.vote(&ballot).await.unwrap() else { panic!("no vote") };
+    let terms = Terms::new(Membership::of(["a", "b", "c"]), long());
     assert!(backend.confirm(&ballot.request.claim, grant.tokens.last()).await.unwrap());
     for error in [
-        backend.standing().await.unwrap_err(),
-        backend.vote(&ballot.clone().guarded()).await.unwrap_err(),
+        backend.standing(&terms).await.unwrap_err(),
+        backend.admit(&terms).await.unwrap_err(),
         backend.vouch(&Quarantine::new("x"), long()).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         assert!(error.to_string().contains("INFO"), "{error}");
     }
     assert!(!server.client().command::<bool>(&["EXISTS", "lock:node@0"]));
-    let warnings = backend.check().await.unwrap().warnings;
-    let of_nodes = warnings.iter().filter(|it| it.contains("INFO")).count();
-    assert_eq!(of_nodes, 1, "{warnings:?}");
+    let report = backend.check().await.unwrap();
+    assert_eq!(report.with_code("unfit-as-node").count(), 1, "{report}");
 
     let able = user(&server, &of_a_node()).build().unwrap();
-    assert!(able.standing().await.unwrap().max_ttl.is_none());
-    let warnings = able.check().await.unwrap().warnings;
-    assert!(!warnings.iter().any(|it| it.contains("INFO")), "{warnings:?}");
+    assert!(able.standing(&terms).await.unwrap().max_ttl.is_none());
+    let report = able.check().await.unwrap();
+    assert_eq!(report.with_code("unfit-as-node").count(), 0, "{report}");
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn a_server_that_quotes_what_it_does_not_know_gives_no_secret_away() {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error} {error:?}");
     assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
 
-    // Left to itself, the client finds out that RESP2 will do.
+    // Without a setting, the client finds out that RESP2 works.
     let auto = RedisBackend::open(url).unwrap();
     let mut watch = auto.watch(&key()).await.unwrap();
     works(&auto).await;

@@ -58,7 +58,7 @@ fn outside_a_runtime_the_connections_of_others_are_left_alone() {
     let backend = RedisBackend::open(server.url()).unwrap();
     let idle = Builder::new_current_thread().enable_all().build().unwrap();
     idle.block_on(granted(&backend, &claim("first")));
-    // Nobody drives that runtime now: a request on its connection would never be answered.
+    // No thread drives that runtime now: a request on its connection would never be answered.
     let error = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
@@ -75,7 +75,7 @@ fn a_watch_does_not_depend_on_a_runtime_that_nobody_drives() {
     let idle = Builder::new_current_thread().enable_all().build().unwrap();
     let _first = idle.block_on(backend.watch(&key)).unwrap();
     runtime().block_on(async {
-        // The task of all watches is on the idle runtime. It costs one of them its time.
+        // The task of all watches is on the idle runtime. That costs one watch its time limit.
         assert_eq!(backend.watch(&key).await.unwrap_err().kind(), ErrorKind::Timeout);
         let mut watch = backend.watch(&key).await.unwrap();
         let claim = claim("a");
@@ -141,7 +141,7 @@ fn a_runtime_that_goes_late_takes_only_its_own_watches_with_it() {
     let (stalled, alive) = (runtime(), runtime());
     let key = Key::new("a").unwrap();
     let watch = stalled.block_on(backend.watch(&key)).unwrap();
-    // From here on nobody drives the first runtime, and the hub moves to the second.
+    // From here on no thread drives the first runtime, and the hub moves to the second.
     let held = claim("a");
     let mut waiter = alive.block_on(async {
         granted(&holder, &held).await;

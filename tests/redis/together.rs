@@ -90,7 +90,7 @@ async fn a_repetition_returns_the_same_grants() {
     assert_eq!((one.demand, other.demand), (Demand::Quiet, Demand::Unknown));
     assert!(raw.command::<i64>(&["PTTL", "lock:{a}"]) > 50_000);
     assert!(raw.command::<i64>(&["PTTL", "lock:{b}"]) > 60_000);
-    // One that was held before stays held when the others are not to be had.
+    // A lock that was held before stays held when the others are not free.
     let more = [claims[0].clone(), claim("b")];
     assert!(matches!(
         attempt(&backend, &more).await[..],
@@ -130,14 +130,14 @@ async fn places_of_the_dead_hold_nobody_up() {
     granted(&one, &holder).await;
     let short = millis(100);
     let mut dead = Waiter::queue_for(&other, claim("b"), short).await;
-    // Overwritten, as a foreign client would, so that nobody serves the queue.
+    // Overwritten, as by a foreign client, so that no script serves the queue.
     let mut raw = server.client();
     raw.command::<()>(&["DEL", "lock:{b}"]);
     let claims = ["a", "b"].map(claim);
     let [Attempt::Busy { retry_after: None }, Attempt::Busy { retry_after: Some(after) }] =
         attempt(&one, &claims).await[..]
     else {
-        panic!("somebody was overtaken");
+        panic!("a claim was overtaken");
     };
     assert!(after >= short.duration());
     assert_eq!(dead.told().await, None, "it was not told to ask");

@@ -1,4 +1,4 @@
-//! Hints from the server's tracking of what its clients have read.
+//! Hints from the server's tracking of the keys that its clients have read.
 
 use lock_core::{Backend, ErrorKind, Hint, Released, Renew, Renewal, Watch};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
@@ -63,7 +63,7 @@ async fn a_key_is_tracked_on_and_on() {
     }
     for _ in 0..5 {
         granted(&one, &held).await;
-        // Until the key was read again, a change after this one is the same change.
+        // Until the key was read again, a further change is not reported separately.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         one.release(&held).await.unwrap();
         for watch in &mut watches {
@@ -85,11 +85,11 @@ async fn taking_and_renewing_wake_nobody() {
         tokio::time::sleep(std::time::Duration::from_millis(30)).await;
     }
     server.client().command::<()>(&["DEL", "lock:{a}"]);
-    // Were there another hint, it would be told first.
+    // Another hint would come first.
     assert_eq!(next(&mut watch).await, Some(Hint::Released));
 }
 
-/// No keyspace notification tells of it.
+/// No keyspace notification reports it.
 #[tokio::test]
 async fn a_flushed_server_makes_everybody_ask() {
     let server = Server::start();
@@ -102,7 +102,7 @@ async fn a_flushed_server_makes_everybody_ask() {
         let mut watch = holder.watch(&held.key).await.unwrap();
         raw.command::<()>(&["FLUSHALL"]);
         for watch in [&mut watch, &mut waiter.watch] {
-            // What was said before may still be on its way.
+            // Earlier hints may still be on their way.
             while next(watch).await.expect("the watch has ended") != Hint::Resync {}
         }
         waiter.asks_and_has().await;
@@ -155,8 +155,8 @@ async fn where_it_is_not_to_be_had_it_is_done_without() {
     granted(&backend, &held).await;
     backend.release(&held).await.unwrap();
     assert_eq!(next(&mut watch).await, Some(Hint::Released));
-    let warnings = backend.check().await.unwrap().warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("not tracked")), "{warnings:?}");
+    let report = backend.check().await.unwrap();
+    assert_eq!(report.with_code("tracking-refused").count(), 1, "{report}");
 
     let mute = alone(&server);
     let backend = build(RedisBackend::builder(&url).release_messages(false));
@@ -166,7 +166,7 @@ async fn where_it_is_not_to_be_had_it_is_done_without() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
 
-/// Longer than any reply may be, so that it cannot be read as a whole.
+/// Longer than any reply may be, so it cannot be read as a whole.
 #[tokio::test]
 async fn what_others_keep_at_a_key_may_be_of_any_length() {
     let server = Server::start();

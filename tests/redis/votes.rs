@@ -1,11 +1,11 @@
-//! Votes for a quorum: what their tokens are, who is told to be in the way, and what is confirmed.
+//! Votes for a quorum: their tokens, the owner in the way, and the confirmation.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_core::{
-    Acquire, Backend, Ballot, Claim, ErrorKind, FencingToken, Grant, Key, Mode, OwnerTag,
-    OwnerToken, QuorumNode, Vote,
+    Acquire, Backend, Ballot, Claim, ErrorKind, FencingToken, Grant, Key, Membership, Mode,
+    OwnerTag, OwnerToken, QuorumNode, Terms, Vote,
 };
 use lock_redis::RedisBackend;
 
@@ -16,7 +16,7 @@ use crate::support::{
 const LOCK: &str = "lock:{a}";
 const FENCE: &str = "lock:{a}:state";
 const HOUR: u64 = 3600 * 4_000_000;
-/// The highest number that a double can tell from the next.
+/// The highest number that a double distinguishes from the next.
 const MOST: u64 = (1 << 53) - 1;
 
 fn open(server: &Server) -> RedisBackend {
@@ -27,7 +27,7 @@ fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// What a client's clock says.
+/// The time of a client's clock.
 fn now() -> u64 {
     FencingToken::floor(SystemTime::now().duration_since(UNIX_EPOCH).unwrap()).get()
 }
@@ -43,7 +43,7 @@ async fn voted(backend: &RedisBackend, ballot: &Ballot) -> Grant {
     }
 }
 
-/// The tokens of a vote for so many.
+/// The tokens of a vote for this many.
 async fn numbers(backend: &RedisBackend, claim: &Claim, floor: u64, count: u32) -> (u64, u64) {
     let mut ballot = ballot(claim, floor);
     ballot.request.tokens = NonZeroU32::new(count).unwrap();
@@ -69,7 +69,7 @@ async fn tokens_end_with_the_floor_and_never_go_back() {
         numbers
     };
     let floor = now();
-    // Nothing is known of what came before, so there is no range.
+    // Nothing is known of earlier tokens, so there is no range.
     assert_eq!(take(floor, 50).await, (floor, floor));
     assert_eq!(take(floor + 10, 4).await, (floor + 7, floor + 10));
     assert_eq!(take(floor + 12, 50).await, (floor + 11, floor + 12));
@@ -92,7 +92,7 @@ async fn a_floor_is_bounded_and_what_is_forgotten_never_comes_again() {
         let (first, last) = numbers(&backend, &claim(name), wild, 5).await;
         assert!(first == last && (before + HOUR - 4..=now() + HOUR).contains(&last), "{last}");
     }
-    // It is kept until the clock has caught up, and an hour more.
+    // The state is kept until the clock has caught up, and an hour more.
     let keep: u64 = raw.command(&["PTTL", FENCE]);
     assert!(keep > 2 * 3_600_000, "{keep}");
     let (_, last) = numbers(&backend, &claim("d"), now() - 2 * HOUR, 1).await;
@@ -141,7 +141,7 @@ async fn a_token_is_confirmed_in_every_mode_and_changes_nothing_else() {
         assert_eq!(numbers(&other, &held, now(), 3).await.1, last, "{mode:?}: its own tokens");
         one.release(&held).await.unwrap();
         assert!(!other.confirm(&held, raised).await.unwrap(), "{mode:?}: it is over");
-        // Above the clock by a quarter of a second, which the next grant knows of.
+        // Above the clock by a quarter of a second, which the next grant takes into account.
         let next = claim("a");
         assert_eq!(numbers(&other, &next, 0, 3).await, (raised.get() + 1, raised.get() + 1));
         other.release(&next).await.unwrap();
@@ -180,7 +180,7 @@ async fn what_was_confirmed_is_kept_until_the_clock_has_caught_up() {
     let mut kept = || raw.command::<u64>(&["PTTL", FENCE]);
     let held = claim("a");
     voted(&backend, &ballot(&held, now())).await;
-    // Below the clock, it is kept for as long as the lease, and an hour more, as before.
+    // Below the clock, the state is kept for as long as the lease, and an hour more, as before.
     let before = kept();
     assert!(backend.confirm(&held, token(now() - 1)).await.unwrap());
     let after = kept();
@@ -228,7 +228,7 @@ async fn votes_respect_the_queue_and_take_no_place_in_it() {
     late.request = late.request.queued();
     assert!(matches!(holder.vote(&late).await.unwrap(), Vote::Busy { .. }));
     server.client().command::<()>(&["DEL", LOCK]);
-    // The first in line comes in, in the step that refuses the vote.
+    // The first claim in the queue gets the lock, in the step that refuses the vote.
     let Vote::Busy { holder: first, .. } = holder.vote(&late).await.unwrap() else { panic!() };
     assert_eq!(first, Some(waiter.claim().owner.tag()));
     waiter.asks_and_has().await;
@@ -292,8 +292,9 @@ async fn nothing_is_half_granted_for_want_of_memory() {
         assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     }
     assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
-    // A guarded ballot, too, is refused before the server notes anything.
-    let error = backend.vote(&ballot(&claim("a"), now()).guarded()).await.unwrap_err();
+    // A look at the standing, too, is refused before the server writes anything.
+    let terms = Terms::new(Membership::of(["a", "b", "c"]), long());
+    let error = backend.standing(&terms).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     raw.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(!raw.command::<bool>(&["EXISTS", "lock:node@0"]));

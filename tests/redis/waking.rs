@@ -31,7 +31,7 @@ fn subscribers(client: &mut Client, channel: &str) -> u64 {
     client.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1
 }
 
-/// How many messages were ever sent.
+/// The number of messages so far.
 fn published(client: &mut Client) -> u64 {
     let stats = client.command::<String>(&["INFO", "commandstats"]);
     let calls = stats.split_once("cmdstat_publish:calls=").map(|(_, rest)| rest);
@@ -48,7 +48,7 @@ async fn until_subscribers(client: &mut Client, channel: &str, count: u64) {
     .await;
 }
 
-/// Expiry is told when somebody looks, or when the server comes to it.
+/// Expiry is reported when a client looks, or when the server finds it.
 async fn until_gone(client: &mut Client, key: &str) {
     soon(async {
         while client.command::<bool>(&["EXISTS", key]) {
@@ -108,7 +108,7 @@ async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
         theirs.command::<()>(&["SET", "theirs", "x", "NX", "PX", "60000"]);
         assert_eq!(next(&mut watch).await, Some(Hint::Changed));
         theirs.command::<()>(end);
-        // Expiry is told when somebody looks, or when the server comes to it.
+        // Expiry is reported when a client looks, or when the server finds it.
         until_gone(&mut theirs, "theirs").await;
         assert_eq!(next(&mut watch).await, Some(hint), "{end:?}");
     }
@@ -126,7 +126,7 @@ async fn taking_and_renewing_wake_nobody() {
             backend.renew(&Renew::new(claim.clone(), long())).await,
             Renewal::Renewed { .. }
         ));
-        // Were there another hint, it would be told first.
+        // Another hint would come first.
         let mut raw = server.client();
         raw.command::<()>(&["PEXPIRE", LOCK, "5"]);
         until_gone(&mut raw, LOCK).await;
@@ -146,7 +146,7 @@ async fn without_hints_a_refusal_says_when_the_lease_ends() {
     let rival = claim("a");
     let left = refused(&backend, &rival).await.unwrap();
     assert!(left <= Duration::from_millis(200));
-    // A timer alone: sleep for what was said, ask, and have the lock.
+    // A timer alone: the waiter sleeps for the given time, asks, and gets the lock.
     tokio::time::sleep(left + Duration::from_millis(1)).await;
     granted(&backend, &rival).await;
 }
@@ -222,14 +222,14 @@ async fn many_watchers_are_one_subscription_and_go_with_the_last() {
         assert_eq!(next(&mut watches[0]).await, Some(Hint::Released));
         watches.clear();
         until_subscribers(&mut raw, RELEASED, 0).await;
-        // The channel can be had again.
+        // The channel is allowed again.
         let mut watch = backend.watch(&key()).await.unwrap();
         raw.command::<()>(&["PUBLISH", RELEASED, ""]);
         assert_eq!(next(&mut watch).await, Some(Hint::Released));
     }
 }
 
-/// As proxies are that speak RESP2 alone.
+/// Like proxies that speak only RESP2.
 #[tokio::test]
 async fn a_server_without_subscriptions_is_asked_once_per_connection() {
     let server = Server::with(&["--rename-command", "SUBSCRIBE", ""]);
@@ -251,7 +251,7 @@ async fn a_server_without_subscriptions_is_asked_once_per_connection() {
             }
             assert_eq!(errors(), refused, "{protocol:?}");
             assert_eq!(proxy.connections(), round * connections, "{protocol:?}");
-            // Something else may stand behind the address by now.
+            // Another server may be behind the address by now.
             sever(&proxy);
             soon(async {
                 while backend.try_acquire(&Acquire::new(claim("b"), millis(10))).await.is_err() {
@@ -279,7 +279,7 @@ async fn a_watch_that_is_dropped_before_it_began_leaves_nothing() {
                 tokio::task::yield_now().await;
             }
         }
-        // By then every word about those before has been heard.
+        // By then every message about the earlier ones has been heard.
         let probe = backend.watch(&Key::new("b").unwrap()).await.unwrap();
         until_subscribers(&mut raw, RELEASED, 0).await;
         drop(probe);
@@ -335,13 +335,13 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() {
         for claim in [&upgradable, &first, &second] {
             granted(&holder, claim).await;
         }
-        // Whom it tells does not count as waiting.
+        // A client that hears does not count as waiting.
         for (reader, messages) in [(&first, 0), (&second, 1)] {
             let released = holder.release(reader).await.unwrap();
             assert_eq!(released, Released::Freed { contended: false });
             assert_eq!(published(&mut raw) - before, messages);
         }
-        // A writer in the queue would be woken for nothing.
+        // A writer in the queue would wake for nothing.
         granted(&holder, &third).await;
         let writer = Waiter::queue(&others, claim("a")).await;
         let before = published(&mut raw);
@@ -364,7 +364,7 @@ async fn after_a_lost_connection_watchers_are_told_and_hear_again() {
             watches.push(backend.watch(&key()).await.unwrap());
         }
         let mut raw = server.client();
-        // Of a connection that subscribes in RESP3 the server says that it is of this type too.
+        // Of a connection that subscribes in RESP3 the server also says that it is of this type.
         let kind = if protocol == Protocol::Resp3 { "pubsub" } else { kind };
         let killed = raw.command::<u64>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
         assert!(killed > 0, "{protocol:?} {kind}");
@@ -411,7 +411,7 @@ async fn channels_of_another_database_are_other_channels() {
     let one = RedisBackend::open(format!("{}/1", server.url())).unwrap();
     let beside = builder(&server).build().unwrap();
     let mut watch = zero.watch(&key()).await.unwrap();
-    // Whoever hears only itself has nobody to make way for.
+    // A client that hears only itself has no claim to make way for.
     for (backend, contended) in [(&one, false), (&zero, false), (&beside, true)] {
         let claim = claim("a");
         granted(backend, &claim).await;

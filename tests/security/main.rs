@@ -1,4 +1,4 @@
-//! What the library keeps secret, what it has to be allowed, and what others can do to it.
+//! The secrets of the library, the rights that it needs, and attacks on it.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

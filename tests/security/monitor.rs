@@ -1,4 +1,4 @@
-//! What a server is asked, word by word.
+//! The requests to a server, word by word.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use lock_tests::RedisServer;
 use lock_tests::resp::{Client, Value};
 
-/// Sees every command that a server runs, those of scripts too.
+/// Records every command that a server runs, including those of scripts.
 pub(crate) struct Monitor<'a> {
     server: &'a RedisServer,
     client: Client,
@@ -38,7 +38,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// The tokens of owners that were sent, and of groups.
+    /// The owner tokens and the secrets of groups that were sent.
     pub(crate) fn tokens(self) -> BTreeSet<String> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let commands = self.commands();
@@ -50,7 +50,7 @@ impl<'a> Monitor<'a> {
     }
 }
 
-/// `1700000000.000000 [0 127.0.0.1:50000] "GET" "a \"b\""`, without what is before the words.
+/// `1700000000.000000 [0 127.0.0.1:50000] "GET" "a \"b\""`, without the part before the words.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line;

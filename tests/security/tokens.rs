@@ -1,9 +1,9 @@
-//! Owner tokens come from the operating system, and nothing else shows in them.
+//! Owner tokens come from the operating system, and contain nothing else.
 //!
-//! What can be tested is that they look like it: no two are alike, in one process or in several that begin
-//! alike, and no bit says anything about another or about the token before. Poor generators are found out by
-//! the same test. One that hides a time behind a good hash is not; that there is none is for readers of
-//! `lock_core::OwnerToken`.
+//! A test can check only that they look random: no two are equal, in one process or in several that start
+//! alike, and no bit depends on another or on the previous token. The test also finds poor generators. It
+//! does not find a time behind a good hash; that `lock_core::OwnerToken` contains none must be read in its
+//! code.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ use crate::monitor::Monitor;
 
 const BITS: usize = 128;
 
-/// So many standard deviations. By chance one of all the figures is further off once in ten million runs.
+/// The allowed number of standard deviations. By chance one of all the figures is further off once in ten
+/// million runs.
 const SIGMAS: f64 = 6.5;
 
 /// What is wrong with tokens, in the order in which they were drawn.
@@ -119,7 +120,7 @@ fn random_byte() -> u8 {
     RandomState::new().hash_one(0) as u8
 }
 
-/// Everything but chance is the same in them: the program, its arguments and what it is told, in this order.
+/// Equal in everything but chance: the program, its arguments and its commands, in this order.
 #[test]
 fn processes_that_begin_alike_draw_other_tokens() {
     const EACH: usize = 25;
@@ -135,10 +136,10 @@ fn processes_that_begin_alike_draw_other_tokens() {
         }
     }
     drop(workers);
-    // Also the channels on which the clients hear are drawn like that.
+    // The channels of the clients are drawn in this way, too.
     let tokens: Vec<_> = watched.tokens().iter().map(|token| bits(token.as_bytes())).collect();
     assert!(tokens.len() >= 4 * EACH, "{} tokens", tokens.len());
-    // They are in the order of their numbers, so that only what does not depend on it is judged.
+    // They are in the order of their numbers, so the test judges only what does not depend on the order.
     let words: std::collections::HashSet<_> = tokens.iter().map(|token| token >> 96).collect();
     assert_eq!(words.len(), tokens.len(), "two begin alike");
 }

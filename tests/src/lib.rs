@@ -1,23 +1,26 @@
-//! What the tests, benches and examples of this workspace share: real servers, faults, processes.
+//! The common kit of the tests, benches and examples of this workspace: real servers, faults,
+//! processes.
 //!
-//! - [`RedisServer`]: a `redis-server` of one's own on a free loopback port. It can be stopped,
+//! - [`RedisServer`]: a `redis-server` for one test on a free loopback port. It can be stopped,
 //!   resumed, killed and restarted, and it dies with the test process.
-//! - [`redis_server`]: where the program comes from. It is looked for, and put under the target
-//!   folder if there is none, so that `cargo test --workspace` needs nothing but a Rust toolchain.
-//! - [`Proxy`]: a TCP proxy in front of a server, with switches for what networks do.
+//! - [`redis_server`]: the path of the program. If there is none, it is put under the target folder,
+//!   so `cargo test --workspace` needs nothing but a Rust toolchain.
+//! - [`Proxy`]: a TCP proxy before a server, with switches for network faults.
 //! - [`Mediator`]: a proxy that knows the protocol, and refuses commands or sends them elsewhere.
-//! - [`ServerClock`]: the clock of a server, which can be set and run too fast or too slow.
+//! - [`ServerClock`]: the clock of a server, which can be set and can run too fast or too slow.
+//! - [`RedisCluster`] and [`Sentinels`]: deployments of several servers, which can fail over.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
-//! - [`chaos`]: runs in which all of that happens to all of them, with checkers.
-//! - [`primitives`](mod@primitives): what the primitives promise, as cases that run over every store.
+//! - [`chaos`]: runs in which all of these fail, with checkers.
+//! - [`primitives`](mod@primitives): the promises of the primitives, as cases that run over every
+//!   store.
 //! - [`resp::Client`]: commands to a server, past the library under test.
 //!
-//! The kit blocks: starting a server takes some tens of milliseconds, a command to it some tens of
-//! microseconds. That is fine in an async test; the server, the proxy and the workers each live on
-//! a thread or in a process of their own, so that no test can starve them.
+//! The kit blocks: to start a server takes some tens of milliseconds, to send it a command some tens
+//! of microseconds. That is fine in an async test; the server, the proxy and the workers each live on
+//! a thread or in a process of their own, so no test can starve them.
 //!
-//! It panics, with all that it knows, where a test could do nothing better itself. A test that
-//! cannot have its server fails; it is never skipped.
+//! It panics, with all that it knows, where a test could do nothing better. A test that cannot have
+//! its server fails; it is never skipped.
 //!
 //! # Examples
 //!
@@ -36,6 +39,7 @@ compile_error!("the test kit drives processes with signals and needs a Unix syst
 
 pub mod chaos;
 mod clock;
+mod deployments;
 mod install;
 mod port;
 pub mod primitives;
@@ -43,15 +47,20 @@ pub mod process;
 mod proxy;
 mod random;
 pub mod resp;
+mod retention;
 mod server;
+mod setups;
 mod wait;
 mod worker;
 
 pub use clock::ServerClock;
+pub use deployments::{ClusterNode, RedisCluster, Sentinels};
 pub use install::{NotFound, find_redis_server, redis_server};
 pub use port::Port;
 pub use proxy::{Direction, Fate, Mediator, Proxy};
 pub use random::Random;
+pub use retention::quiet_retention;
 pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
+pub use setups::in_all_setups;
 pub use wait::{SOON, eventually, eventually_async, soon};
 pub use worker::{Event, Worker, WorkerBuilder};

@@ -1,4 +1,4 @@
-//! Loopback ports that nobody else takes.
+//! Loopback ports without conflicts.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,23 +10,23 @@ use std::path::PathBuf;
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::{Shutdown, shutdown};
 
-/// Below the range from which Linux takes the ports of outgoing connections. A port in there may
-/// go to somebody's connection while the server that owns it is being restarted.
+/// Below the range from which Linux takes the ports of outgoing connections. A port in that range
+/// may go to such a connection while its server is being restarted.
 const RANGE: Range<u16> = 10_000..32_000;
 
 /// A loopback port reserved among all test processes of this user until it is dropped.
 ///
-/// A reservation outlasts the server that listens there, so that a killed server finds its port
-/// again. Strangers know nothing of it: whoever binds must still be ready to be refused.
+/// A reservation outlasts the server that listens there, so a killed server finds its port again.
+/// Other programs know nothing of it: a server must still expect that the port is in use.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// The system lets go of the lock when the process ends, however it ends.
+    /// The system releases the lock when the process ends, however it ends.
     lock: File,
 }
 
 impl Port {
-    /// Reserves a port on which nobody listens.
+    /// Reserves a port without a listener.
     ///
     /// # Panics
     ///
@@ -60,7 +60,7 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// Lets go at once, although a process that was just forked may hold a copy of the file.
+    /// Releases at once, although a process that was just forked may hold a copy of the file.
     fn drop(&mut self) {
         _ = flock(&self.lock, FlockOperation::Unlock);
     }
@@ -69,9 +69,10 @@ impl Drop for Port {
 /// Ends a listener at once.
 ///
 /// Closing its descriptor is not enough: a process that another thread has just forked holds a copy
-/// until it becomes another program, and the port goes on accepting connections meanwhile.
+/// until it becomes another program, and the port accepts connections meanwhile.
 pub(crate) fn close(listener: impl AsFd) {
-    // An error means that the system does not do this to listeners, or that it is closed already.
+    // An error means that the system does not support this for listeners, or that it is closed
+    // already.
     _ = shutdown(listener, Shutdown::Both);
 }
 
@@ -80,7 +81,7 @@ fn folder() -> PathBuf {
     std::env::temp_dir().join(format!("lock-tests-ports-{user}"))
 }
 
-/// All of the range, once, beginning at `offset`.
+/// The whole range, once, beginning at `offset`.
 fn cycle(range: Range<u16>, offset: usize) -> impl Iterator<Item = u16> {
     range.clone().skip(offset).chain(range.take(offset))
 }

@@ -21,7 +21,7 @@ pub fn stop(pid: u32) {
     eventually("the process has stopped", LIMIT, || is_stopped(pid));
 }
 
-/// Lets a stopped process go on.
+/// Lets a stopped process continue.
 ///
 /// # Panics
 ///
@@ -33,7 +33,7 @@ pub fn cont(pid: u32) {
 
 /// Kills a process without letting it clean up, and returns once it is dead.
 ///
-/// Its parent has yet to reap it. No error if it is dead already.
+/// Its parent still has to reap it. No error if it is dead already.
 pub fn kill(pid: u32) {
     if kill_process(raw(pid), Signal::KILL).is_ok() {
         eventually("the process is dead", LIMIT, || !is_alive(pid));
@@ -67,7 +67,7 @@ fn raw(pid: u32) -> Pid {
 /// The letter by which the system names the state of a process.
 fn state(pid: u32) -> Option<char> {
     if Path::new("/proc/self/stat").exists() {
-        // The name before it stands in brackets and may hold anything, brackets too.
+        // The name before it stands in brackets and may contain anything, brackets too.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         return stat.rsplit_once(')')?.1.trim_start().chars().next();
     }

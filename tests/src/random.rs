@@ -1,4 +1,4 @@
-//! Numbers that can be had again.
+//! Reproducible random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -24,8 +24,8 @@ impl Random {
         Self(seed)
     }
 
-    /// From the seed in this environment variable, or from a new one. Prints which, so that the same can
-    /// be had again.
+    /// From the seed in this environment variable, or from a new one. Prints the seed, so that the
+    /// sequence can be repeated.
     ///
     /// # Panics
     ///
@@ -39,7 +39,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that nobody has used, with as few digits as do for that.
+    /// An unused seed, with as few digits as possible.
     pub fn fresh_seed() -> u64 {
         RandomState::new().hash_one(0) >> 32
     }
@@ -58,17 +58,17 @@ impl Random {
         (self.draw() % limit as u64) as usize
     }
 
-    /// Whether something happens that happens so many times in a hundred.
+    /// True this many times in a hundred.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// One of these, of which there are some.
+    /// One of these, which must not be empty.
     pub fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
         &among[self.below(among.len())]
     }
 
-    /// So many different numbers below `limit`.
+    /// This many different numbers below `limit`.
     pub fn some(&mut self, count: usize, limit: usize) -> Vec<usize> {
         let mut rest: Vec<usize> = (0..limit).collect();
         (0..count.min(limit)).map(|_| rest.swap_remove(self.below(rest.len()))).collect()
@@ -80,8 +80,7 @@ impl Random {
         least + Duration::from_millis(self.below(room) as u64)
     }
 
-    /// A sequence of its own for a part of what follows from this one: what is drawn there changes
-    /// nothing here.
+    /// An independent sequence for a part of the work: its numbers change nothing in this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self(self.draw())

@@ -1,15 +1,15 @@
-//! Waiting for something that nobody announces.
+//! Waiting for events without an announcement.
 
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Longer than anything takes that works, on a loaded machine too.
+/// Longer than any step that works, on a loaded machine too.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Waits until `condition` holds, and says how long that took.
+/// Waits until `condition` holds, and returns how long that took.
 ///
-/// For what can only be asked, such as a key on a server. Where something announces the event,
+/// For conditions that can only be polled, such as a key on a server. If an announcement exists,
 /// wait for that instead.
 ///
 /// # Panics
@@ -25,7 +25,7 @@ pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bo
     start.elapsed()
 }
 
-/// The same for a test that must not block its executor while it waits.
+/// As above, for a test that must not block its executor while it waits.
 ///
 /// # Panics
 ///
@@ -47,11 +47,11 @@ pub async fn eventually_async(
     start.elapsed()
 }
 
-/// Fails the test when something takes longer than [`SOON`].
+/// Fails the test when a future takes longer than [`SOON`].
 ///
 /// # Panics
 ///
-/// In that case, with the place where this was called.
+/// In that case, with the place of the call.
 ///
 /// # Cancel safety
 ///

@@ -11,24 +11,24 @@ use crate::{Effort, Rounds, Rule, Series, Table, jain, median, per_second, short
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs)]
 pub struct Processes {
-    /// What the table is called.
+    /// The title of the table.
     pub title: String,
-    /// Who may be inside beside whom.
+    /// Which holders may be inside at once.
     pub rule: Rule,
-    /// How many processes.
+    /// The number of processes.
     pub processes: usize,
-    /// How many tasks each of them has.
+    /// The number of tasks of each process.
     pub tasks: usize,
     /// Our own rows.
     pub ours: &'static [&'static str],
-    /// The others.
+    /// The other rows.
     pub peers: &'static [&'static str],
 }
 
 impl Processes {
-    /// Lets them fight. For a program that [serves](team::serve) as a member.
+    /// Lets the tasks fight. The program must [serve](team::serve) as a member.
     ///
-    /// Who fails is left out, and named.
+    /// A row that fails is left out, and named.
     pub fn table(&self, effort: &Effort, server: &RedisServer) -> Table {
         let mut rounds = Rounds::new();
         for &name in self.ours.iter().chain(self.peers) {
@@ -70,7 +70,7 @@ impl Processes {
              window means that some waited all the time.",
         );
         if let Rule::ReadWrite { .. } = self.rule {
-            table.remark("A pass is a read or a write. The waits are those of who writes.");
+            table.remark("A pass is a read or a write. The waits are those of writers.");
         }
         table.plot(bars);
         table

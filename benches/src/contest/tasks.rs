@@ -16,41 +16,41 @@ use crate::{
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs)]
 pub struct Tasks {
-    /// What the table is called.
+    /// The title of the table.
     pub title: String,
-    /// Who may be inside beside whom.
+    /// Which holders may be inside at once.
     pub rule: Rule,
-    /// How many tasks.
+    /// The number of tasks.
     pub tasks: usize,
-    /// The row that the others are compared with, which does not leave the process.
+    /// The reference row, a lock inside the process.
     pub tokio: &'static str,
-    /// Our own rows. The first is the one that is summed up.
+    /// Our own rows. The summary shows the first.
     pub ours: &'static [&'static str],
-    /// The others.
+    /// The other rows.
     pub peers: &'static [&'static str],
 }
 
-/// What is kept of a row.
+/// The figures of a row that the summary needs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rate {
-    /// Whose it is.
+    /// The name of the row.
     pub name: String,
-    /// Whether it is a peer's.
+    /// Whether the row is a peer's.
     pub peer: bool,
-    /// How often somebody was inside, in a second.
+    /// Passes per second.
     pub passes: f64,
-    /// The same as a multiple of tokio's, round by round.
+    /// The passes as a multiple of those of tokio's lock, round by round.
     pub of_tokio: f64,
-    /// How many commands each of them took.
+    /// How many commands each pass took.
     pub commands: f64,
 }
 
-/// Lets them fight; the table, and what is kept of its rows.
+/// Lets the tasks fight. Returns the table, and the figures of its rows that the summary needs.
 ///
 /// # Errors
 ///
-/// If somebody does not connect.
+/// If a contestant does not connect.
 pub fn in_one_process(
     plan: &Tasks,
     effort: &Effort,
@@ -67,7 +67,7 @@ pub fn in_one_process(
             crowd.servers = vec![server.url()];
             stage.run(entrant.crowd(crowd))
         };
-        // Reading the clock twice in each pass is a burden only to the fast ones.
+        // To read the clock twice in each pass slows down only the fast contestants.
         rates.add(entrant.name(), move || crowd(*peer));
         if !peer {
             waits.add(entrant.name(), move || crowd(true));
@@ -107,7 +107,7 @@ pub fn in_one_process(
     Ok((table, kept))
 }
 
-/// The columns of a summary, after the first, which says what was measured.
+/// The columns of a summary after the first, which names the measurement.
 #[must_use]
 pub fn summary(what: &str) -> [&str; 8] {
     [

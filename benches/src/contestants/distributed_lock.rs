@@ -24,7 +24,7 @@ impl DistributedLock {
         Ok(Self { provider: RedisLockProvider::new(url).await? })
     }
 
-    /// What it does with a key that is held, although it is told to wait for a second.
+    /// The reason why its row is missing: the outcome of a try for a held key with the order to wait for a second.
     ///
     /// # Errors
     ///

@@ -1,13 +1,12 @@
 //! The ways to lock a key.
 //!
-//! The peers run with the defaults that they have, but for the lease: 30 s where it has to be given.
-//! Where they wait they poll, so each has a second form for a contended key, with the shortest delay
-//! between two tries that it accepts.
+//! The peers run with their own defaults, except for a lease of 30 s where one has to be given. Peers that wait poll,
+//! so each has a second form for a contended key, with the shortest delay between two tries that it accepts.
 //!
-//! Those here are mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
+//! This module has the mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
 //! over several servers in [`quorums`].
 
-/// A row with so many clients of one kind.
+/// A row with this many clients of one kind.
 macro_rules! entrants {
     ($name:expr, $clients:expr, $client:expr) => {{
         let mut all = Vec::with_capacity($clients);
@@ -49,22 +48,22 @@ pub use socket::Socket;
 
 use crate::{Entrant, Failure, Rule, Setting};
 
-/// How long the leases of the peers live, where it has to be said.
+/// The length of the leases of peers that need one given.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// What the row of [`Plain`] is called: the baseline of all that goes through a server.
+/// The name of the row of [`Plain`]: the baseline of every lock on a server.
 pub const PLAIN: &str = "bare client";
 
-/// What our own row is called whose release is awaited.
+/// The name of our own row with an awaited release.
 pub const RELEASED: &str = "ours, released";
 
-/// What the row of [`Rslock`] is called: the peer with whose CPU time ours is compared.
+/// The name of the row of [`Rslock`]: the peer with whose CPU time ours is compared.
 pub const RSLOCK: &str = "rslock";
 
-/// What the row of `tokio::sync::Mutex` is called: the baseline of all that stays in one process.
+/// The name of the row of `tokio::sync::Mutex`: the baseline of every lock inside one process.
 pub const TOKIO: &str = "tokio::sync::Mutex";
 
-/// Everything that locks a free key on a server.
+/// All contestants that lock a free key on a server.
 ///
 /// # Errors
 ///
@@ -81,7 +80,7 @@ pub async fn all(url: &str) -> Result<Vec<Entrant>, Failure> {
     Ok(entrants)
 }
 
-/// Our own lock, in both ways to end a guard, and the bare client that it has to keep up with.
+/// Our own lock, with both ways to end a guard, and the bare client as the reference.
 ///
 /// # Errors
 ///
@@ -112,13 +111,13 @@ pub fn beside(
     Ok(entrants)
 }
 
-/// Our own rows where clients fight over a key: in turns of one holder each; with the budget that a
-/// process has by default; and with an awaited release.
+/// Our own rows for a contended key: in turns of one holder each; with the default budget of a process; and with an
+/// awaited release.
 pub const OURS: [&str; 4] =
     ["ours, fair", "ours, default budget", "ours, fair, released", "ours, fair, on the runtime"];
 
-/// The rows of the peers that wait for a lock which somebody else holds: each as it comes, and with
-/// the shortest delay between two tries that it accepts.
+/// The rows of the peers that wait while another client holds the lock: each as it comes, and with the shortest delay
+/// between two tries that it accepts.
 pub const WAITING_PEERS: [&str; 8] = [
     "rlock",
     "rlock, impatient",
@@ -130,7 +129,7 @@ pub const WAITING_PEERS: [&str; 8] = [
     "redlock, impatient",
 ];
 
-/// The one of these rows that has this name, with so many clients.
+/// The row of this name, with this many clients.
 ///
 /// # Errors
 ///
@@ -156,11 +155,11 @@ pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Fai
         }
         "redlock (spawn_blocking)" => entrants!(name, clients, Redlock::connect(url)),
         "redlock, impatient" => entrants!(name, clients, Redlock::connect(url).impatient()),
-        _ => return Err(format!("nobody is called {name}").into()),
+        _ => return Err(format!("no contestant is called {name}").into()),
     })
 }
 
-/// The one that has this name among the locks that follow a rule, with one client.
+/// The row of this name among the locks that follow this rule, with one client.
 ///
 /// # Errors
 ///
@@ -173,7 +172,7 @@ pub async fn under(rule: Rule, name: &str, url: &str) -> Result<Entrant, Failure
     }
 }
 
-/// The peers that wait for a lock which somebody else holds, with `clients` clients each.
+/// The peers that wait while another client holds the lock, with `clients` clients each.
 ///
 /// # Errors
 ///
@@ -186,7 +185,8 @@ pub async fn waiting_peers(url: &str, clients: usize) -> Result<Vec<Entrant>, Fa
     Ok(peers)
 }
 
-/// Why some are missing where they would have to wait. What can be shown is tried out first.
+/// The reasons why some rows are missing from benches with waiters. Where possible, the bench first tries whether
+/// the reason holds.
 ///
 /// # Errors
 ///

@@ -14,9 +14,9 @@ use crate::{Contestant, Failure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Ending {
-    /// Its release is awaited.
+    /// The release is awaited.
     Released,
-    /// It is dropped, and released in the background.
+    /// The guard is dropped, and the release happens in the background.
     Dropped,
 }
 
@@ -25,7 +25,7 @@ pub enum Ending {
 pub struct Ours {
     locks: Locks,
     ending: Ending,
-    /// For how long a lease is kept that nobody uses.
+    /// For how long an unused lease is kept.
     cache: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl Ours {
         Self::with(url, ending, Handoff::default())
     }
 
-    /// The same, and says how far a lock is passed on in this process while others wait elsewhere.
+    /// Over a Redis server, with this limit for hand-offs in this process while other processes wait.
     ///
     /// # Errors
     ///
@@ -48,13 +48,12 @@ impl Ours {
         Ok(Self { locks: Self::locks(url, handoff)?.erase(), ending, cache: None })
     }
 
-    /// What all of our locks over a Redis server are made from.
+    /// The builder of all of our locks over a Redis server.
     pub(super) fn locks(url: &str, handoff: Handoff) -> Result<Locks<RedisBackend>, Failure> {
         Ok(Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?)
     }
 
-    /// The same, without a thread of its own: the driver lives on the runtime in whose context this is
-    /// called.
+    /// Over a Redis server, without a thread of its own: the driver runs on the caller's runtime.
     ///
     /// # Errors
     ///
@@ -69,7 +68,7 @@ impl Ours {
     ///
     /// # Errors
     ///
-    /// If there is no thread to be had.
+    /// If the system gives no thread.
     pub fn quorum(
         quorum: Redlock<RedisBackend>,
         ending: Ending,
@@ -84,7 +83,7 @@ impl Ours {
         Self { locks: Locks::new(MemoryBackend::new()).erase(), ending, cache: None }
     }
 
-    /// Keeps a lease for a second after its last guard, unless somebody else wants it.
+    /// Keeps a lease for a second after its last guard, unless another client wants it.
     #[must_use]
     pub fn cached(mut self) -> Self {
         self.cache = Some(Duration::from_secs(1));
@@ -95,7 +94,7 @@ impl Ours {
 impl Contestant for Ours {
     type Key = Mutex<()>;
 
-    // More than they call today: none of these is ever sent by itself.
+    // More than the scripts call today. The client sends none of these commands by itself.
     const INNER: &'static [&'static str] = &[
         "append",
         "bitcount",
@@ -225,7 +224,7 @@ mod tests {
     use crate::contestants::Raw;
     use crate::measure::{self, Crowd};
 
-    /// The commands that came until now, in lower case, and whether a script has called them.
+    /// The commands so far, in lower case, and whether a script has called them.
     fn seen(server: &RedisServer, monitor: &mut Client) -> Vec<(String, bool)> {
         server.cli(&["ECHO", "the end"]);
         let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! The least that a lock can be: what the documentation of Redis says to write.
+//! The simplest lock: the one that the documentation of Redis recommends.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script};
 use super::LEASE;
 use crate::{Contestant, Failure, Verbs};
 
-/// Compare and delete.
+/// Compares and deletes.
 pub(super) const RELEASE: &str = "\
 if redis.call('get', KEYS[1]) == ARGV[1] then
   return redis.call('del', KEYS[1])
@@ -18,7 +18,7 @@ else
   return 0
 end";
 
-/// Compare and prolong.
+/// Compares and prolongs.
 const RENEW: &str = "\
 if redis.call('get', KEYS[1]) == ARGV[1] then
   return redis.call('pexpire', KEYS[1], ARGV[2])
@@ -110,7 +110,7 @@ impl fmt::Debug for Plain {
     }
 }
 
-/// As long as the tokens that our owners have.
+/// As long as our owner tokens.
 pub(super) fn owner(number: u64) -> String {
     format!("{number:032x}")
 }
@@ -120,7 +120,7 @@ pub(super) fn key(name: &str) -> String {
     format!("plain:{name}")
 }
 
-/// What a script says of the key.
+/// The reply of a script about the key.
 fn held(told: i64) -> Result<(), Failure> {
     if told == 1 { Ok(()) } else { Err("the key was not held any more".into()) }
 }

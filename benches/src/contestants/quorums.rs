@@ -8,13 +8,13 @@ use tokio::runtime::Handle;
 use super::{Ending, Ours, Raw, Redlock, Rslock};
 use crate::{Entrant, Failure};
 
-/// Our own rows: the backend by itself, the same without a thread of its own, and a mutex over it.
+/// Our own rows: the backend by itself, the backend without a thread of its own, and a mutex over it.
 pub const OURS: [&str; 3] = ["ours, backend", "ours, backend, on the runtime", "ours, mutex"];
 
 /// The rows of the peers.
 pub const PEERS: [&str; 2] = ["rslock", "redlock (spawn_blocking)"];
 
-/// Those that wait while somebody else has the lock.
+/// The contestants that wait while another client holds the lock.
 pub const WAITING: [&str; 7] = [
     "ours, fair",
     "ours, fair, released",
@@ -34,7 +34,7 @@ pub async fn init(urls: &[String]) -> Result<(), Failure> {
     Ok(quorum(urls, false).await?.init().await?)
 }
 
-/// The one that has this name, over these servers, with so many clients. Must be called on a runtime.
+/// The row of this name, over these servers, with this many clients. Must be called on a runtime.
 ///
 /// # Errors
 ///
@@ -69,7 +69,8 @@ async fn mutex(urls: &[String], ending: Ending, handoff: Handoff) -> Result<Ours
     Ours::quorum(quorum(urls, false).await?, ending, handoff)
 }
 
-/// With default options, but for the number of servers, and what runs on the present runtime.
+/// A quorum with default options, which allows any number of servers. `here`: its background work runs on the current
+/// runtime.
 async fn quorum(urls: &[String], here: bool) -> Result<Quorum<RedisBackend>, Failure> {
     let nodes: Result<Vec<_>, _> = urls.iter().map(RedisBackend::open).collect();
     let mut quorum = Quorum::builder().nodes(nodes?).allow_any_number();

@@ -7,7 +7,7 @@ use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Released, Ren
 use super::LEASE;
 use crate::{Contestant, Failure, Verbs};
 
-/// A backend without what `lock-sync` puts around it: nothing waits or renews by itself.
+/// A backend without `lock-sync`: it neither waits nor renews by itself.
 pub struct Raw<B>(B);
 
 impl<B> Raw<B> {

@@ -30,7 +30,7 @@ impl RedisLock {
         Ok(Self { connections: [Arc::new(Mutex::new(connection))], impatient: false })
     }
 
-    /// Tries again without a delay, for a lease as long as those of the others.
+    /// Tries again without a delay, with a lease as long as the other peers'.
     #[must_use]
     pub fn impatient(mut self) -> Self {
         self.impatient = true;

@@ -30,7 +30,7 @@ impl Redlock {
         Self::quorum(&[url.to_owned()])
     }
 
-    /// The same over several servers.
+    /// Connects to several servers whenever it is used.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl Redlock {
     #[must_use]
     pub fn impatient(mut self) -> Self {
         let mut manager = RedLock::clone(&self.manager);
-        // A random delay below one millisecond, in whole ones; that of zero would panic.
+        // A random delay below one millisecond, in whole milliseconds. A limit of zero would panic.
         manager.set_retry(3, 1);
         self.manager = Arc::new(manager);
         self
@@ -75,7 +75,7 @@ impl Contestant for Redlock {
         let (key, abandoned, runtime) = (key.clone(), Arc::clone(&end.0), Handle::current());
         spawn_blocking(move || {
             let _at_work = at_work;
-            // What `acquire` does, but for the end of it.
+            // Like `acquire`, but it stops once no task waits for it any more.
             while !abandoned.load(Ordering::Relaxed) {
                 if let Some(lock) = manager.lock(key.as_bytes(), LEASE.as_millis() as usize)? {
                     runtime.block_on(section);
@@ -93,7 +93,7 @@ impl Contestant for Redlock {
     }
 }
 
-/// Tells the thread that nobody waits for it any more.
+/// Tells the thread that no task waits for it any more.
 #[derive(Default)]
 struct Abandoned(Arc<AtomicBool>);
 

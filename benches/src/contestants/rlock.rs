@@ -24,11 +24,11 @@ impl Rlock {
         Ok(Self { manager: RLock::new(url).await?, options: AcquireOptions::default() })
     }
 
-    /// Tries again after 1 ns, of which tokio's timer makes a millisecond.
+    /// Tries again after 1 ns, which tokio's timer rounds up to a millisecond.
     ///
     /// # Errors
     ///
-    /// If the library takes the delay for too short.
+    /// If the library rejects the delay as too short.
     pub fn impatient(mut self) -> Result<Self, Failure> {
         self.options = AcquireOptions::builder().retry_interval(Duration::from_nanos(1)).build()?;
         Ok(self)

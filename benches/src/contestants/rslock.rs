@@ -15,7 +15,7 @@ pub struct Rslock {
 }
 
 impl Rslock {
-    /// Connects when it is used first.
+    /// Connects on first use.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ impl Rslock {
         Self::quorum(&[url.to_owned()])
     }
 
-    /// The same over several servers.
+    /// Connects to several servers on first use.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Rslock {
         Ok(Self { manager: LockManager::from_clients(clients?) })
     }
 
-    /// Tries again after a random delay of less than 1 ms, which it rounds down to none.
+    /// Tries again after a random delay of less than 1 ms, which the library rounds down to 0.
     #[must_use]
     pub fn impatient(mut self) -> Self {
         self.manager.set_retry(u32::MAX, Duration::from_millis(1));

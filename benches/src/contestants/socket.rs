@@ -1,4 +1,4 @@
-//! A plain socket: what the server and the kernel cost, without any runtime.
+//! A plain socket: the cost of the server and the kernel, without any runtime.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::LEASE;
 use super::plain::{self, RELEASE};
 use crate::Failure;
 
-/// A blocking connection on the caller's thread, which sends what the bare client sends.
+/// A blocking connection on the caller's thread that sends the commands of the bare client.
 ///
-/// Not an async contestant, hence none: nothing that shares a connection between tasks can be as
-/// fast. It shows how much there is to gain.
+/// It is not a contestant, because it is not async, and no client that shares a connection between tasks can be as
+/// fast. It shows how much a contestant could gain at most.
 #[derive(Debug)]
 pub struct Socket {
     client: Client,
@@ -34,7 +34,7 @@ impl Socket {
         }
     }
 
-    /// Acquires and releases keys, one after another, `count` times; how long that took.
+    /// Acquires and releases keys, one after another, `count` times. Returns the time that this took.
     ///
     /// # Errors
     ///

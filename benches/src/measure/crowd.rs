@@ -14,22 +14,22 @@ use crate::{Account, Contestant, Failure, Meter, Rule, cpu};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Crowd {
-    /// How many tasks.
+    /// The number of tasks.
     pub tasks: usize,
-    /// Their keys. Task after task takes the next one.
+    /// The keys. The tasks are spread over them in turn.
     pub keys: Vec<String>,
-    /// Who may be inside beside whom.
+    /// Which holders may be inside at once.
     pub rule: Rule,
-    /// For how long they are counted; they run for a quarter of it before.
+    /// For how long passes are counted. The tasks run for a quarter of this time before.
     pub window: Duration,
-    /// Whether it is measured how long each pass had to wait, which itself takes a little time.
+    /// Whether to measure the wait of each pass. The measurement itself takes a little time.
     pub waits: bool,
     /// The URLs of the servers whose commands are counted, and their processor time.
     pub servers: Vec<String>,
 }
 
 impl Crowd {
-    /// A crowd whose waits and commands nobody looks at.
+    /// A crowd whose waits and commands are not measured.
     pub fn new(tasks: usize, keys: Vec<String>, window: Duration) -> Self {
         let rule = Rule::Exclusive;
         Self { tasks, keys, rule, window, waits: false, servers: Vec::new() }
@@ -41,9 +41,9 @@ struct Worker {
     protected: Arc<Protected>,
     shared: Arc<Shared>,
     passes: AtomicU64,
-    /// How many of them change what is protected in a way that can be lost.
+    /// How many of the passes make an update that can be lost.
     updates: AtomicU64,
-    /// Since when it waits, in nanoseconds since the crowd began; 0 if it does not.
+    /// Since when the task waits, in nanoseconds since the crowd began; 0 if it does not wait.
     waiting_since: AtomicU64,
     waits: Mutex<Vec<Duration>>,
 }
@@ -99,7 +99,7 @@ struct Crew {
     tasks: JoinSet<Result<(), Failure>>,
 }
 
-/// How far everything was at some moment.
+/// All counts at one moment.
 struct Look {
     accounts: Vec<Account>,
     at: Instant,
@@ -108,11 +108,11 @@ struct Look {
     handovers: u64,
 }
 
-/// What is known once all have ended.
+/// The counts after all tasks have ended.
 struct Ended {
     /// How many updates the tasks have made.
     updates: u64,
-    /// How many of them are left in what is protected.
+    /// How many of these updates the protected value shows.
     counted: u64,
     intrusions: u64,
 }
@@ -147,8 +147,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// The servers first, and always: what they are asked takes a while, and both looks at a window have it
-    /// in the same place.
+    /// Asks the servers first. That takes a while, so both looks at a window do it at the same point.
     fn look(&self, meters: &mut [Meter]) -> Result<Look, Failure> {
         Ok(Look {
             accounts: meters.iter_mut().map(Meter::account).collect::<Result<_, _>>()?,
@@ -197,7 +196,7 @@ async fn work<C: Contestant>(
     Ok(())
 }
 
-/// The section of those who change what is protected.
+/// The section of a task that makes an update.
 async fn hold(worker: Arc<Worker>) {
     worker.end_waiting();
     let (protected, pass) = (&*worker.protected, worker.passes.load(Ordering::Relaxed));
@@ -214,7 +213,7 @@ async fn hold(worker: Arc<Worker>) {
     worker.passes.store(pass + 1, Ordering::Release);
 }
 
-/// The section of those who only read.
+/// The section of a task that only reads.
 async fn look(worker: Arc<Worker>) {
     let pass = worker.passes.load(Ordering::Relaxed);
     worker.protected.read(pass).await;
@@ -240,7 +239,7 @@ impl Worker {
         }
     }
 
-    /// Its waits, with the one that goes on. `start` is when the window began.
+    /// The waits of the task, including the present one. `start` is when the window began.
     fn waits(&self, start: Instant) -> Vec<Duration> {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let since = self.waiting_since.load(Ordering::Relaxed);
@@ -266,7 +265,7 @@ mod tests {
 
     const MIXED: Rule = Rule::ReadWrite { reads: 50 };
 
-    /// A lock that lets everybody in.
+    /// A lock that keeps no task out.
     struct Open;
 
     impl Contestant for Open {

@@ -1,4 +1,4 @@
-//! Many who wait while nothing happens.
+//! The cost of many waiters while nothing happens.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::{Contestant, Failure, Meter, cpu};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Idle {
-    /// How many tasks wait.
+    /// The number of tasks that wait.
     pub tasks: usize,
-    /// The locks. Task after task waits for the next one.
+    /// The locks. The tasks are spread over them in turn.
     pub keys: Vec<String>,
-    /// For how long they are watched: the holders by themselves, and then beside the waiters.
+    /// For how long the bench watches the holders by themselves, and then beside the waiters.
     pub time: Duration,
     /// The URL of the server whose commands are counted.
     pub server: String,
@@ -33,34 +33,34 @@ impl Idle {
     }
 }
 
-/// What waiting cost.
+/// The cost of waiting.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Idleness {
-    /// Before anything waits.
+    /// The cost of the holders by themselves.
     pub holders: Watched,
-    /// Beside the waiters.
+    /// The cost of the holders and the waiters.
     pub all: Watched,
-    /// How many got a lock that was held: none if the lock locks.
+    /// How many tasks got a lock that was held: none if the lock is correct.
     pub intruders: u64,
 }
 
-/// What happened in some time.
+/// The cost of a period.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Watched {
-    /// How long it was.
+    /// The length of the period.
     pub elapsed: Duration,
-    /// How many commands came to the server over the network.
+    /// How many commands the server received over the network.
     pub commands: u64,
-    /// What this process computed, with both clients.
+    /// The processor time of this process, with both clients.
     pub cpu: Duration,
-    /// What the server computed.
+    /// The processor time of the server.
     pub server: Duration,
 }
 
 impl Idleness {
-    /// For another process.
+    /// Encodes it for another process.
     pub(crate) fn to_json(self) -> Value {
         json!({
             "holders": self.holders.to_json(),
@@ -69,7 +69,7 @@ impl Idleness {
         })
     }
 
-    /// From another process.
+    /// Decodes it from another process.
     pub(crate) fn from_json(idleness: &Value) -> Result<Self, Failure> {
         Ok(Self {
             holders: Watched::from_json(&idleness["holders"])?,
@@ -80,7 +80,7 @@ impl Idleness {
 }
 
 impl Watched {
-    /// Commands in a second.
+    /// Commands per second.
     pub fn rate(&self) -> f64 {
         self.commands as f64 / self.elapsed.as_secs_f64()
     }
@@ -105,7 +105,7 @@ impl Watched {
     }
 }
 
-/// Lets them wait, on the present runtime.
+/// Lets the tasks wait, on the current runtime.
 pub(crate) async fn idle<C: Contestant>(
     holder: &Arc<C>,
     waiter: &Arc<C>,
@@ -131,7 +131,7 @@ pub(crate) async fn idle<C: Contestant>(
     Ok(Idleness { holders: alone, all, intruders: intruders.load(Ordering::Relaxed) })
 }
 
-/// Tasks that hold the locks, once they do.
+/// Starts the tasks that hold the locks. Returns once they hold them.
 async fn hold<C: Contestant>(
     client: &Arc<C>,
     keys: &[String],
@@ -158,7 +158,7 @@ async fn hold<C: Contestant>(
     Ok(holders)
 }
 
-/// Tasks that wait for the locks.
+/// Starts the tasks that wait for the locks.
 fn wait<C: Contestant>(
     client: &Arc<C>,
     plan: &Idle,
@@ -178,7 +178,7 @@ fn wait<C: Contestant>(
     Ok(waiters)
 }
 
-/// Watches them for a while, after a fifth of it in which they settle down.
+/// Watches the tasks for this time, after a fifth of it in which they settle down.
 async fn watch(
     meter: &mut Meter,
     time: Duration,

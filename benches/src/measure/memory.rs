@@ -1,4 +1,4 @@
-//! How much room a lock takes on the server.
+//! The memory that a lock takes on the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use serde_json::{Value, json};
 use super::AT_ONCE;
 use crate::{Failure, Meter, Verbs};
 
-/// How long a server may take to finish what it does besides: to grow its tables, to shrink its buffers.
+/// How long a server may take to finish its other work: to grow its tables and to shrink its buffers.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// Bytes for each name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Room {
-    /// While it is locked.
+    /// While the name is locked.
     pub held: f64,
-    /// Once it was released.
+    /// After its release.
     pub released: f64,
 }
 
 impl Room {
-    /// For another process.
+    /// Encodes it for another process.
     pub(crate) fn to_json(self) -> Value {
         json!({ "held": self.held, "released": self.released })
     }
 
-    /// From another process.
+    /// Decodes it from another process.
     pub(crate) fn from_json(room: &Value) -> Result<Self, Failure> {
         let bytes = |name: &str| room[name].as_f64().ok_or("a room without bytes");
         Ok(Self { held: bytes("held")?, released: bytes("released")? })
     }
 }
 
-/// Locks and releases so many names, on a server with nothing else in it.
+/// Locks and releases this many names, on an otherwise empty server.
 ///
 /// # Errors
 ///
 /// Those of the client; and if the server does not answer.
 pub async fn memory<V: Verbs>(client: Arc<V>, url: String, names: usize) -> Result<Room, Failure> {
     let mut meter = Meter::at(&url)?;
-    // Until then buffers grow and scripts are loaded.
+    // A warm-up: buffers grow and scripts are loaded.
     for warm_up in 0..4 {
         let claims = claims(&*client, &format!("warm-up:{warm_up}"), AT_ONCE)?;
         acquire(&*client, &claims).await?;

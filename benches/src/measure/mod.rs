@@ -1,4 +1,4 @@
-//! What is done with a contestant.
+//! The measurements of a contestant.
 
 mod crowd;
 mod idle;

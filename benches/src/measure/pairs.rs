@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Contestant, Effort, Failure};
 
-/// Locks and unlocks keys in turn, `count` times; how long that took.
+/// Locks and unlocks keys in turn, `count` times. Returns the time that this took.
 pub(crate) async fn pairs<C: Contestant>(
     client: &C,
     names: &[String],
@@ -21,7 +21,7 @@ pub(crate) async fn pairs<C: Contestant>(
     Ok(start.elapsed())
 }
 
-/// How many passes fill a sample. It runs some, which also warms everything up.
+/// The number of passes that fill a sample. To find it, this runs some passes, which also warm everything up.
 ///
 /// # Errors
 ///

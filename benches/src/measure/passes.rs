@@ -6,30 +6,30 @@ use tokio::time::timeout;
 
 use crate::{Contestant, Failure};
 
-/// What passes one after another came to.
+/// The outcome of passes one after another.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Passes {
-    /// How long each took that succeeded.
+    /// The time of each successful pass.
     pub times: Vec<Duration>,
-    /// How many did not succeed.
+    /// How many passes failed.
     pub failed: u64,
-    /// What the first of those said.
+    /// The reason of the first failure.
     pub trouble: Option<String>,
 }
 
 impl Passes {
-    /// These, all of which succeeded.
+    /// The outcome of these passes, all successful.
     pub fn of(times: Vec<Duration>) -> Self {
         Self { times, ..Self::default() }
     }
 
-    /// How many there were.
+    /// How many passes there were.
     pub fn total(&self) -> u64 {
         self.times.len() as u64 + self.failed
     }
 
-    /// Those of another time, too.
+    /// Adds the passes of another outcome.
     pub fn merge(&mut self, other: &Self) {
         self.times.extend(&other.times);
         self.failed += other.failed;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::contestants::Plain;
 
-/// How long commands took that do nothing: back to back, or each after a pause.
+/// The times of commands that do nothing: back to back, or each after a pause.
 ///
 /// # Errors
 ///

@@ -1,29 +1,29 @@
-//! What a lock protects, and what those do who are inside.
+//! The value that a lock protects, and the sections of its holders.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::yield_once::yield_once;
 use crate::Rule;
 
-/// One in so many sections gives up the thread before its end, so that an overlap shows. The others are
-/// as short as can be.
+/// One in this many sections gives up the thread before its end, so that an overlap shows. The others are as short as
+/// possible.
 const YIELD_EVERY: u64 = 8;
 
-/// What a lock protects. Whoever is inside beside whom it must not be leaves a trace.
+/// The value that a lock protects. A holder that is inside when it must not be leaves a trace.
 #[derive(Debug, Default)]
 pub(super) struct Protected {
-    /// Goes up by one for each that was inside alone; by two for a writer, and is odd meanwhile.
+    /// Goes up by one for each exclusive holder. A writer adds two, and makes it odd meanwhile.
     count: AtomicU64,
-    /// How many are inside, of those who have a permit.
+    /// How many holders of a permit are inside.
     inside: AtomicU64,
-    /// How often somebody was inside beside whom it must not be.
+    /// How often a holder was inside when it must not be.
     intrusions: AtomicU64,
     holder: AtomicUsize,
     handovers: AtomicU64,
 }
 
 impl Protected {
-    /// How often it went from one task to another, if one alone could have it.
+    /// How often the lock went from one task to another, if it is exclusive.
     pub(super) fn handovers(&self) -> u64 {
         self.handovers.load(Ordering::Relaxed)
     }
@@ -42,7 +42,7 @@ impl Protected {
         }
     }
 
-    /// A counter goes up by one, by a read and a write.
+    /// Adds one to the counter, by a read and a write.
     pub(super) async fn alone(&self, task: usize, pass: u64) {
         let seen = self.count.load(Ordering::Acquire);
         maybe_yield(pass).await;
@@ -54,14 +54,14 @@ impl Protected {
         }
     }
 
-    /// A counter becomes odd, and even again.
+    /// Makes the counter odd, and even again.
     pub(super) async fn write(&self, pass: u64) {
         let change = Change::begin(self);
         maybe_yield(pass).await;
         change.complete();
     }
 
-    /// The counter is even, and remains what it is.
+    /// Checks that the counter is even and does not change.
     pub(super) async fn read(&self, pass: u64) {
         let before = self.count.load(Ordering::Acquire);
         maybe_yield(pass).await;
@@ -71,7 +71,7 @@ impl Protected {
         }
     }
 
-    /// There are no more inside than there are permits.
+    /// Checks that no more holders are inside than there are permits.
     pub(super) async fn enter(&self, permits: u32, pass: u64) {
         let inside = Inside::enter(self, permits);
         maybe_yield(pass).await;
@@ -79,17 +79,17 @@ impl Protected {
     }
 }
 
-/// Gives up the thread, in one of some passes.
+/// Gives up the thread in some of the passes.
 pub(crate) async fn maybe_yield(pass: u64) {
     if pass.is_multiple_of(YIELD_EVERY) {
         yield_once().await;
     }
 }
 
-/// A write under way. If its task is aborted nothing was written.
+/// A write under way. If its task is aborted, the write has no effect.
 struct Change<'a> {
     protected: &'a Protected,
-    /// What is stored at the end.
+    /// The value to store at the end.
     outcome: u64,
 }
 
@@ -114,7 +114,7 @@ impl Drop for Change<'_> {
     }
 }
 
-/// Somebody who has a permit.
+/// A holder of a permit.
 struct Inside<'a>(&'a Protected);
 
 impl<'a> Inside<'a> {

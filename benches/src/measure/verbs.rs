@@ -1,4 +1,4 @@
-//! What single requests cost the server.
+//! The cost of single requests for the server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::window::{nanos, number};
 use crate::{Failure, Meter, Verbs};
 
-/// How many requests are under way at once.
+/// The number of requests under way at once.
 pub const AT_ONCE: usize = 512;
 
-/// What all calls of one verb cost the server.
+/// The cost of all calls of one verb for the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerbCost {
@@ -22,7 +22,7 @@ pub struct VerbCost {
     pub commands: u64,
     /// The processor time of the server's threads.
     pub cpu: Duration,
-    /// The part in which it ran the commands, by its own count.
+    /// The part of that time in which the server ran the commands, by its own count.
     pub busy: Duration,
 }
 
@@ -49,7 +49,7 @@ impl VerbCost {
         self.busy += other.busy;
     }
 
-    /// For another process.
+    /// Encodes it for another process.
     pub(crate) fn to_json(self) -> Value {
         json!({
             "calls": self.calls,
@@ -59,7 +59,7 @@ impl VerbCost {
         })
     }
 
-    /// From another process.
+    /// Decodes it from another process.
     pub(crate) fn from_json(cost: &Value) -> Result<Self, Failure> {
         let number = |name: &str| number(cost, name);
         Ok(Self {
@@ -71,8 +71,8 @@ impl VerbCost {
     }
 }
 
-/// Acquires all keys at once, renews them, and releases them, again and again for a while: what each of the
-/// three cost.
+/// Acquires all keys at once, renews them, and releases them, again and again for a while. Returns the cost of each
+/// of the three verbs.
 ///
 /// # Errors
 ///
@@ -110,8 +110,7 @@ async fn cycle<V: Verbs>(
     ])
 }
 
-/// Makes these calls at once. What the server needs to tell its processor time is measured too, and is not
-/// part of their cost.
+/// Makes these calls at once. Measures also the cost of asking the server for its processor time, and subtracts it.
 async fn phase<V: Verbs, F: Future<Output = Result<(), Failure>>>(
     meter: &mut Meter,
     calls: impl ExactSizeIterator<Item = F>,

@@ -1,4 +1,4 @@
-//! What many tasks did.
+//! The outcome of many tasks.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// What a crowd did within its window.
+/// The outcome of a crowd within its window.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Window {
-    /// How long it was in the end.
+    /// The real length of the window.
     pub elapsed: Duration,
     /// How often each task held its lock.
     pub passes: Vec<u64>,
-    /// How often a lock went from one task to another, if one alone can have it.
+    /// How often a lock went from one task to another, if it is exclusive.
     pub handovers: u64,
-    /// How long they waited for that; among readers and writers, how long the writers did. Who still
-    /// waits at the end counts with what it has waited.
+    /// The waits of all tasks; with readers and writers, those of the writers. A wait that goes on at the end counts
+    /// with its length so far.
     pub waits: Vec<Duration>,
-    /// What this process has computed.
+    /// The processor time of this process.
     pub cpu: Duration,
-    /// What the servers have computed, all together.
+    /// The processor time of all servers together.
     pub server: Duration,
-    /// How many commands came to the servers over the network.
+    /// How many commands the servers received over the network.
     pub commands: u64,
-    /// How many updates of a counter were lost from beginning to end: none if the lock locks.
+    /// How many updates of a counter were lost from beginning to end: none if the lock is correct.
     pub lost: u64,
-    /// How often a task found another task inside that the lock must keep out: never if the lock locks.
+    /// How often a task found another task inside that the lock must keep out: never if the lock is correct.
     pub intrusions: u64,
 }
 
@@ -37,7 +37,7 @@ impl Window {
         self.passes.iter().sum()
     }
 
-    /// For another process. The waits do not travel.
+    /// Encodes it for another process, without the waits.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "elapsed": nanos(self.elapsed),
@@ -51,7 +51,7 @@ impl Window {
         })
     }
 
-    /// From another process.
+    /// Decodes it from another process.
     pub(crate) fn from_json(window: &Value) -> Result<Self, Failure> {
         let number = |name: &str| number(window, name);
         let time = |name: &str| number(name).map(Duration::from_nanos);
@@ -70,12 +70,12 @@ impl Window {
     }
 }
 
-/// A time as it travels between processes.
+/// A time, encoded for another process.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that has travelled.
+/// A number from another process.
 pub(crate) fn number(message: &Value, name: &str) -> Result<u64, Failure> {
     message[name].as_u64().ok_or_else(|| format!("a message without {name}: {message}").into())
 }

@@ -1,12 +1,11 @@
-//! Letting others run.
+//! Letting other tasks run.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 /// Goes to the end of the worker's queue.
 ///
-/// Tokio's own would first have the worker look at its sockets, and that would be most of what is
-/// measured.
+/// Tokio's own yield would first make the worker look at its sockets, which would be most of the measured time.
 pub(crate) async fn yield_once() {
     let mut yielded = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The program of a guest.
+//! The program of a guest, a process of the other build.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +14,7 @@ use crate::contestants::{self, Raw};
 use crate::measure::{self, Crowd, Idle, VerbCost, nanos, number};
 use crate::{Entrant, Failure, Setting, Stage};
 
-/// Measures what it is asked to, until its standard input ends.
+/// Carries out the jobs from its standard input until that ends.
 pub(crate) fn serve() -> Result<(), Failure> {
     let name = std::env::args().nth(2).ok_or("a guest without a setting")?;
     let setting = Setting::named(&name).ok_or("a guest with an unknown setting")?;
@@ -37,7 +37,7 @@ fn say(line: &str) -> io::Result<()> {
 
 struct Guest {
     stage: Stage,
-    /// By the URL of the server, the name of the row and the number of clients. They stay connected.
+    /// The entrants by the URL of the server, the name of the row and the number of clients. They stay connected.
     entrants: HashMap<(String, String, usize), Entrant>,
 }
 
@@ -86,7 +86,7 @@ impl Guest {
         Ok(self.stage.run(measure::memory(client, url, count))?.to_json())
     }
 
-    /// The row that a job is about, with so many clients.
+    /// The row of a job, with this many clients.
     fn entrant(&mut self, job: &Value, clients: usize) -> Result<&Entrant, Failure> {
         let (url, name) = (text(job, "url")?.to_owned(), text(job, "contestant")?.to_owned());
         match self.entrants.entry((url.clone(), name.clone(), clients)) {

@@ -1,11 +1,11 @@
 //! The row of another build of this program: an older one, or one of another branch.
 //!
-//! What two runs measured cannot be compared, so the other build takes its turns in the same rounds. It is
-//! named by a variable, `LOCK_BENCHES_BESIDE`, and started as a guest: it is asked by lines of JSON what to
-//! measure on which server, measures it as this program would, and answers each with a line of figures. The
-//! folder of the benchmarks has to be the same in both, and is built with the lock crates of either.
+//! The figures of two runs cannot be compared, so the other build takes its turns in the rounds of this one. The
+//! variable `LOCK_BENCHES_BESIDE` names its program, which is started as a guest. Each line of JSON tells the guest
+//! what to measure on which server. The guest measures as this program would, and answers with a line of figures. Both
+//! builds have the same folder of benchmarks, each with its own lock crates.
 //!
-//! Where benchmarks have processes fight anyhow, the members of a [team](crate::team) are of that build.
+//! In benchmarks with several processes, the members of a [team](crate::team) are of the other build.
 
 mod guest;
 mod remote;
@@ -28,10 +28,10 @@ use crate::{Failure, Setting};
 /// The argument that makes a benchmark a guest.
 pub(crate) const GUEST: &str = "--guest";
 
-/// What a guest says first.
+/// The first line of a guest.
 const READY: &str = "\"ready\"";
 
-/// Which program it is.
+/// The variable that names the program of the other build.
 const VARIABLE: &str = "LOCK_BENCHES_BESIDE";
 
 /// A benchmark of the other build, if one is named.
@@ -39,7 +39,7 @@ pub fn program() -> Option<PathBuf> {
     env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// How a row of this name is called if the other build measures it.
+/// The name of the row that the other build measures in place of the row of this name.
 pub fn row(name: &str) -> String {
     format!("{name}, other build")
 }
@@ -49,7 +49,7 @@ pub fn row(name: &str) -> String {
 pub struct OtherBuild(Mutex<Dialogue>);
 
 impl OtherBuild {
-    /// Starts it, if one is named. What it measures runs in this setting.
+    /// Starts the other build, if one is named. Its measurements run in this setting.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl OtherBuild {
         }
     }
 
-    /// What single requests of its backend cost the server.
+    /// The cost of single requests of its backend for the server.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl OtherBuild {
         Ok([cost(0)?, cost(1)?, cost(2)?])
     }
 
-    /// How much room names take on a server, by its backend.
+    /// The memory that names take on a server, with its backend.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl OtherBuild {
         Room::from_json(&self.ask(&json!({ "job": "memory", "url": url, "count": names }))?)
     }
 
-    /// Lets it do something. Blocks until it has.
+    /// Gives the guest a job. Blocks until it is done.
     pub(crate) fn ask(&self, job: &Value) -> Result<Value, Failure> {
         let mut dialogue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         dialogue.tell(job)?;

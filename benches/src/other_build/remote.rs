@@ -14,7 +14,7 @@ use crate::{Failure, Setting};
 
 /// The clients of a row, in a process of the other build.
 ///
-/// It blocks until the answer is there. Nothing else is measured meanwhile.
+/// Each call blocks until the answer is there. Nothing else is measured meanwhile.
 pub(crate) struct Remote {
     build: OtherBuild,
     contestant: String,
@@ -40,7 +40,7 @@ impl Remote {
     }
 }
 
-/// A job of so many tasks for so long.
+/// A job of this many tasks for this long.
 fn timed(job: &str, tasks: usize, keys: &[String], time: Duration) -> Value {
     json!({ "job": job, "tasks": tasks, "keys": keys, "time": nanos(time) })
 }

@@ -1,10 +1,10 @@
-//! One figure for each name.
+//! A bar chart: one figure for each name.
 
 use super::canvas::{Canvas, PALE, STRONG, Side};
 use super::scale::Scale;
 use crate::short;
 
-/// How the names begin that stand out.
+/// The prefix of the names whose bars are highlighted.
 const OURS: &str = "ours";
 
 const WIDTH: f64 = 760.0;
@@ -22,12 +22,12 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// No bars yet. The title says what they show, and its unit.
+    /// A chart without bars. The title says what the bars show, and the unit.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), bars: Vec::new() }
     }
 
-    /// One more below the others.
+    /// Adds a bar below the others.
     pub fn bar(&mut self, name: impl Into<String>, value: f64) {
         self.bars.push((name.into(), value));
     }

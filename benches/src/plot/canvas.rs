@@ -1,14 +1,14 @@
-//! The elements of which the pictures are made.
+//! The elements of the pictures.
 
 use std::fmt::Write as _;
 
-/// Colours that can be told apart, more of them than a picture has had lines so far.
+/// Distinct colours, more than any picture has had lines so far.
 const COLOURS: [&str; 15] = [
     "#1b6ac9", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#0b7285", "#5c940d", "#e67700",
     "#868e96", "#5f3dc4", "#f06595", "#15aabf", "#a0522d", "#82c91e", "#343a40",
 ];
 
-/// What stands out, and what it stands out from.
+/// The colours of highlighted bars and of other bars.
 pub(super) const STRONG: &str = COLOURS[0];
 pub(super) const PALE: &str = COLOURS[8];
 
@@ -22,7 +22,7 @@ pub(super) struct Canvas {
     text: String,
 }
 
-/// To which side of its place a text stands.
+/// The side of its position on which a text stands.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Left,
@@ -41,7 +41,7 @@ impl Canvas {
         canvas
     }
 
-    /// A text that is escaped already.
+    /// Adds a text that is already escaped.
     fn label(&mut self, x: f64, y: f64, side: Side, class: &str, text: &str) {
         let anchor = match side {
             Side::Left => "end",
@@ -58,7 +58,7 @@ impl Canvas {
         self.label(x, y, side, "label", &escape(text));
     }
 
-    /// A line of the grid.
+    /// Adds a line of the grid.
     pub(super) fn rule(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) {
         _ = writeln!(
             self.text,
@@ -96,7 +96,7 @@ impl Canvas {
     }
 }
 
-/// A text that is no markup.
+/// Escapes a text.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

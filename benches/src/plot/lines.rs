@@ -1,4 +1,4 @@
-//! Figures over some size.
+//! A line chart: figures by size.
 
 use super::canvas::{Canvas, Side, colour};
 use super::scale::Scale;
@@ -23,12 +23,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// No lines yet. The title says what they show, and its unit; `below` is what they grow with.
+    /// A chart without lines. The title says what the lines show, and the unit. `below` names the horizontal axis.
     pub fn new(title: impl Into<String>, below: impl Into<String>) -> Self {
         Self { title: title.into(), below: below.into(), lines: Vec::new() }
     }
 
-    /// One more point of the line with this name.
+    /// Adds a point to the line of this name.
     pub fn point(&mut self, name: &str, size: f64, value: f64) {
         let known = self.lines.iter_mut().find(|(known, _)| known == name);
         match known {
@@ -67,7 +67,8 @@ impl Lines {
             ends.push((*y, number, name));
             canvas.curve(&places, colour(number));
         }
-        // The names stand at the ends of their lines, from the top, and push one another down.
+        // The names stand at the ends of their lines. From the top, each name moves down if it would touch the one
+        // above.
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut free = TOP;
         for (y, number, name) in ends {

@@ -1,7 +1,7 @@
 //! Pictures of figures, as SVG.
 //!
-//! Only what the report needs: bars to compare, lines to show how something grows. Both have
-//! logarithmic axes, because the libraries differ by powers of ten.
+//! The report needs bars to compare, and lines to show growth. Both have logarithmic axes, because the libraries differ
+//! by powers of ten.
 
 mod bars;
 mod canvas;
@@ -19,12 +19,12 @@ pub(crate) use canvas::escape;
 pub enum Plot {
     /// One figure for each name.
     Bars(Bars),
-    /// Figures over some size, a line for each name.
+    /// Figures by size, a line for each name.
     Lines(Lines),
 }
 
 impl Plot {
-    /// The picture as an `svg` element, or `None` if there is nothing to be seen.
+    /// The picture as an `svg` element, or `None` if there is nothing to show.
     pub(crate) fn svg(&self) -> Option<String> {
         match self {
             Self::Bars(bars) => bars.svg(),

@@ -1,4 +1,4 @@
-//! Where a value lies on a logarithmic axis.
+//! The position of a value on a logarithmic axis.
 
 /// A logarithmic axis, in units of the picture.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Scale {
         Some(Self { low, high: if high > low { high } else { low * 2.0 }, from, to })
     }
 
-    /// Where this value lies; at an end of the axis if it is out of range.
+    /// The position of this value; an end of the axis if it is out of range.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = if value.is_finite() { value.clamp(self.low, self.high) } else { self.low };
         let share = (value / self.low).ln() / (self.high / self.low).ln();
@@ -44,7 +44,7 @@ impl Scale {
     }
 }
 
-/// The least and the greatest of the values that a logarithm has a place for.
+/// The least and the greatest of the values that have a logarithm.
 fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let values = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
     values.fold(None, |range, value| {

@@ -1,23 +1,23 @@
-//! Processors that do not fall asleep.
+//! Keeping the processors awake.
 
 use std::process::{Child, Command, Stdio};
 
 use super::serve::BURN;
 use crate::Failure;
 
-/// A process that computes whenever nobody else on the machine has anything to do.
+/// A process that computes whenever no other process on the machine has work.
 ///
-/// It stands for the other work of a server. It has the scheduler's idle class, so that it gives way
-/// at once, and it ends with this value, or with this process.
+/// It stands for the other work of a server. It runs in the scheduler's idle class, so that it gives way at once. It
+/// ends when this value is dropped or this process ends.
 #[derive(Debug)]
 pub struct Burner(Child);
 
 impl Burner {
-    /// One for each processor.
+    /// Starts one burner for each processor.
     ///
     /// # Errors
     ///
-    /// If there is no program `chrt`, of util-linux.
+    /// If there is no program `chrt`, which is part of util-linux.
     pub fn on_all_processors() -> Result<Vec<Self>, Failure> {
         let processors = std::thread::available_parallelism()?.get();
         (0..processors).map(|_| Self::start()).collect()
@@ -32,13 +32,13 @@ impl Burner {
 
 impl Drop for Burner {
     fn drop(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is already gone.
         _ = self.0.kill();
         _ = self.0.wait();
     }
 }
 
-/// What the process does.
+/// The program of the process.
 pub(super) fn burn() -> ! {
     loop {
         for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! The process that starts the others.
+//! The captain: the process that starts the members.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::{Failure, ServerLoad};
 /// How long members may take to start, and to count.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts a team, lets it do what it is to do, and ends it. Its key is one that nobody has used.
+/// Starts a team, lets it work, and ends it. Its key is unused.
 ///
 /// # Errors
 ///
-/// If a member does not start, or the library fails it.
+/// If a member does not start, or its library fails.
 pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     static TIMES: AtomicU64 = AtomicU64::new(0);
     let folder = tempfile::Builder::new().prefix("lock-benches-").tempdir_in(shared_memory())?;
@@ -65,7 +65,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     }
     let last = record.read()?;
     outcome.lost = total.saturating_sub(last.updates(plan.rule));
-    // The turn that nobody has ended is one, too.
+    // The last turn counts too, although no other turn has ended it.
     if last.turn_began >= start {
         outcome.turns.add(Duration::from_nanos(last.released.saturating_sub(last.turn_began)));
     } else {
@@ -76,7 +76,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Where files live in memory, if there is such a place.
+/// A folder whose files live in memory, if there is one.
 fn shared_memory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
@@ -123,7 +123,7 @@ impl Team {
         Ok(writeln!(orders, "{order}").and_then(|()| orders.flush())?)
     }
 
-    /// Lets them play for a while: whenever one has the lock, the next one may ask for it.
+    /// Lets the members take turns for a while: whenever one has the lock, the next one may ask for it.
     fn relay(&mut self, time: Duration) -> Result<(), Failure> {
         let end = Instant::now() + time;
         while let Some((number, word)) = self.word(end)? {
@@ -146,7 +146,7 @@ impl Team {
         Ok(tallies.into_iter().flatten().collect())
     }
 
-    /// The next thing that somebody says until then.
+    /// The next line of a member, until this deadline.
     fn word(&mut self, end: Instant) -> Result<Option<(usize, String)>, Failure> {
         match self.words.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok((_, word)) if word.starts_with("failed") => Err(word.into()),
@@ -156,7 +156,7 @@ impl Team {
         }
     }
 
-    /// How many commands came over the network, of those that the server counted.
+    /// How many of the commands that the server counted came over the network.
     fn sent(&self, stats: &CommandStats) -> u64 {
         let inner = |name: &str| self.inner_commands.iter().any(|inner| inner == name);
         stats.iter().filter(|(name, _)| !inner(name)).map(|(_, calls)| calls).sum()
@@ -201,7 +201,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // An error means that it is gone already.
+        // An error means that the process is already gone.
         _ = self.child.kill();
         _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What the tasks of one process do.
+//! The tasks of one process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,29 +22,29 @@ struct Shared {
     done: AtomicBool,
     /// When the window began.
     start: AtomicU64,
-    /// When the section began that somebody is in; 0 if nobody is.
+    /// When the present section began; 0 if no task is in one.
     inside_since: AtomicU64,
     tally: Mutex<Tally>,
     failure: OnceLock<String>,
 }
 
 struct Worker {
-    /// From 1, over all processes.
+    /// The number of the task, from 1 over all processes.
     number: u64,
     shared: Arc<Shared>,
-    /// How often it held the lock.
+    /// How often the task held the lock.
     passes: AtomicU64,
-    /// How many of them have changed the record.
+    /// How many of the passes have changed the record.
     updates: AtomicU64,
-    /// How often it held the lock when the window began.
+    /// The value of `passes` when the window began.
     passes_before: AtomicU64,
-    /// Since when it waits; 0 if it does not.
+    /// Since when the task waits; 0 if it does not wait.
     waiting_since: AtomicU64,
-    /// The count of the record in its last pass.
+    /// The count of the record in the last pass of the task.
     last_count: AtomicU64,
 }
 
-/// Locks, counts and unlocks, with as many tasks as there are to be, until the captain says stop.
+/// Locks, counts and unlocks, with the tasks of the plan, until the captain says stop.
 pub(crate) async fn member<C: Contestant>(
     client: Arc<C>,
     part: Part,
@@ -147,7 +147,7 @@ async fn hold(worker: Arc<Worker>, reads: bool) {
     }
 }
 
-/// The record is read, and written at the end.
+/// Reads the record, and writes it at the end.
 async fn pass(worker: &Worker, begun: u64) -> Result<(), std::io::Error> {
     let shared = &*worker.shared;
     let process = shared.part.number as u64 + 1;
@@ -182,7 +182,7 @@ async fn pass(worker: &Worker, begun: u64) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// There may be others inside.
+/// The section of a task beside which other tasks may be inside.
 async fn pass_beside(
     worker: &Worker,
     rule: Rule,
@@ -216,7 +216,7 @@ async fn pass_beside(
 }
 
 impl Worker {
-    /// Notes how it came to hold the lock.
+    /// Notes how the task got the lock.
     fn enter(&self, seen: &Entry, begun: u64) {
         let shared = &*self.shared;
         shared.inside_since.store(begun, Ordering::Relaxed);

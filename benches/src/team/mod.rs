@@ -1,8 +1,8 @@
 //! Several processes that fight over one key.
 //!
-//! The benchmark starts its own program again, as a member of the team, once for each process. They
-//! talk by lines: the plan and the orders come in through standard input, the outcome goes out
-//! through standard output. So a member may as well be a program in another language: see `peers/`.
+//! The benchmark starts its own program again for each process, as a member of the team. A member gets its plan and
+//! its orders as lines on standard input, and writes its outcome to standard output. So a member can also be a program
+//! in another language: see `peers/`.
 //!
 //! | from the captain | from a member |
 //! | --- | --- |
@@ -14,10 +14,9 @@
 //!
 //! A member that cannot go on says `failed WHY`. It ends with its standard input.
 //!
-//! What the lock protects is a record in a file, which is read, and written a moment later: an overlap
-//! of two holders loses an update, whatever processes they are of. Beside readers a writer makes its count
-//! odd for a while, and those with a permit say so in the same file: whoever finds what must not be
-//! counts it.
+//! The lock protects a record in a file. A holder reads the record, and writes it a moment later, so an overlap of two
+//! holders loses an update, in whichever processes they are. A writer among readers makes the count of the record odd
+//! for a while. A holder of a permit leaves a mark in the file. A member counts the forbidden holders that it finds.
 
 mod burner;
 mod captain;

@@ -1,4 +1,4 @@
-//! What a team did within its window.
+//! The outcome of a team within its window.
 
 use std::time::Duration;
 
@@ -6,33 +6,32 @@ use serde_json::{Value, json};
 
 use crate::{Failure, Histogram, ServerLoad, verdict};
 
-/// What one process counted.
+/// The counts of one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// How long its window was.
+    /// The length of its window.
     pub(super) elapsed: u64,
     /// How often each of its tasks held the lock.
     pub(super) passes: Vec<u64>,
-    /// How often one of them had it after another task.
+    /// How often one of them got the lock after another task.
     pub(super) handovers: u64,
-    /// How often one of them had it after another process.
+    /// How often one of them got the lock after another process.
     pub(super) crossings: u64,
-    /// How often one of them had it again after all the others had had it once.
+    /// How often one of them got the lock again after all other tasks had it once.
     pub(super) in_turn: u64,
-    /// For how long it held the lock.
+    /// For how long the process held the lock.
     pub(super) in_use: u64,
-    /// How long they waited, of those who did not only want to read. Who still waits at the end counts
-    /// with what it has waited.
+    /// The waits of its tasks, except those of readers. A wait that goes on at the end counts with its length so far.
     pub(super) waits: Histogram,
-    /// From the end of another process's section to the beginning of one of its own.
+    /// The times from the end of another process's section to the beginning of one of its own.
     pub(super) latencies: Histogram,
-    /// How long the process before it had the lock without an interruption.
+    /// For how long the process before it had the lock without an interruption.
     pub(super) turns: Histogram,
-    /// What it computed.
+    /// The processor time of the process.
     pub(super) cpu: u64,
-    /// All its updates of the record since it was started, also those beyond the window.
+    /// All its updates of the record since it was started, including those outside the window.
     pub(super) total: u64,
-    /// How often one of them found another inside who must not be there, likewise.
+    /// How often one of its tasks found a forbidden holder inside, since it was started.
     pub(super) intrusions: u64,
 }
 
@@ -81,38 +80,38 @@ impl Tally {
     }
 }
 
-/// What a team did within its window.
+/// The outcome of a team within its window.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How long it was.
+    /// The length of the window.
     pub elapsed: Duration,
     /// How often each task of each process held the lock.
     pub passes: Vec<Vec<u64>>,
     /// How often the lock went from one task to another.
     pub handovers: u64,
-    /// How often it went from one process to another.
+    /// How often the lock went from one process to another.
     pub crossings: u64,
-    /// In how many of the passes a task had the lock again after all the others had had it once.
+    /// How many passes began after all other tasks had the lock once since the task's last pass.
     pub in_turn: u64,
-    /// For how long somebody held it.
+    /// For how long the lock was held.
     pub in_use: Duration,
-    /// How long they waited; among readers and writers, how long the writers did. Who still waits at
-    /// the end counts with what it has waited.
+    /// The waits of all tasks; with readers and writers, those of the writers. A wait that goes on at the end counts
+    /// with its length so far.
     pub waits: Histogram,
-    /// From the end of one process's section to the beginning of another one's.
+    /// The times from the end of one process's section to the beginning of another process's section.
     pub latencies: Histogram,
-    /// How long a process had the lock without an interruption.
+    /// For how long a process had the lock without an interruption.
     pub turns: Histogram,
-    /// How many commands came to the server over the network.
+    /// How many commands the server received over the network.
     pub commands: u64,
-    /// What the processes computed.
+    /// The processor time of the processes.
     pub cpu: Duration,
-    /// What the server computed.
+    /// The processor time of the server.
     pub server: ServerLoad,
-    /// How many updates of the record were lost from beginning to end: none if the lock locks.
+    /// How many updates of the record were lost from beginning to end: none if the lock is correct.
     pub lost: u64,
-    /// How often a task found another task inside that the lock must keep out: never if the lock locks.
+    /// How often a task found another task inside that the lock must keep out: never if the lock is correct.
     pub intrusions: u64,
 }
 
@@ -122,7 +121,7 @@ impl Outcome {
         self.passes.iter().flatten().sum()
     }
 
-    /// Hand-overs in a second.
+    /// Hand-overs per second.
     pub fn rate(&self) -> f64 {
         self.handovers as f64 / self.elapsed.as_secs_f64()
     }
@@ -141,7 +140,7 @@ impl Outcome {
         verdict(self.lost, self.intrusions, self.total())
     }
 
-    /// Adds what one process counted.
+    /// Adds the counts of one process.
     pub(super) fn add(&mut self, tally: Tally) {
         self.elapsed = self.elapsed.max(Duration::from_nanos(tally.elapsed));
         self.passes.push(tally.passes);

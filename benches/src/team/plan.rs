@@ -1,4 +1,4 @@
-//! What a team is to do.
+//! The plan of a team.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,33 +7,33 @@ use serde_json::{Value, json};
 
 use crate::{Failure, Rule};
 
-/// What a team is to do.
+/// The plan of a team.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Which library, by the name of its row.
+    /// The name of the library's row.
     pub contestant: String,
     /// The program of the members, if it is not this one.
     pub program: Option<PathBuf>,
-    /// How many processes.
+    /// The number of processes.
     pub processes: usize,
-    /// How many tasks each process has.
+    /// The number of tasks of each process.
     pub tasks: usize,
-    /// Who may be inside beside whom.
+    /// Which holders may be inside at once.
     pub rule: Rule,
-    /// How long each holds the lock. If zero, one in eight gives up its thread once instead.
+    /// How long each holder keeps the lock. If zero, one holder in eight gives up its thread once instead.
     pub hold: Duration,
-    /// Whether a process asks only when another one has the lock, so that it waits alone and nobody
+    /// Whether a process asks only while another process has the lock. Then it is the only waiter, and no other task
     /// overtakes it. For one task in each process.
     pub by_turns: bool,
     /// Whether a process has a runtime with several threads, as most apps have, instead of one.
     pub threads: bool,
-    /// For how long they are counted; they run for a quarter of it before.
+    /// For how long passes are counted. The tasks run for a quarter of this time before.
     pub window: Duration,
 }
 
 impl Plan {
-    /// Tasks that lock and unlock as fast as they can.
+    /// A plan for tasks that lock and unlock as fast as they can.
     pub fn new(
         contestant: impl Into<String>,
         processes: usize,
@@ -53,35 +53,35 @@ impl Plan {
         }
     }
 
-    /// Lets members of another build do it.
+    /// This plan with members of another build.
     #[must_use]
     pub fn by(mut self, program: Option<PathBuf>) -> Self {
         self.program = program;
         self
     }
 
-    /// The same, but not with a mutex.
+    /// This plan with locks that follow this rule.
     #[must_use]
     pub fn under(mut self, rule: Rule) -> Self {
         self.rule = rule;
         self
     }
 
-    /// The same, but each holds the lock for so long.
+    /// This plan, but each holder keeps the lock for this long.
     #[must_use]
     pub fn holding(mut self, hold: Duration) -> Self {
         self.hold = hold;
         self
     }
 
-    /// The same, but each process has a runtime with several threads.
+    /// This plan, but each process has a runtime with several threads.
     #[must_use]
     pub fn on_threads(mut self) -> Self {
         self.threads = true;
         self
     }
 
-    /// The same, but a process asks only when another one has the lock.
+    /// This plan, but a process asks only while another process has the lock.
     #[must_use]
     pub fn by_turns(mut self) -> Self {
         self.by_turns = true;
@@ -97,7 +97,7 @@ pub(crate) struct Part {
     pub(crate) key: String,
     /// The file of the record.
     pub(crate) record: PathBuf,
-    /// Which process it is, from 0.
+    /// The number of the process, from 0.
     pub(crate) number: usize,
     pub(crate) tasks: usize,
     pub(crate) tasks_of_all: usize,

@@ -6,14 +6,14 @@ use std::process::Command;
 /// The rows of redis-py, as it comes and with a short delay between two tries.
 pub const REDIS_PY: [&str; 2] = ["redis-py", "redis-py, impatient"];
 
-/// Where the interpreter is looked for before `python3` on the path.
+/// The variable with the path of the interpreter. Without it, `python3` on the path is used.
 const VARIABLE: &str = "LOCK_BENCHES_PYTHON";
 
 /// An interpreter that has the package `redis`.
 ///
 /// # Errors
 ///
-/// Says why the rows of redis-py are missing.
+/// The reason why the rows of redis-py are missing.
 pub fn python() -> Result<PathBuf, String> {
     let program = std::env::var_os(VARIABLE).unwrap_or_else(|| "python3".into());
     let outcome = Command::new(&program).args(["-c", "import redis"]).output();

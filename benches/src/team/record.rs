@@ -1,4 +1,4 @@
-//! What the lock protects.
+//! The record that the lock protects.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,18 +15,18 @@ pub(super) fn now() -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// What is known of the passes up to now. Five numbers, in the byte order of the machine.
+/// The passes up to now: five numbers, in the byte order of the machine.
 ///
-/// Behind it in the file is a number for each task: 1 while it has a permit, if the lock has several.
+/// In the file a number for each task follows: 1 while the task has a permit, if the lock has permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// How many passes there were. Of writers among readers, twice that, and it is odd while one writes.
+    /// The number of passes. With readers and writers, twice the number of writes, and odd during a write.
     pub(super) count: u64,
-    /// The task that had the last one, from 1 over all processes; 0 if there was none.
+    /// The task of the last pass, from 1 over all processes; 0 if there was none.
     pub(super) task: u64,
     /// The process of that task, from 1.
     pub(super) process: u64,
-    /// When the first of the passes began that this process has had without an interruption.
+    /// When the present turn of this process began: the first of its passes without an interruption.
     pub(super) turn_began: u64,
     /// When the last pass ended.
     pub(super) released: u64,
@@ -45,14 +45,14 @@ impl Entry {
 const FIELDS: usize = 5;
 const ENTRY: usize = FIELDS * 8;
 
-/// A file with an entry that is read and written by who holds the lock.
+/// A file with an entry that the holder of the lock reads and writes.
 ///
-/// Neither is atomic with the other. Whoever writes while somebody else does loses an update.
+/// A read and a write together are not atomic, so two writers at once lose an update.
 #[derive(Debug)]
 pub(super) struct Record(File);
 
 impl Record {
-    /// Makes a new file, for so many tasks.
+    /// Makes a new file, for this many tasks.
     pub(super) fn create(path: &Path, tasks: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         file.set_len((ENTRY + tasks * 8) as u64)?;
@@ -61,7 +61,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Opens the file that somebody made.
+    /// Opens an existing file.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
     }
@@ -87,15 +87,15 @@ impl Record {
         self.0.write_all_at(&bytes, 0)
     }
 
-    /// Says whether this task, counted from 1, has a permit.
+    /// Notes whether this task, counted from 1, has a permit.
     pub(super) fn mark(&self, task: u64, inside: bool) -> io::Result<()> {
         let place = ENTRY as u64 + (task - 1) * 8;
         self.0.write_all_at(&u64::from(inside).to_ne_bytes(), place)
     }
 
-    /// How many of so many tasks say that they have a permit.
+    /// How many of this many tasks have noted that they have a permit.
     ///
-    /// Who has marked itself before sees at least those that were there, since no write is lost.
+    /// A holder that has set its mark sees at least the marks that were already there, because no write is lost.
     pub(super) fn inside(&self, tasks: usize) -> io::Result<usize> {
         let mut bytes = vec![0; tasks * 8];
         self.0.read_exact_at(&mut bytes, ENTRY as u64)?;

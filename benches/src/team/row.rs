@@ -11,9 +11,9 @@ use crate::other_build;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
-    /// What the row is called.
+    /// The name of the row.
     pub name: String,
-    /// Whether it is one of ours, of whatever build.
+    /// Whether the row is one of ours, of either build.
     pub ours: bool,
     contestant: &'static str,
     /// The program of the members, if it is not this one.
@@ -21,8 +21,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// All mutexes that wait: ours, the first two of them by the [other build](other_build) if there is one,
-    /// and the peers. And why some are missing.
+    /// All mutexes that wait, and the reasons why some are missing. The mutexes are ours, the first two of ours by the
+    /// [other build](other_build) if there is one, and the peers.
     pub fn all() -> (Vec<Self>, Vec<String>) {
         let here = |contestant: &'static str, ours: bool| Self {
             name: contestant.to_owned(),
@@ -48,7 +48,7 @@ impl Row {
         (rows, absent)
     }
 
-    /// What such a team is to do: lock and unlock as fast as it can.
+    /// The plan of a team that locks and unlocks as fast as it can.
     pub fn plan(&self, processes: usize, tasks: usize, window: Duration) -> Plan {
         Plan::new(self.contestant, processes, tasks, window).by(self.program.clone())
     }

@@ -1,13 +1,13 @@
-//! What those do with the record beside whom there may be others.
+//! The sections of holders beside which other holders may be inside.
 //!
-//! Each says whether it found somebody inside who must not be there.
+//! Each section returns whether it found a forbidden holder inside.
 
 use std::io;
 
 use super::record::{Entry, Record};
 use crate::measure::maybe_yield;
 
-/// The count becomes odd, and even again.
+/// Makes the count odd, and even again.
 pub(super) async fn write(record: &Record, pass: u64) -> io::Result<bool> {
     let seen = record.read()?;
     record.write(&Entry { count: seen.count | 1, ..seen })?;
@@ -17,7 +17,7 @@ pub(super) async fn write(record: &Record, pass: u64) -> io::Result<bool> {
     Ok(!seen.count.is_multiple_of(2))
 }
 
-/// The count is even, and remains what it is.
+/// Checks that the count is even and does not change.
 pub(super) async fn read(record: &Record, pass: u64) -> io::Result<bool> {
     let before = record.read()?.count;
     maybe_yield(pass).await;
@@ -25,7 +25,7 @@ pub(super) async fn read(record: &Record, pass: u64) -> io::Result<bool> {
     Ok(before != after || !before.is_multiple_of(2))
 }
 
-/// There are no more inside than there are permits.
+/// Checks that no more holders are inside than there are permits.
 pub(super) async fn enter(
     record: &Record,
     task: u64,
@@ -41,13 +41,13 @@ pub(super) async fn enter(
     Ok(inside > permits as usize)
 }
 
-/// A write under way. If its task is aborted nothing was written.
+/// A write under way. If its task is aborted, the write has no effect.
 ///
-/// The record lies in memory, and was written a moment ago: that it cannot be written now is not to be
-/// expected, and would show as an update that was lost.
+/// The record is in memory and was written a moment ago, so the write should not fail. A failure would show as a lost
+/// update.
 struct Change<'a> {
     record: &'a Record,
-    /// What is written at the end.
+    /// The count to write at the end.
     outcome: Entry,
 }
 
@@ -63,7 +63,7 @@ impl Drop for Change<'_> {
     }
 }
 
-/// Somebody who has a permit. That the mark could not be taken away would show as one too many.
+/// A holder of a permit. A mark that could not be removed would show as a holder too many.
 struct Mark<'a> {
     record: &'a Record,
     task: u64,

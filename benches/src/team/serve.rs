@@ -12,7 +12,7 @@ use crate::{Failure, contestants};
 /// The argument that makes a benchmark a member.
 pub(super) const MEMBER: &str = "--member";
 
-/// The argument that makes it a [burner](super::Burner).
+/// The argument that makes a benchmark a [burner](super::Burner).
 pub(super) const BURN: &str = "--burn";
 
 /// Whether this program was started by a benchmark: as a member of a team, as a [burner](super::Burner),
@@ -21,11 +21,11 @@ pub fn is_member() -> bool {
     std::env::args().nth(1).is_some_and(|arg| [MEMBER, BURN, GUEST].contains(&&*arg))
 }
 
-/// Does what a member does, in a benchmark that was [started as one](is_member).
+/// Runs a member, in a benchmark that was [started as one](is_member).
 ///
 /// # Errors
 ///
-/// If it cannot read its plan or has no runtime. What goes wrong later is told the captain.
+/// If it cannot read its plan or has no runtime. Later failures go to the captain.
 pub fn serve() -> Result<(), Failure> {
     match std::env::args().nth(1).as_deref() {
         Some(BURN) => {
@@ -51,7 +51,7 @@ pub fn serve() -> Result<(), Failure> {
     if let Err(failure) = outcome {
         say(&format!("failed {}", failure.to_string().replace('\n', " ")))?;
     }
-    // What still waits for the lock would keep the runtime up; the process ends with it anyhow.
+    // Tasks that still wait for the lock would keep the runtime up. They end with the process.
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
@@ -61,27 +61,27 @@ pub fn serve() -> Result<(), Failure> {
 pub(crate) struct Orders(UnboundedReceiver<String>);
 
 impl Orders {
-    /// Listens on standard input. When that ends the captain is gone, and so is this process.
+    /// Listens on standard input. Its end means that the captain is gone, and ends this process.
     fn listen() -> Self {
         let (sender, orders) = unbounded_channel();
         end_with_input(move |line| sender.send(line).is_ok());
         Self(orders)
     }
 
-    /// The next one; `None` if there will be none.
+    /// The next order; `None` if there are no more.
     pub(super) async fn next(&mut self) -> Option<String> {
         self.0.recv().await
     }
 }
 
-/// Tells the captain.
+/// Sends a line to the captain.
 pub(super) fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// Listens on standard input as long as somebody wants to hear it. When it ends, so does the process.
+/// Reads standard input as long as there is a receiver. The end of the input ends the process.
 fn end_with_input(hear: impl Fn(String) -> bool + Send + 'static) {
     std::thread::spawn(move || {
         if io::stdin().lock().lines().map_while(Result::ok).all(hear) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Pauses that double from one failure to the next, up to a longest one.
+/// Pauses that double from one failure to the next, up to a longest pause.
 ///
-/// Arithmetic alone: it waits for nothing and knows no clock.
+/// A `Backoff` only calculates. It does not wait, and it reads no clock.
 ///
 /// # Examples
 ///
@@ -27,12 +27,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet. The pause after the first one, and the longest pause.
+    /// A backoff without failures: the pause after the first failure, and the longest pause.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// The same pauses, after so many failures in a row.
+    /// This backoff after the given number of failures in a row.
     ///
     /// # Examples
     ///
@@ -57,8 +57,8 @@ impl Backoff {
         pause
     }
 
-    /// Counts a failure, and returns a pause between half of what [`fail`](Self::fail) returns and the whole.
-    /// Clients with different fractions, of 0 to 1, do not come back together.
+    /// Counts a failure, and returns a pause between half and all of the pause of [`fail`](Self::fail).
+    /// Clients with different fractions, from 0 to 1, do not come back together.
     #[must_use = "the pause is what a failure costs"]
     pub fn fail_scattered(&mut self, fraction: f64) -> Duration {
         let longest = self.fail();
@@ -70,12 +70,12 @@ impl Backoff {
         self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest)
     }
 
-    /// How many failures there were in a row.
+    /// The number of failures in a row.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// A try succeeded.
+    /// Forgets the failures, after a try that succeeded.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,4 +1,4 @@
-//! Time as leases see it.
+//! The clock that dates leases.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -7,12 +7,12 @@ use std::time::Duration;
 /// The clock that dates the leases of one backend.
 ///
 /// Leases are dated on a monotonic clock that, on Linux and macOS, goes on counting while the machine is
-/// suspended (`CLOCK_BOOTTIME` on Linux), because the store's clock goes on too: on `std::time::Instant` a
+/// suspended (`CLOCK_BOOTTIME` on Linux), because the store's clock goes on too. On `std::time::Instant` a
 /// laptop that slept for an hour would still believe in a lease of thirty seconds. No wall clock
 /// of the client ever decides who owns a lock.
 ///
-/// Two [`Instant`]s are comparable only if they come from the same kind of clock. A
-/// [`Backend`](crate::Backend) therefore names its clock, and whoever holds its leases reads that.
+/// Two [`Instant`]s are comparable only if they come from the same kind of clock. So a
+/// [`Backend`](crate::Backend) names its clock, and the holders of its leases read that clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Clock(Source);
 
@@ -24,14 +24,14 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's monotonic clock, suspend included: what every store outside the process needs.
+    /// The system's monotonic clock, suspend included. Every store outside the process needs this clock.
     pub const fn boot() -> Self {
         Self(Source::Boot)
     }
 
     /// The clock of `tokio::time`, which a test may pause and advance.
     ///
-    /// Only a store that lives in this very process may use it: it stops with the machine.
+    /// Only a store in this process may use this clock, because the clock stops while the machine is suspended.
     #[cfg(feature = "memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
     pub const fn tokio() -> Self {
@@ -62,8 +62,8 @@ impl fmt::Debug for Clock {
 fn boot_nanos() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's CLOCK_MONOTONIC counts suspend; Linux needs the clock that is named for it. Elsewhere
-    // the monotonic clock is the best there is.
+    // Apple's CLOCK_MONOTONIC counts suspend. On Linux only CLOCK_BOOTTIME does. Elsewhere the monotonic
+    // clock is the best choice.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const ID: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -85,7 +85,7 @@ fn tokio_nanos() -> u64 {
     use std::time::Instant;
 
     // tokio's instants have no epoch of their own, so the first reading in the process becomes it.
-    // A runtime that was paused before that reading lies in its past: hence the offset.
+    // A runtime that was paused before that reading is earlier than the epoch: hence the offset.
     const OFFSET: u64 = 1 << 62;
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     let origin = *ORIGIN.get_or_init(Instant::now);
@@ -110,7 +110,7 @@ impl Instant {
     /// The instant that never comes.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// How long it is from `earlier` to `self`; zero if `earlier` is not earlier.
+    /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -120,7 +120,7 @@ impl Instant {
         self.0
     }
 
-    /// The instant that [`as_nanos`](Self::as_nanos) came from.
+    /// The instant whose [`as_nanos`](Self::as_nanos) is `nanos`.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

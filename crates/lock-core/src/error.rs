@@ -1,4 +1,4 @@
-//! What can go wrong, in words that every backend shares.
+//! The errors that all backends share.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Contention is not an error: a held lock is an [`Attempt::Busy`](crate::Attempt::Busy).
 ///
 /// The type is opaque and cheap to clone. Branch on [`kind`](Self::kind) or
-/// [`is_retryable`](Self::is_retryable); the rest is for people. No message holds a password or an
+/// [`is_retryable`](Self::is_retryable). The message is for people. No message contains a password or an
 /// owner token.
 #[derive(Clone)]
 pub struct Error(Arc<Repr>);
@@ -30,7 +30,7 @@ impl Error {
         Self(Arc::new(Repr { kind, message: message.into(), source: None }))
     }
 
-    /// The same, with the error that caused it.
+    /// An error of this kind, with a message and the error that caused it.
     pub fn with_source(
         kind: ErrorKind,
         message: impl Into<Cow<'static, str>>,
@@ -39,16 +39,16 @@ impl Error {
         Self(Arc::new(Repr { kind, message: message.into(), source: Some(source.into()) }))
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the same request may succeed later without anybody's help.
+    /// Whether the same request may succeed later without a person's help.
     ///
-    /// It says nothing about whether the failed request took effect: after
-    /// [`ErrorKind::Timeout`] or [`ErrorKind::Unreachable`] it may have. Repeat it with the same
-    /// owner token, or release that token.
+    /// This does not say whether the failed request took effect. After
+    /// [`ErrorKind::Timeout`] or [`ErrorKind::Unreachable`] it may have. Repeat the request with the same
+    /// owner token, or release the claim.
     pub fn is_retryable(&self) -> bool {
         self.0.kind.is_retryable()
     }
@@ -77,8 +77,8 @@ impl StdError for Error {
     }
 }
 
-/// So that a conversion which cannot fail, such as from a [`Key`](crate::Key) to itself, fits where
-/// one that can is expected.
+/// Lets a conversion that cannot fail, such as from a [`Key`](crate::Key) to itself, stand where a fallible
+/// conversion is expected.
 impl From<std::convert::Infallible> for Error {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
@@ -95,9 +95,9 @@ pub enum ErrorKind {
     InvalidTtl,
     /// An option, a URL or a combination of options makes no sense. Nothing was sent.
     InvalidConfig,
-    /// This backend cannot do what was asked of it.
+    /// This backend does not support the request.
     Unsupported,
-    /// No connection to the store, or it broke while the request was under way.
+    /// There is no connection to the store, or it broke while the request was under way.
     Unreachable,
     /// The store did not answer within the deadline of the request.
     Timeout,
@@ -105,15 +105,15 @@ pub enum ErrorKind {
     NotReady,
     /// The store has no memory for another lock.
     OutOfMemory,
-    /// Wrong credentials, or a right that the user of the store lacks.
+    /// The credentials are wrong, or the user of the store lacks a right.
     Denied,
     /// The key holds something that is not a lock.
     ForeignKey,
-    /// As many wait for the key as its queue has room for.
+    /// The queue of the key is full.
     QueueFull,
     /// The lease that was to be converted is over.
     NotHeld,
-    /// The semaphore was closed for everybody.
+    /// The semaphore was closed, for every client.
     Closed,
     /// An answer that this client does not understand.
     Protocol,

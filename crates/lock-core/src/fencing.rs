@@ -6,21 +6,21 @@ use std::time::Duration;
 
 /// A number that grows with every exclusive grant of a lock.
 ///
-/// Hand it to the resource that the lock protects, and let the resource refuse anything lower than
-/// the highest number it has seen. That protects it even from a holder that was paused past the
-/// end of its lease and does not know it yet (Kleppmann, *How to do distributed locking*, 2016).
+/// Hand the token to the resource that the lock protects, and let the resource refuse every token that is
+/// lower than the highest token it has seen. That protects the resource even from a holder that was paused
+/// past the end of its lease and does not know it yet (Kleppmann, *How to do distributed locking*, 2016).
 ///
-/// Successive exclusive grants of one key carry increasing tokens; numbers may be skipped. Tokens of
-/// different keys are not comparable. They are public: never use one as proof of ownership.
+/// Successive exclusive grants of one key carry increasing tokens. Numbers may be skipped. Tokens of
+/// different keys are not comparable. Tokens are public: never use one as proof of ownership.
 ///
 /// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
 /// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
 /// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
 /// in time have no order.
 ///
-/// The backends of this family give out the greater of the last token plus one and the time, as
-/// [`floor`](Self::floor) counts it. So tokens increase although a store forgot its counter, and stay
-/// below 2⁵³ until 2091: a resource that keeps them in a double loses nothing.
+/// The backends of this family give out the greater of two numbers: the last token plus one, and the time as
+/// [`floor`](Self::floor) counts it. So tokens increase even if a store forgot its counter. They stay
+/// below 2⁵³ until 2091, so a resource that keeps them in a double loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -35,11 +35,11 @@ impl FencingToken {
         self.0
     }
 
-    /// The lowest token that a store may give out at this time since 1970, in quarters of a
+    /// The lowest token that a store may give out at this time since 1970: the quarters of a
     /// microsecond since 2020.
     ///
-    /// Quarters, because a process that passes a lock from task to task uses more than a million
-    /// tokens in a second, and no token may be ahead of the clock for good.
+    /// The unit is so small because a process that passes a lock from task to task uses more than a million
+    /// tokens in a second, and tokens must not stay ahead of the clock.
     ///
     /// # Examples
     ///
@@ -100,12 +100,12 @@ impl TokenRange {
         FencingToken(self.first.saturating_add(self.count.get() as u64 - 1))
     }
 
-    /// The token of the holder after `index` others, if the range reaches that far.
+    /// The token of the holder that comes after `index` others, if the range reaches that far.
     pub fn nth(&self, index: u32) -> Option<FencingToken> {
         (index < self.count.get()).then(|| FencingToken(self.first.saturating_add(index.into())))
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub const fn count(&self) -> NonZeroU32 {
         self.count
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a store says, tokens go up in a range, and stay there at the end of all numbers.
+        /// Whatever a store says, tokens increase within a range, or stay at the highest number.
         #[test]
         fn tokens_never_go_down_in_a_range(
             first in prop_oneof![any::<u64>(), (0..9u64).prop_map(|below| u64::MAX - below)],

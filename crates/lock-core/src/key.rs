@@ -7,11 +7,11 @@ use crate::{Error, ErrorKind};
 
 /// The name of a lock: any bytes, up to [`Key::MAX_LEN`] of them.
 ///
-/// A backend decides how a name is stored. `lock-redis` puts it between a prefix and braces, so
-/// that everything which belongs to one lock shares a slot; a name made with [`Key::as_is`] is
-/// taken as the exact key in the store, for locks that others chose the name of.
+/// A backend decides how a name is stored. `lock-redis` adds a prefix and puts the name in braces, so
+/// that everything that belongs to one lock shares a slot. A name made with [`Key::as_is`] is
+/// the exact key in the store, for locks whose names other programs chose.
 ///
-/// Names are compared byte by byte; nothing is normalised. Cloning is cheap.
+/// Names are compared byte by byte and are not normalised. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     bytes: Arc<[u8]>,
@@ -42,7 +42,7 @@ impl Key {
         Self::checked(name.as_ref(), false)
     }
 
-    /// The exact key in the store, as clients of other libraries have chosen it.
+    /// The exact key in the store, as clients of other libraries chose it.
     ///
     /// # Errors
     ///

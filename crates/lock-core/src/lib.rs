@@ -1,22 +1,22 @@
 //! The contract between distributed locks and the stores that carry them.
 //!
-//! Three groups of readers meet here. **Backend authors** implement [`Backend`], four verbs over
-//! one store (*try to acquire*, *renew*, *release*, *watch*), and run the
-//! [conformance suite](conformance) against it. **Primitive authors** (`lock-sync` is one) call it.
-//! **App authors** see the value types in passing: a [`Key`], a [`FencingToken`], an [`Error`].
+//! **Backend authors** implement [`Backend`], four verbs over one store (*try to acquire*, *renew*,
+//! *release*, *watch*), and run the [conformance suite](conformance) against it. **Primitive authors**
+//! (`lock-sync` has primitives) call it. **App authors** meet only some of the value types: a [`Key`], a
+//! [`FencingToken`], an [`Error`].
 //!
-//! The four verbs are enough for a mutex. What only some stores can do is an ability, with a trait and
-//! laws of its own, so that asking a store for what it cannot do does not compile:
+//! The four verbs are enough for a mutex. Whatever only some stores can do is an ability, with a trait and
+//! laws of its own. So code that asks a store for an ability that it lacks does not compile:
 //!
 //! | ability | adds | for |
 //! | --- | --- | --- |
 //! | [`SharedBackend`] | readers beside one another | `RwLock` |
-//! | [`ConvertBackend`] | leases that become weaker, or exclusive, without being let go | upgradable reads |
+//! | [`ConvertBackend`] | leases that become weaker, or exclusive, while their owners go on holding the key | upgradable reads |
 //! | [`JointBackend`] | several holders as one | a lock that another process re-enters |
 //! | [`PermitBackend`] | counted permits, whose number is remembered and can change | `Semaphore` |
 //! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `OnceCell`, `Barrier`, `Leader` |
-//! | [`InspectBackend`] | who holds and who waits, and an end to all leases | people |
-//! | [`QuorumNode`] | a vote, and tokens that can be brought into step with those of others | a lock over several stores |
+//! | [`InspectBackend`] | a list of holders and waiters, and a forced release of all leases | people |
+//! | [`QuorumNode`] | a vote, and tokens that can be brought into step with those of other nodes | a lock over several stores |
 //!
 //! The crate does no I/O, and without features it needs no runtime.
 //!
@@ -28,12 +28,13 @@
 //!
 //! # What is promised
 //!
-//! At most one *valid* lease per key at a time (as its mode allows), while (a) the store keeps its
-//! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, (c) the holder stops when its
+//! At most one *valid* lease per key exists at a time (as its mode allows), while (a) the store keeps its
+//! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, and (c) the holder stops when its
 //! lease says that it is lost. Independently of all three, the [`FencingToken`]s of successive
-//! exclusive grants increase, so that a resource which refuses lower tokens is safe.
+//! exclusive grants increase. So a resource that refuses lower tokens is safe.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;
@@ -58,9 +59,10 @@ pub mod memory;
 pub mod runtime;
 
 pub use abilities::{
-    Ballot, Cell, CellBackend, Conversion, ConvertBackend, Convertible, Fixed, Holder,
-    InspectBackend, Inspection, JointBackend, Kind, OwnerTag, PermitBackend, Permits, Quarantine,
-    QuorumNode, Resize, Resized, Server, SharedBackend, Standing, Stored, Upgradable, Vote, Waiter,
+    Ballot, Cell, CellBackend, Conversion, ConvertBackend, Convertible, Ending, Fixed, Holder,
+    InspectBackend, Inspection, JointBackend, Kind, Membership, OwnerTag, PermitBackend, Permits,
+    Quarantine, QuorumNode, Resize, Resized, Server, SharedBackend, Standing, Stored, Terms,
+    Upgradable, Vote, Waiter,
 };
 pub use backend::Backend;
 pub use backoff::Backoff;

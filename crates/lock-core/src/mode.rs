@@ -4,8 +4,8 @@ use crate::{Kind, OwnerToken};
 
 /// How a claim holds its key.
 ///
-/// The methods are the algebra of modes: the one place that says which leases may be held at once, and which
-/// lease is enough for which purpose. They are pure, and every part of this family uses them.
+/// The methods are the algebra of modes: they alone say which leases may be held at once, and which lease is
+/// enough for which hold. They are pure, and every part of this family uses them.
 ///
 /// | held, wanted | exclusive | upgradable | shared | permits | joint |
 /// | --- | --- | --- | --- | --- | --- |
@@ -20,22 +20,22 @@ use crate::{Kind, OwnerToken};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// One holder, alone.
+    /// One holder and no other.
     Exclusive,
     /// Any number of holders, at most one of them [`Upgradable`](Self::Upgradable), and no exclusive
     /// one.
     Shared,
-    /// As [`Shared`](Self::Shared), and the only one that may become exclusive without letting go.
+    /// As [`Shared`](Self::Shared), but this lease may become exclusive without being released.
     Upgradable,
     /// `take` of the `of` permits that the key has in all.
     Permits {
         /// How many permits this lease takes. It may be more than there are: such a request waits.
         take: u32,
-        /// How many permits the key was declared to have: the same number in every request for it.
-        /// It may be none, if others are to be [added](crate::PermitBackend::resize).
+        /// How many permits the key was declared to have: the same number in every request for the key.
+        /// It may be zero, if permits will be [added](crate::PermitBackend::resize).
         of: u32,
     },
-    /// Together with every other holder that names the same group, as one, and with nobody else.
+    /// Together with every other holder that names the same group, as one holder, and with no other.
     Joint {
         /// The secret that makes its holders one.
         group: OwnerToken,
@@ -97,8 +97,8 @@ impl Mode {
 
     /// Whether a lease in this mode is enough for a hold in the mode `wanted`.
     ///
-    /// The relation is a partial order. What covers a mode is compatible with no mode that the covered one is
-    /// incompatible with.
+    /// The relation is a partial order. If one mode covers another, every mode that is compatible with the first
+    /// is compatible with the second.
     ///
     /// # Examples
     ///
@@ -127,11 +127,10 @@ impl Mode {
         }
     }
 
-    /// Whether this mode covers the other one and is not that mode: the strict order below
+    /// Whether this mode covers the other mode and differs from it: the strict order that belongs to
     /// [`covers`](Self::covers).
     ///
-    /// A lease can be [converted](crate::ConvertBackend) at once to any mode that it is stronger than, but for no
-    /// permits at all.
+    /// A lease can be [converted](crate::ConvertBackend) at once to any weaker mode, except to zero permits.
     ///
     /// # Examples
     ///
@@ -161,7 +160,7 @@ impl Mode {
         matches!(self, Self::Permits { .. })
     }
 
-    /// How many permits a lease in this mode takes: none, unless it [counts](Self::counts).
+    /// How many permits a lease in this mode takes: zero unless the mode [counts](Self::counts).
     ///
     /// # Examples
     ///
@@ -179,7 +178,7 @@ impl Mode {
         }
     }
 
-    /// Whether the mode is one of a group.
+    /// Whether the mode is [`Joint`](Self::Joint).
     ///
     /// # Examples
     ///
@@ -210,7 +209,7 @@ impl Mode {
 mod tests {
     use super::*;
 
-    /// Every mode that differs from the others in any way that the algebra can see, and then some.
+    /// A mode for each difference that the algebra can see, and a few more.
     fn modes() -> Vec<Mode> {
         let joint = |byte| Mode::Joint { group: OwnerToken::from_bytes([byte; 16]) };
         let permits = (0..=4).flat_map(|take| (0..=4).map(move |of| Mode::Permits { take, of }));
@@ -278,7 +277,7 @@ mod tests {
             for limit in [0, 1, 3, 5, 12] {
                 let fits = one.fits_beside([other, third], limit);
                 assert_eq!(fits, one.fits_beside([third, other], limit));
-                // With one more lease there is never more room.
+                // One more lease never makes more room.
                 assert!(!fits || one.fits_beside([other], limit), "{one:?} {other:?} {third:?}");
             }
         }

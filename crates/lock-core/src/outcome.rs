@@ -1,4 +1,4 @@
-//! What a backend answers.
+//! The answers of a backend.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::{Error, Instant, TokenRange};
 /// The answer to a request for a lease. Contention is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use = "a grant that nobody looks at holds the lock until its lease ends"]
+#[must_use = "an ignored grant holds the lock until its lease ends"]
 pub enum Attempt {
     /// The lease is held.
     Granted(Grant),
-    /// Somebody else holds the key, or comes first.
+    /// Another owner holds the key, or another claim comes first.
     Busy {
         /// When the present lease ends unless it is renewed; `None` if it has no end.
         retry_after: Option<Duration>,
     },
-    /// Somebody else holds the key, and this claim has a place in the store's queue.
+    /// The key was not granted, and this claim has a place in the store's queue.
     ///
-    /// Only ever the answer to a request with [`queue`](crate::Acquire::queue) set, of a client that
-    /// watches the key. The place is kept by repeating the request in time and given up by releasing
-    /// the claim. When it is granted, the watch says so with
-    /// [`Hint::Granted`](crate::Hint::Granted); if that is lost, repeating the request finds out.
+    /// Only a request with [`queue`](crate::Acquire::queue) set, from a client that watches the key, gets this
+    /// answer. The client keeps the place by repeating the request in time, and gives it up by releasing
+    /// the claim. When the claim is granted, the watch says so with
+    /// [`Hint::Granted`](crate::Hint::Granted). If that hint is lost, the repeated request returns the grant.
     Queued {
         /// When to ask again if no hint has come until then.
         retry_after: Option<Duration>,
@@ -37,17 +37,17 @@ pub struct Grant {
     /// The last instant, on the backend's clock, at which the holder may rely on the lease. Dated
     /// from before the request was sent.
     pub valid_until: Instant,
-    /// Whether others wait for the key.
+    /// Whether other claims wait for the key.
     pub demand: Demand,
 }
 
 impl Grant {
-    /// A grant. Nothing is said about the demand.
+    /// A grant whose demand is unknown.
     pub fn new(tokens: TokenRange, valid_until: Instant) -> Self {
         Self { tokens, valid_until, demand: Demand::Unknown }
     }
 
-    /// The same, and what is known about the demand.
+    /// This grant with a known demand.
     #[must_use]
     pub fn in_demand(mut self, demand: Demand) -> Self {
         self.demand = demand;
@@ -55,16 +55,16 @@ impl Grant {
     }
 }
 
-/// Whether others wait for a lease that is held.
+/// Whether other claims wait for a key that is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Demand {
-    /// The store does not know, or could not tell the holder if it changed.
+    /// The store does not know, or could not tell the holder of a change.
     #[default]
     Unknown,
-    /// Nobody does. When that changes, the holder's watch says [`Hint::Wanted`](crate::Hint::Wanted).
+    /// No claim waits. When that changes, the holder's watch says [`Hint::Wanted`](crate::Hint::Wanted).
     Quiet,
-    /// Somebody has a place in the queue.
+    /// Another claim has a place in the queue.
     Wanted,
 }
 
@@ -79,14 +79,14 @@ pub enum Renewal {
     Renewed {
         /// The new deadline.
         valid_until: Instant,
-        /// Further tokens for the holder, above all that it has, if it asked for some.
+        /// Further tokens for the holder, above all its former tokens, if it asked for some.
         tokens: Option<TokenRange>,
-        /// Whether others wait for the key.
+        /// Whether other claims wait for the key.
         demand: Demand,
     },
-    /// The store says that the lease is over: it expired, was deleted, or somebody else has the key.
+    /// The store says that the lease is over: it expired, it was deleted, or another owner has the key.
     Lost,
-    /// No answer that can be relied on. The old deadline still stands, and so does the lease.
+    /// There is no answer to rely on. The old deadline still stands, and so does the lease.
     Unknown(Error),
 }
 
@@ -101,10 +101,10 @@ impl Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lease was held and is no more.
+    /// The lease was held, and has now ended.
     Freed {
-        /// Whether somebody was told about it who may be waiting for the key outside the queue, and
-        /// whom the next request may overtake. A hint.
+        /// Whether a client was told of the release that may wait for the key outside the queue, and that the
+        /// next request may overtake. A hint.
         contended: bool,
     },
     /// There was nothing to release: the lease had ended, or never began.

@@ -1,4 +1,4 @@
-//! Who holds a lease.
+//! The secret of the owner of a lease.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::{Error, ErrorKind};
 
 /// The secret that proves ownership of one lease: 128 bits from the operating system.
 ///
-/// Whoever knows it can release or renew the lease, so `Debug` does not show it. A fresh one is
-/// drawn for every acquisition; repeating a request with the same token is how a client finds out
-/// what became of a request whose answer was lost.
+/// Any client that knows the token can release or renew the lease, so `Debug` does not show it. Every
+/// acquisition draws a new token. When an answer was lost, the client repeats the request with the same
+/// token and so learns the outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerToken([u8; 32]);
 
@@ -26,7 +26,7 @@ impl OwnerToken {
         Ok(Self::from_bytes(random))
     }
 
-    /// The token with these 128 bits, for one that came from elsewhere.
+    /// The token with these 128 bits, which come from elsewhere.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 32];
@@ -79,7 +79,7 @@ mod tests {
             prop_assert_eq!(a.tag(), OwnerTag::new(u32::from_be_bytes([one[0], one[1], one[2], one[3]])));
         }
 
-        /// What somebody else stored is named if it looks like a token, and does no harm.
+        /// A value that another client stored has a tag only if it looks like a token, and does no harm.
         #[test]
         fn only_what_looks_like_a_token_has_a_tag(
             stored in prop_oneof![

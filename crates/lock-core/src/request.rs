@@ -1,12 +1,12 @@
-//! What is asked of a backend.
+//! The requests to a backend.
 
 use std::num::NonZeroU32;
 
 use crate::{Error, ErrorKind, Key, Mode, OwnerToken, Ttl};
 
-/// One lease: which key, whose, and how held.
+/// The name of a lease in every verb: its key, its owner and its mode.
 ///
-/// It names the lease in every verb. The same claim twice is the same lease.
+/// Equal claims name one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Claim {
@@ -14,7 +14,7 @@ pub struct Claim {
     pub key: Key,
     /// The proof of ownership.
     pub owner: OwnerToken,
-    /// How it is held.
+    /// How the key is held.
     pub mode: Mode,
 }
 
@@ -36,7 +36,7 @@ impl Claim {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Acquire {
-    /// What is to be held, and by whom.
+    /// The claim to grant.
     pub claim: Claim,
     /// How long the lease lives without renewal.
     pub ttl: Ttl,
@@ -70,8 +70,8 @@ impl Acquire {
 
 /// A request to convert a lease that is held: see [`ConvertBackend`](crate::ConvertBackend).
 ///
-/// Possible are [`Mode::Upgradable`] to [`Mode::Exclusive`], which is an *upgrade*, and any mode to a
-/// [weaker](Mode::is_stronger_than) one, but for no permits at all.
+/// These conversions exist: [`Mode::Upgradable`] to [`Mode::Exclusive`], which is an *upgrade*, and any mode to
+/// a [weaker](Mode::is_stronger_than) one, except to zero permits.
 ///
 /// # Examples
 ///
@@ -94,15 +94,15 @@ impl Acquire {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Convert {
-    /// The lease as it is to be. Only an upgrade makes use of the tokens, and of the queue.
+    /// The lease as it is to become. Only an upgrade uses the tokens and the queue.
     pub request: Acquire,
-    /// The mode in which its owner holds the key.
+    /// The mode in which the owner holds the key now.
     pub from: Mode,
 }
 
 impl Convert {
-    /// A request to convert the lease `held` to the mode `to`, not to be queued. It lives for `ttl` then, or
-    /// for what it has left if that is more.
+    /// A request to convert the lease `held` to the mode `to`, not to be queued. The converted lease lives for
+    /// `ttl`, or for the time that it has left if that is longer.
     pub fn new(held: Claim, to: Mode, ttl: Ttl) -> Self {
         let from = held.mode;
         Self { request: Acquire::new(held.in_mode(to), ttl), from }
@@ -122,21 +122,21 @@ impl Convert {
         self
     }
 
-    /// The lease as it is held.
+    /// The lease as it is held now.
     pub fn former(&self) -> Claim {
         self.request.claim.clone().in_mode(self.from)
     }
 
-    /// Whether the lease is to become stronger, which is possible for the only holder of a key.
+    /// Whether the lease is to become exclusive, which only the sole holder of a key is granted.
     pub fn is_upgrade(&self) -> bool {
         self.request.claim.mode == Mode::Exclusive
     }
 
-    /// Refuses to convert a lease in a way in which no lease can be converted.
+    /// Refuses a conversion that does not exist.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`].
+    /// [`ErrorKind::InvalidConfig`] if no lease can be converted so.
     pub fn check(&self) -> Result<(), Error> {
         let (from, to) = (self.from, self.request.claim.mode);
         let message = match (from, to) {
@@ -144,7 +144,7 @@ impl Convert {
             (Mode::Permits { .. }, Mode::Permits { take: 0, .. }) => {
                 "a lease cannot be converted to no permits: release it".to_owned()
             }
-            // As many permits as before are no less than was asked for.
+            // A repeated conversion: the lease has this many permits already.
             _ if from.is_stronger_than(to) || from.counts() && from == to => return Ok(()),
             (Mode::Permits { take: held, of }, Mode::Permits { take, of: same }) if of == same => {
                 format!("a lease of {held} permits cannot be converted to {take}")

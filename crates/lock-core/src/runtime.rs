@@ -1,4 +1,4 @@
-//! A thread with a runtime, for what must not depend on the runtime of an app.
+//! A thread with a runtime, for work that must not depend on the runtime of an app.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Runs this work on a runtime of its own, on a thread of this name. Both end with the work.
+/// Runs `work` on a runtime of its own, on a thread with this name. Both end with the work.
 ///
 /// # Errors
 ///
@@ -18,7 +18,8 @@ pub fn spawn_thread(
 ) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    // If there is no thread for it, the runtime must not be dropped here, which may be inside another.
+    // If the thread cannot be spawned, the runtime must not be dropped here, because the caller may be inside
+    // another runtime.
     let slot = Arc::new(Mutex::new(Some(runtime)));
     let taken = Arc::clone(&slot);
     let run = move || {
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(receiver.recv().unwrap().as_deref(), Some("a name"));
         let spawned = handle.spawn(std::future::pending::<()>());
         drop(end);
-        // What the runtime still had is dropped with it.
+        // The runtime drops the tasks that it still has.
         while !spawned.is_finished() {
             thread::yield_now();
         }

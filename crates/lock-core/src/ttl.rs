@@ -14,7 +14,7 @@ pub struct Ttl(Duration);
 impl Ttl {
     /// The shortest lease: nothing shorter survives a network and a scheduler.
     pub const MIN: Self = Self(Duration::from_millis(10));
-    /// A lease time for everyday use: 30 s.
+    /// The usual lease time: 30 s.
     pub const DEFAULT: Self = Self(Duration::from_secs(30));
     /// The longest lease: a day. A lock held longer than that is renewed.
     pub const MAX: Self = Self(Duration::from_secs(24 * 60 * 60));
@@ -64,28 +64,28 @@ impl Ttl {
         self.0 / 100 + Duration::from_millis(2)
     }
 
-    /// How long a lease lives that the store hands to a waiter, until the waiter renews it: this
+    /// How long a lease that the store hands to a waiter lives until the waiter renews it: this
     /// time, but no longer than a second.
     ///
-    /// A waiter that dies in its turn holds the lock no longer than that. The next in line hears of this
-    /// time with [`Hint::Next`](crate::Hint::Next), and asks when it is over. If that hint is lost, the
-    /// next in line asks after a third of [`place`](Self::place) at the latest.
+    /// A waiter that dies when its turn has come holds the lock no longer than that. The next waiter hears of
+    /// this time with [`Hint::Next`](crate::Hint::Next), and asks when the time is over. If that hint is lost, the
+    /// next waiter asks after a third of [`place`](Self::place) at the latest.
     #[must_use]
     pub fn claim(self) -> Self {
         self.min(Self(Duration::from_secs(1)))
     }
 
     /// How long a place in the store's queue lives unless the request is repeated: this time, but no
-    /// less than three seconds. It is repeated after a third of it.
+    /// less than three seconds. A waiter repeats its request after a third of that.
     #[must_use]
     pub fn place(self) -> Self {
         self.max(Self(Duration::from_secs(3)))
     }
 
-    /// Until when a lease is valid whose request was about to be sent at `sent`.
+    /// The instant until which a lease is valid, if `sent` is the instant just before the request was sent.
     ///
-    /// The store starts its count later than that, and ends it later still by [`drift`](Self::drift):
-    /// the holder knows that its time is over before the store gives the lock away.
+    /// The store starts to count later than `sent`, and this instant is earlier by [`drift`](Self::drift).
+    /// So the holder knows that its lease is over before the store gives the lock away.
     pub fn valid_until(self, sent: Instant) -> Instant {
         sent + (self.0 - self.drift())
     }

@@ -9,45 +9,45 @@ use futures::stream::{self, Stream};
 
 use crate::{Grant, OwnerToken, Result};
 
-/// Something happened to a key.
+/// News about a key.
 ///
-/// A hint, never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
+/// A hint is never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
 /// never correctness, because a waiter also asks again when the present lease ends.
 ///
-/// A holder that hears anything but [`Wanted`](Self::Wanted) or [`Next`](Self::Next) renews to learn
-/// whether it still is one.
+/// A holder that hears any hint but [`Wanted`](Self::Wanted) or [`Next`](Self::Next) renews, to learn
+/// whether it still holds the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
-    /// The key was released or deleted, or has nobody left but an upgradable holder, or has more permits than
-    /// before, or is closed.
+    /// The key was released or deleted, only an upgradable holder is left, permits were added, or the semaphore
+    /// was closed.
     Released,
     /// The lease on the key ended by itself, or the store dropped it.
     Expired,
-    /// The key was given another value.
+    /// Another value was stored under the key.
     Changed,
     /// A claim of this client that stood in the store's queue was granted.
     ///
     /// The lease is short: it lives for [`Ttl::claim`](crate::Ttl::claim) unless it is renewed.
     Granted {
-        /// Whose claim it is. Nobody else knows this token, which is what makes the hint credible.
+        /// The owner of the claim. No other client knows this token, so the hint is credible.
         owner: OwnerToken,
-        /// The grant, if the client can prove how much of it is left. If not, repeat the request:
+        /// The grant, if the client can prove how much time it has left. If not, repeat the request:
         /// the store knows.
         grant: Option<Grant>,
     },
-    /// A claim of this client that stands in the store's queue is now the first there.
+    /// A claim of this client is now the first in the store's queue.
     ///
     /// The store has given the key to the claim before it. That lease is short until its owner acts,
-    /// and no message tells that it has ended. So ask the store after this time: the turn of the claim
+    /// and no message tells when it ends. So ask the store after this time: the turn of the claim
     /// may have come.
     Next {
-        /// Whose claim it is. No other client knows this token.
+        /// The owner of the claim. No other client knows this token.
         owner: OwnerToken,
-        /// What was left of the lease before this claim when the store said so.
+        /// The time that the lease before this claim had left when the store sent the hint.
         after: Duration,
     },
-    /// Somebody has joined the queue for the key that this client holds.
+    /// A claim has joined the queue for the key that this client holds.
     Wanted,
     /// Hints may have been missed: ask the store.
     Resync,
@@ -55,8 +55,8 @@ pub enum Hint {
 
 /// The hints about one key, from the moment [`Backend::watch`](crate::Backend::watch) returned.
 ///
-/// A stream that ends once the backend can no longer say anything; its user then watches anew and
-/// asks the store. Dropping it ends the watch.
+/// A stream that ends once the backend can give no more hints. The client then watches anew and
+/// asks the store. Dropping the stream ends the watch.
 pub struct Watch(Pin<Box<dyn Stream<Item = Hint> + Send>>);
 
 impl Watch {
@@ -65,14 +65,15 @@ impl Watch {
         Self(Box::pin(hints))
     }
 
-    /// A watch for a store that sends no messages: it looks at the key again and again.
+    /// A watch for a store that sends no messages. It looks at the key again and again.
     ///
-    /// `look` asks the store for something that every release of the key changes: a version, or the number of
-    /// the last release. `first` is what it was when the watch began. Each change is told as
-    /// [`Hint::Released`]; with the first error the watch ends. `rest` waits between two looks. It decides on
-    /// the interval and on the runtime, because this crate has none: `|| tokio::time::sleep(interval)` is one.
+    /// `look` asks the store for a value that every release of the key changes: a version, or the number of
+    /// the last release. `first` is that value at the beginning of the watch. Each change becomes a
+    /// [`Hint::Released`]. The watch ends with the first error. `rest` waits between two looks. It decides on
+    /// the interval and on the runtime, because this crate has none: `|| tokio::time::sleep(interval)` is an
+    /// example.
     ///
-    /// A short interval costs the store requests, and a long one costs every hand-over half of it on average.
+    /// A short interval costs the store requests. A long interval delays every hand-over by half of it on average.
     ///
     /// # Examples
     ///

@@ -132,7 +132,7 @@ mod behind_arc_dyn_quorum {
     );
 }
 
-/// Clients whose messages take their time.
+/// Clients whose messages are slow.
 struct Slow(MemoryBackend);
 
 #[async_trait]
@@ -174,7 +174,7 @@ fn slowed(client: MemoryBackend) -> MemoryBackend {
     client
 }
 
-/// Clients behind a pointer `P`, found again by where it points to.
+/// Clients behind a pointer `P`, found again by its address.
 struct Behind<P> {
     store: MemoryBackend,
     wrap: fn(MemoryBackend) -> P,
@@ -188,7 +188,7 @@ impl<P: std::ops::Deref> Behind<P> {
 
     fn faults_of(&self, client: &P) -> Faults {
         let clients = self.clients.lock().expect("no test panicked here");
-        // The latest: an earlier client may have lived at the same address.
+        // Take the latest, because an earlier client may have had the same address.
         let found = clients.iter().rev().find(|(address, _)| *address == address_of(client));
         found.expect("made by this harness").1.clone()
     }

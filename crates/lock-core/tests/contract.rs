@@ -1,4 +1,4 @@
-//! The contract in the documentation of each trait and the laws of its suite are the same.
+//! The documentation of each trait names exactly the laws of its suite.
 #![cfg(feature = "conformance")]
 
 use lock_core::conformance::{Law, Suite, laws};
@@ -79,7 +79,7 @@ fn check(text: &str, laws: &[Law]) {
     assert_eq!(documented, tested);
 }
 
-/// The names of laws are sentences; no other code in these docs has so many underscores.
+/// Names of laws are sentences. No other code in these docs has so many underscores.
 fn is_law(code: &&str) -> bool {
     code.matches('_').count() >= 2
         && code.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! What the abilities of `MemoryBackend` add to their laws: exact times, exact hints, what is forgotten.
+//! The abilities of `MemoryBackend` beyond their laws: exact times, exact hints, what the store forgets.
 #![cfg(feature = "memory")]
 
 use std::time::Duration;
@@ -54,14 +54,14 @@ fn two_clients() -> (MemoryBackend, MemoryBackend) {
 async fn an_unused_limit_is_forgotten_after_an_hour() -> Result<()> {
     let (one, other) = two_clients();
     granted(&one, &permits(1, 3)?).await;
-    // It was last used when the lease ran out.
+    // The semaphore was last in use when the lease expired.
     tokio::time::advance(HOUR + 29 * SECOND).await;
     let error = other.permits(&key(), 5).await.expect_err("another was declared");
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     tokio::time::advance(SECOND).await;
     assert_eq!(other.permits(&key(), 5).await?, Permits::new(5));
 
-    // What was changed is remembered.
+    // A changed limit is remembered.
     other.resize(&key(), 5, Resize::Add(1)).await?;
     tokio::time::advance(24 * HOUR).await;
     assert!(one.permits(&key(), 3).await.is_err());
@@ -79,7 +79,7 @@ async fn a_request_for_more_than_there_are_waits_without_a_time() -> Result<()> 
     assert_eq!(other.try_acquire(&all).await?, Attempt::Busy { retry_after: None });
     let one_more = Attempt::Busy { retry_after: Some(30 * SECOND) };
     assert_eq!(other.try_acquire(&permits(1, 3)?).await?, one_more);
-    // So does one for more than there ever were.
+    // So does a request for more permits than there ever were.
     assert_eq!(other.try_acquire(&permits(4, 3)?).await?, Attempt::Busy { retry_after: None });
     let mut watch = other.watch(&key()).await?;
     queued(&other, permits(4, 3)?.queued()).await;

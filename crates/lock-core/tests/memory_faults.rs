@@ -1,4 +1,4 @@
-//! The fault switches of `MemoryBackend` do what they say, to the client that they belong to.
+//! The fault switches of `MemoryBackend` work as documented, on their own client alone.
 #![cfg(feature = "memory")]
 
 use std::time::Duration;
@@ -195,7 +195,7 @@ async fn a_dropped_watch_is_gone() -> Result<()> {
 #[tokio::test]
 async fn forgetting_drops_leases_and_tells_nobody() -> Result<()> {
     let (backend, _, other, request) = scene()?;
-    // A range reaches ahead of the clock, where a floor of time alone would not be enough.
+    // The range reaches ahead of the clock, so the time as a floor would not be enough.
     let greedy = request.clone().reserving(std::num::NonZeroU32::new(1_000_000).expect("not 0"));
     let Ok(Attempt::Granted(before)) = backend.try_acquire(&greedy).await else { panic!() };
     assert_eq!(before.tokens.count().get(), 1_000_000);

@@ -1,5 +1,5 @@
-//! Random histories of `MemoryBackend`: valid leases never conflict, tokens increase, and whoever
-//! waits arrives.
+//! Random histories of `MemoryBackend`: valid leases never conflict, tokens increase, and every
+//! waiter is granted the key.
 #![cfg(feature = "memory")]
 
 use std::collections::BTreeMap;
@@ -18,22 +18,22 @@ const ACTORS: usize = 6;
 const CLIENTS: usize = 3;
 /// How many permits there are at first.
 const PERMITS: u32 = 3;
-/// How many are wanted at once, at the most.
+/// The most permits that one request wants.
 const MOST: u32 = 4;
 
-/// What may happen next. Actors are numbers.
+/// The next step. Actors are numbers.
 #[derive(Clone, Debug)]
 enum Step {
     Try(usize),
     Queue(usize),
     Renew(usize),
     Release(usize),
-    /// Gives a lease the time that it has left to live, and no more: its owner died.
+    /// The owner of a lease dies, so that the lease only lives for the time that it has left.
     Forget(usize),
     Convert(usize, Mode),
     /// Gives back one permit of a lease.
     Shrink(usize),
-    /// Takes the permits of a lease away for good.
+    /// Forgets the permits of a lease.
     Lose(usize),
     Resize(Resize),
     Close,
@@ -79,13 +79,13 @@ fn modes() -> impl Strategy<Value = [Mode; ACTORS]> {
     ]
 }
 
-/// One who wants the key, and what it may believe.
+/// A client that wants the key, and what it may rely on.
 struct Actor {
     client: MemoryBackend,
-    /// The claim that it asks for, and the one that it holds or held last.
+    /// The claim that the actor asks for, and the claim that it holds or held last.
     wanted: Claim,
     held: Option<(Claim, Grant)>,
-    /// What it waits for, and from which mode that is converted.
+    /// The request that waits, and the mode from which it converts, if it does.
     waits: Option<(Acquire, Option<Mode>)>,
 }
 
@@ -93,13 +93,13 @@ struct History {
     store: MemoryBackend,
     watches: Vec<Watch>,
     actors: Vec<Actor>,
-    /// The first token of each grant that was seen, with who has it, and the highest of all.
+    /// The first token of each grant that was seen, with its owner or group.
     seen: BTreeMap<u64, OwnerToken>,
     highest: u64,
-    /// The highest before the present step, in which a hint may tell of an earlier grant than the
-    /// answer did.
+    /// The highest token before the present step. Within a step, a hint may tell of an earlier grant than the
+    /// answer does.
     before: u64,
-    /// How many permits there are, and whether none is granted any more.
+    /// How many permits there are, and whether the semaphore is closed.
     limit: u32,
     closed: bool,
 }
@@ -147,7 +147,7 @@ impl History {
 
     async fn ask(&mut self, index: usize, queue: bool) {
         let actor = &self.actors[index];
-        // One who holds asks no more, but repeats what it waits for.
+        // A holder makes no new request, but repeats the one that waits.
         if actor.held.is_some() && actor.waits.is_none() {
             return;
         }
@@ -230,7 +230,7 @@ impl History {
         let attempt = match answer {
             Ok(attempt) => attempt,
             Err(error) => {
-                // An impossible conversion, or one of a lease that ran out meanwhile.
+                // The conversion is impossible, or its lease expired in the meantime.
                 let is_closed = self.closed && error.kind() == ErrorKind::Closed;
                 assert!(from.is_some() || is_closed, "{error:?} for {request:?}");
                 self.actors[index].waits = None;
@@ -285,7 +285,7 @@ impl History {
                 let index = self.actors.iter().position(is_its).expect("one of these");
                 assert_eq!(index % CLIENTS, watch, "another client was told");
                 let waits = self.actors[index].waits.clone();
-                // Unless it left at once.
+                // The actor may have left already.
                 if let Some((request, _)) = waits {
                     let first = grant.tokens.first().get();
                     let holder = holder(&request.claim);
@@ -305,7 +305,7 @@ impl History {
 
     fn granted(&mut self, index: usize, claim: Claim, grant: Grant) {
         let first = grant.tokens.first().get();
-        // The same grant may be told again, but only to its owner, or to another of its group.
+        // A grant may be told again, but only to its owner or to another member of its group.
         let holder = holder(&claim);
         if !self.seen.contains_key(&first) {
             assert!(first > self.highest, "{first} came after {}", self.highest);
@@ -319,12 +319,12 @@ impl History {
         actor.held = Some((claim, grant));
     }
 
-    /// Checks that permits may be granted, if it is those.
+    /// Checks that no permits are granted after the semaphore was closed.
     fn assert_open(&self, mode: Mode) {
         assert!(!self.closed || !mode.counts(), "granted although closed");
     }
 
-    /// The promise: leases that their holders may believe in do not conflict.
+    /// The promise: leases on which their holders may rely do not conflict.
     fn check(&self) {
         let now = self.store.clock().now();
         let valid = self.actors.iter().filter_map(|actor| actor.held.as_ref());
@@ -342,10 +342,10 @@ impl History {
         }
     }
 
-    /// Lets go of everything, one after another. Everybody who waits must get its turn.
+    /// Releases all leases, one after another. Every waiter must get its turn.
     async fn drain(mut self) {
         for _ in 0..100 {
-            // Who waits for more permits than there are waits until there are more.
+            // A waiter for more permits than there are waits until permits are added.
             if self.limit < MOST {
                 self.resize(Resize::Add(MOST - self.limit)).await;
                 self.read_hints();
@@ -368,7 +368,7 @@ impl History {
             }
             tokio::time::advance(Duration::from_millis(500)).await;
         }
-        panic!("somebody still waits");
+        panic!("a waiter is left");
     }
 }
 
@@ -376,7 +376,7 @@ fn key() -> Key {
     Key::new("key").expect("short")
 }
 
-/// Who has the tokens of a lease: its owner, or its group.
+/// The party that has the tokens of a lease: its owner, or its group.
 fn holder(claim: &Claim) -> OwnerToken {
     match claim.mode {
         Mode::Joint { group } => group,

@@ -33,7 +33,7 @@ async fn granted(backend: &MemoryBackend, claim: &Claim, ttl: Ttl) -> Grant {
     }
 }
 
-/// In how many whole seconds the request may be granted.
+/// The number of whole seconds after which the request may be granted.
 async fn refused(backend: &MemoryBackend, claim: &Claim) -> u64 {
     match attempt(backend, claim, seconds(1)).await {
         Ok(Attempt::Busy { retry_after: Some(time) }) => time.as_secs(),
@@ -90,7 +90,7 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
     assert_eq!(other.release(&readers[1]).await?, freed);
     assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Released)));
 
-    // A writer in the queue would be woken for nothing.
+    // A hint would wake the writer in the queue for nothing.
     granted(&other, &readers[2], seconds(10)).await;
     let _watch = other.watch(&upgradable.key).await?;
     let writer = Acquire::new(claim(Mode::Exclusive)?, seconds(10)).queued();
@@ -99,7 +99,7 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
     assert_eq!(other.release(&readers[2]).await?, freed);
     assert_eq!(watch.next().now_or_never(), None);
 
-    // Nor is there news in one that was served.
+    // Nor is there a hint after an upgrade was served.
     one.release(&upgradable).await?;
     let next = Acquire::new(claim(Mode::Upgradable)?, seconds(10)).queued();
     assert!(matches!(one.try_acquire(&next).await?, Attempt::Queued { .. }));

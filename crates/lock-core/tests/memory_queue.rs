@@ -1,4 +1,4 @@
-//! What the queue of `MemoryBackend` adds to the laws: exact times, exact messages, its limit.
+//! The queue of `MemoryBackend` beyond the laws: exact times, exact messages, its limit.
 #![cfg(feature = "memory")]
 
 use std::num::NonZeroU32;
@@ -34,7 +34,7 @@ async fn queued(client: &MemoryBackend, request: &Acquire) -> Duration {
     }
 }
 
-/// What a watch says now.
+/// The hints that a watch has now.
 fn heard(watch: &mut Watch) -> Vec<Hint> {
     std::iter::from_fn(|| watch.next().now_or_never().flatten()).collect()
 }
@@ -61,7 +61,7 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     let claim_time = mine.ttl.claim();
     assert_eq!(grant.valid_until, claim_time.valid_until(first.clock().now()));
 
-    // Claimed, the lease lives as long as any other.
+    // Once claimed, the lease lives as long as any other.
     let claimed = granted(&first, &mine).await;
     assert_eq!(claimed.tokens, grant.tokens);
     assert_eq!(claimed.valid_until, mine.ttl.valid_until(first.clock().now()));
@@ -98,7 +98,7 @@ async fn an_answer_says_when_to_ask_and_so_needs_no_hint() -> Result<()> {
     granted(&holder, &held).await;
     queued(&silent, &unaware).await;
     queued(&heir, &mine).await;
-    // The lease of the holder ends, and the question of the heir hands the key over.
+    // The lease of the holder ends, and the request of the heir hands the key over.
     tokio::time::advance(10 * SECOND).await;
     queued(&silent, &unaware).await;
     tokio::time::advance(20 * SECOND).await;
@@ -132,7 +132,7 @@ async fn a_queued_request_is_to_be_repeated_in_time() -> Result<()> {
     assert_eq!(queued(&waiter, &waiting).await, 10 * SECOND, "a third of the place");
     tokio::time::advance(25 * SECOND).await;
     assert_eq!(queued(&waiter, &waiting).await, 5 * SECOND, "when the lease ends");
-    // A short request has a place for three seconds all the same.
+    // Even a request for a short lease has a place for three seconds.
     held.ttl = Ttl::MIN;
     held.claim.owner = OwnerToken::generate()?;
     assert_eq!(queued(&waiter, &held).await, SECOND);

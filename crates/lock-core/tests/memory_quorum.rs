@@ -1,16 +1,19 @@
-//! What `MemoryBackend` adds to the laws of a quorum's node: exact answers, what a restart keeps, what is
+//! `MemoryBackend` as a quorum's node, beyond the laws: exact answers, what a restart keeps, what is
 //! counted.
 #![cfg(feature = "memory")]
 
 use std::time::Duration;
 
 use futures::FutureExt;
+use lock_core::Vote;
 use lock_core::memory::{MemoryBackend, Stats, Verb};
 use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, ErrorKind, FencingToken, Grant, Hint};
-use lock_core::{Key, Mode, OwnerToken, QuorumNode, Renew, Renewal, Result, Ttl, Vote};
+use lock_core::{
+    Key, Membership, Mode, OwnerToken, QuorumNode, Renew, Renewal, Result, Terms, Ttl,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Below every token that the store gives out itself.
+/// A token below every token that the store gives out itself.
 const LOW: FencingToken = FencingToken::new(1000);
 
 fn key() -> Key {
@@ -61,7 +64,7 @@ async fn a_refusal_names_who_is_in_the_way_and_for_how_long() -> Result<()> {
         one.release(&reader.request.claim).await?;
     }
 
-    // Nobody holds the key, but somebody waits for more permits than there are.
+    // The key is free, but a waiter wants more permits than there are.
     let _watch = other.watch(&key()).await?;
     let waiting = request(Mode::Permits { take: 4, of: 3 })?.queued();
     assert!(matches!(other.try_acquire(&waiting).await?, Attempt::Queued { .. }));
@@ -95,10 +98,14 @@ async fn a_group_has_one_set_of_tokens_whatever_the_floors_are() -> Result<()> {
     let mut second = ballot(group)?;
     second.floor = FencingToken::new(LOW.get() + 5);
     assert_eq!(elected(&other, &second).await.tokens, tokens);
-    // Confirming brings the node into step with others that the first member did not reach.
+    // Confirming brings a node into step that the first member did not reach.
     assert!(other.confirm(&second.request.claim, second.floor).await?);
     assert!(!one.confirm(&second.request.claim, tokens.last()).await?);
     Ok(())
+}
+
+fn terms() -> Terms {
+    Terms::new(Membership::of(["a", "b", "c"]), Ttl::DEFAULT)
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,10 +120,10 @@ async fn a_restart_keeps_everything_but_connections() -> Result<()> {
     }
     assert_eq!(elected(&one, &ballot).await.tokens, tokens);
     assert!(one.confirm(&ballot.request.claim, tokens.last()).await?);
-    // Nobody sees the quarantine of a run that is over.
-    let before = one.standing().await?;
+    // No client sees the quarantine of a run that is over.
+    let before = one.standing(&terms()).await?;
     other.restart();
-    let after = one.standing().await?;
+    let after = one.standing(&terms()).await?;
     assert!(after.server != before.server && after.quarantine != before.quarantine);
     assert!(!one.vouch(&before.quarantine, Ttl::DEFAULT).await?);
     Ok(())
@@ -149,7 +156,7 @@ async fn the_requests_of_a_quorum_are_counted_and_fail_each_for_itself() -> Resu
     let failures = [
         client.vote(&ballot).await.err(),
         client.confirm(claim, LOW).await.err(),
-        client.standing().await.err(),
+        client.standing(&terms()).await.err(),
     ];
     for error in failures {
         assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Timeout));
@@ -157,7 +164,7 @@ async fn the_requests_of_a_quorum_are_counted_and_fail_each_for_itself() -> Resu
     assert_eq!(client.live_leases(), 0);
     elected(&client, &ballot).await;
     assert!(client.confirm(claim, LOW).await?);
-    let standing = client.standing().await?;
+    let standing = client.standing(&terms()).await?;
     assert!(client.vouch(&standing.quarantine, Ttl::DEFAULT).await?);
     let mut expected = Stats::default();
     (expected.votes, expected.confirmations, expected.standings) = (2, 2, 3);

@@ -1,4 +1,4 @@
-//! Where a lock lives in the store.
+//! The keys of a lock in the store.
 //!
 //! ```text
 //! lock:{orders/42}               the lock: a string that holds the owner's token
@@ -11,16 +11,16 @@
 //! lock:{orders/42}:cell          the value beside the lock, if one was stored
 //! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
 //! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
-//! lock:node@0                    what the server knows of having forgotten, in database 0
+//! lock:node@0                    the server's record of its standing, in database 0
 //! ```
 //!
-//! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, holds them all. Bytes
-//! of a name that would disturb that are percent-encoded.
+//! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, matches them all. Bytes
+//! of a name that would interfere are percent-encoded.
 //!
-//! A key that is taken as it is keeps its exact bytes. Its satellites live under the prefix all the
-//! same, in the slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:state`.
-//! Where the exact key is that of a named lock, it is the same lock, with the same satellites. A key that is
-//! [kept for something else](Layout::check) is no lock.
+//! A key that is taken as it is keeps its exact bytes. Its satellites still live under the prefix, in the
+//! slot of the key: `lock:{the part of the key that is hashed}:as-is:the key:state`. An exact key that is
+//! the key of a named lock is that lock, with the satellites of the named lock. A [reserved](Layout::check)
+//! key is no lock.
 
 mod reserved;
 
@@ -30,37 +30,51 @@ use lock_core::{Error, ErrorKind, Key};
 
 use crate::slot;
 
-/// What the keys beside every lock end with, in the order in which scripts expect them.
+/// The ends of the keys beside every lock, in the order in which scripts expect the keys.
 const SATELLITES: [&[u8]; 5] = [b":state", b":queue", b":places", b":holders", b":grants"];
-/// What the empty name becomes. No other name does: the two signs after `%` are no digits.
+/// The encoding of the empty name. No other name has this encoding: the two characters after `%` are no
+/// digits.
 const EMPTY: &[u8] = b"%empty";
 const MAX_PREFIX: usize = 256;
 
 /// How the state of a lock is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keeping {
-    /// How long it outlives the lease, in milliseconds.
+    /// How long the state outlives the lease, in milliseconds.
     pub(crate) retention: u64,
-    /// What clients of other kinds get.
+    /// When foreign clients get a turn.
     pub(crate) gap: Option<Gap>,
+    /// Whether it names the term of the server.
+    pub(crate) terms: bool,
 }
 
-/// When a lock is left to clients of other kinds although claims wait.
+/// When a lock is left to foreign clients although claims wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// After so many hand-overs.
+    /// After this many hand-overs.
     pub(crate) turns: u32,
-    /// For so many milliseconds.
+    /// For this many milliseconds.
     pub(crate) pause: u64,
 }
 
 impl Keeping {
+    #[cfg(test)]
     pub(crate) fn for_ms(retention: u64) -> Self {
-        Self { retention, gap: None }
+        Self { retention, gap: None, terms: false }
+    }
+
+    /// Without a turn of foreign clients.
+    pub(crate) fn gapless(self) -> Self {
+        Self { gap: None, ..self }
+    }
+
+    /// Without the term: a vote knows by the record of its node what the node may have forgotten.
+    pub(crate) fn termless(self) -> Self {
+        Self { terms: false, ..self }
     }
 }
 
-/// As the scripts read it.
+/// In the notation of the scripts.
 impl fmt::Display for Keeping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.retention)?;
@@ -72,12 +86,13 @@ impl fmt::Display for Keeping {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     prefix: Box<[u8]>,
-    /// `:released@0`. The database is in it because channels, unlike keys, are shared by all.
+    /// `:released@0`. It contains the database because channels, unlike keys, are common to all databases.
     released: Box<[u8]>,
     /// `__keyspace@0__:`
     keyspace: Box<[u8]>,
     keeping: Keeping,
-    /// `lock:node@0`. The database is in it so that one which is swapped for another is not taken for it.
+    /// `lock:node@0`. It contains the database so that a database that was swapped for another is not
+    /// mistaken for it.
     node: Box<[u8]>,
 }
 
@@ -100,14 +115,14 @@ impl Layout {
         })
     }
 
-    /// The channel of a client that drew these bytes. It has no braces, so no lock is called that.
+    /// The channel of a client, named by these random bytes. The name has no braces, so no lock has it.
     pub(crate) fn inbox(&self, random: [u8; 8]) -> Vec<u8> {
         let id = u64::from_be_bytes(random);
         [&*self.prefix, format!("inbox:{id:016x}").as_bytes()].concat()
     }
 
-    /// The key of what the server knows of its standing as one of a quorum. It has no braces, so no lock
-    /// is called that, and ends in a number, so none with another prefix is.
+    /// The key of the server's standing as a node of a quorum. It has no braces, so no lock has it, and it
+    /// ends in a number, so no key with another prefix equals it.
     pub(crate) fn node(&self) -> &[u8] {
         &self.node
     }
@@ -116,7 +131,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidKey`] if the key is [kept for something else](Self::check).
+    /// [`ErrorKind::InvalidKey`] if the key is [reserved](Self::check).
     pub(crate) fn names<'a>(&'a self, key: &'a Key) -> Result<Names<'a>, Error> {
         if !key.is_as_is() {
             return Ok(Names { layout: self, lock: None, stem: self.stem(key.as_bytes()) });
@@ -141,13 +156,13 @@ impl Layout {
         stem
     }
 
-    /// The stem of the satellites of a key that others chose.
+    /// The stem of the satellites of an exact key.
     fn stem_beside(&self, lock: &[u8]) -> Vec<u8> {
         let hashed = slot::hashed_part(lock);
         let mut stem = self.prefix.to_vec();
         stem.push(b'{');
         if hashed.contains(&b'}') {
-            // It would end the tag early. Any other text of the same slot does.
+            // This brace would end the tag early. Any other text of the same slot keeps the keys together.
             stem.extend_from_slice(slot::text_in(slot::slot(lock)).as_bytes());
         } else {
             stem.extend_from_slice(hashed);
@@ -157,7 +172,7 @@ impl Layout {
         stem
     }
 
-    /// Whether an exact key is one that a named lock has too.
+    /// Whether an exact key is also the key of a named lock.
     fn is_named(&self, lock: &[u8]) -> bool {
         let inner = lock
             .strip_prefix(&*self.prefix)
@@ -174,7 +189,7 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
     layout: &'a Layout,
-    /// The exact key, if it is not the stem.
+    /// The exact key, if it differs from the stem.
     lock: Option<&'a [u8]>,
     stem: Vec<u8>,
 }
@@ -195,10 +210,15 @@ impl Names<'_> {
         self.layout.keeping.retention
     }
 
-    /// How the state is kept. Only keys that others chose have other clients to leave a gap to.
+    /// How the state is kept. Only exact keys have foreign clients to leave a gap to.
     pub(crate) fn keeping(&self) -> Keeping {
-        let Keeping { retention, gap } = self.layout.keeping;
-        Keeping { retention, gap: gap.filter(|_| self.lock.is_some()) }
+        let Keeping { gap, .. } = self.layout.keeping;
+        Keeping { gap: gap.filter(|_| self.lock.is_some()), ..self.layout.keeping }
+    }
+
+    /// Whether its state names the term of the server.
+    pub(crate) fn has_terms(&self) -> bool {
+        self.layout.keeping.terms
     }
 
     /// The keys beside it, each in two pieces, in the order in which scripts expect them.
@@ -206,7 +226,7 @@ impl Names<'_> {
         SATELLITES.map(|satellite| [&*self.stem, satellite])
     }
 
-    /// The key that tells how many permits there are, in two pieces.
+    /// The key of the number of permits, in two pieces.
     pub(crate) fn limit(&self) -> [&[u8]; 2] {
         [&self.stem, b":limit"]
     }
@@ -216,12 +236,18 @@ impl Names<'_> {
         [&self.stem, b":cell"]
     }
 
-    /// The channel on which releases and new values are told, in two pieces.
+    /// A key that belongs to no lock, in the slot of this one.
+    pub(crate) fn marker(&self) -> Vec<u8> {
+        let slot = slot::text_in(slot::slot(self.lock()));
+        [&*self.layout.prefix, b"{", slot.as_bytes(), b"}:marker"].concat()
+    }
+
+    /// The channel for messages about releases and new values, in two pieces.
     pub(crate) fn released(&self) -> [&[u8]; 2] {
         [&self.stem, &self.layout.released]
     }
 
-    /// The channel on which the server tells what happens to the lock's key, in two pieces.
+    /// The channel on which the server reports events of the lock's key, in two pieces.
     pub(crate) fn keyspace(&self) -> [&[u8]; 2] {
         [&self.layout.keyspace, self.lock()]
     }
@@ -325,7 +351,7 @@ mod tests {
             let exact = Key::as_is(layout().names(&named).unwrap().lock()).unwrap();
             assert_eq!(places(&layout(), &named), places(&layout(), &exact));
         }
-        // Nobody's name is written like that, so it is nobody's lock.
+        // No name has this encoding, so it is the key of no named lock.
         assert!(text(Key::as_is("lock:{%61}").unwrap())[1].contains(":as-is:"));
     }
 
@@ -360,7 +386,7 @@ mod tests {
         assert!(Layout::new("", 0, Keeping::for_ms(HOUR)).is_ok());
     }
 
-    /// Bytes of which many are braces, percent signs and other trouble.
+    /// Bytes with many braces, percent signs and other difficult characters.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             2 => prop::sample::select(b"{}%:0aAE\0\r\n ".to_vec()),

@@ -1,10 +1,10 @@
 //! Distributed locks on Redis and Valkey.
 //!
-//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` over one server, with
-//! every ability: it lets [readers](lock_core::SharedBackend) share a lock and
-//! [groups](lock_core::JointBackend) hold one as if they were one, counts
-//! [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock,
-//! [shows](lock_core::InspectBackend) who holds it, and [votes](lock_core::QuorumNode) as one server among
+//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` with every ability: over one server,
+//! over the servers of a cluster, or over a primary that sentinels watch.
+//! [Readers](lock_core::SharedBackend) can share a lock, and [groups](lock_core::JointBackend) can hold one jointly. It
+//! counts [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock,
+//! [shows](lock_core::InspectBackend) the holders of a lock, and [votes](lock_core::QuorumNode) as one server of
 //! several. Apps use the primitives of `lock-sync` over it.
 //!
 //! ```
@@ -17,9 +17,13 @@
 //!
 //! At most one valid lease per key at a time, while the server keeps its data and clock rates differ
 //! by less than [`Ttl::drift`](lock_core::Ttl::drift) allows. A server that restarts without
-//! persistence, evicts keys, or fails over to a replica does *not* keep its data. Fencing tokens
+//! persistence or evicts keys does *not* keep its data. Fencing tokens
 //! increase even then, as long as its clock does not go back: a resource that refuses lower tokens
 //! stays safe.
+//!
+//! **A failover breaks both promises, unless replicas confirm every grant.** Without
+//! [confirmation](#confirmed-grants) a deployment with sentinels or a cluster promises neither exclusion nor the order of
+//! tokens through a failover, even through a planned one: see [below](#sentinels-and-clusters).
 //!
 //! # URLs
 //!
@@ -28,60 +32,180 @@
 //! | `redis://user:password@host:6379/0` | user, password, port and database may be left out |
 //! | `rediss://…` | TLS; needs the feature `tls` |
 //! | `redis+unix:///run/redis.sock?db=0&user=…&pass=…` | a unix socket; also `unix:///…` |
+//! | `redis+sentinel://user:password@s1:26379,s2,s3/service/0` | the primary of a service, by its sentinels. User and password are those of the servers; `?sentinel_user=…&sentinel_pass=…` are those of the sentinels |
+//! | `redis+cluster://user:password@h1:6379,h2` | a cluster, by some of its servers. It has database 0 alone |
 //! | `…?protocol=resp3` | the version of the protocol: `resp2` or `resp3` |
+//!
+//! Each scheme may begin with `valkey` instead of `redis`. An `s` after that word asks for TLS, for sentinels and servers
+//! alike: `rediss+sentinel://…`, `valkeys+cluster://…`. Without a port, a server has 6379 and a sentinel 26379. Special
+//! characters in a user or a password are percent-encoded.
+//!
+//! Each part has a method of the builder, too: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the hosts as a
+//! list, [`Builder::login`] takes credentials that need no encoding, and [`Builder::tls`] and [`Builder::database`] do
+//! what they say. Three things have a method alone: a [provider](Builder::credentials) that is asked for the credentials at
+//! each connection, root certificates, and the certificate of the client for mutual TLS. A URL or an option that makes no
+//! sense is refused by [`Builder::build`], before anything is sent.
+//!
+//! # Is the server fit?
+//!
+//! [`RedisBackend::check`] examines the server and reports [what is wrong](check#findings) with it for locks, why that
+//! matters, and what to do: what a restart or a failover forgets, eviction, rights that the user lacks, clocks, proxies.
+//! `cargo run --example doctor -- redis://…` prints the report.
 //!
 //! # Waiting
 //!
-//! A request that is refused takes a place in a queue on the server, if it
-//! [asks for one](lock_core::Acquire::queued) and its client watches the key. Whoever releases the lock
-//! hands it to the next in line in the same step: the script writes that owner's lease, with tokens of
-//! its own, and publishes the grant to that client alone. Nobody overtakes: neither a newcomer, nor a
-//! reader a writer that waits, nor one permit a request for many.
+//! A request that is refused takes a place in a queue on the server, if it [asks for one](lock_core::Acquire::queued)
+//! and its client watches the key. The release hands the lock to the next claim in the queue in the same step: the
+//! script writes the lease of that claim's owner, with tokens of its own, and publishes the grant to the client of that
+//! owner alone. No claim overtakes another: a new claim passes no claim in the queue, a reader passes no waiting
+//! writer, and one permit passes no request for many.
 //!
-//! - A place lives for [`Ttl::place`](lock_core::Ttl::place) and is kept by repeating the request. One
-//!   whose time is over, or whose client does not hear the grant, is passed over. No call clears away
-//!   more than a few tens of them.
-//! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews
-//!   it or repeats the request. One that nobody claims goes to the next.
+//! - A place lives for [`Ttl::place`](lock_core::Ttl::place) and is kept by repeating the request. A place that has
+//!   expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
+//!   places.
+//! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it is
+//!   handed the lock for the short time of such a lease, and finds out when it asks. Clients and scripts recognize this
+//!   by `INFO`; without that right such a place is passed over.
+//! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews it or repeats
+//!   the request. If the owner does neither, the lock goes to the next claim.
 //! - A holder that watches the key hears when a claim begins to wait.
-//! - A hand-over tells the claim that is then the first in the queue when its turn could come, so that a waiter that
-//!   is handed the lock and stays silent costs the others one such short lease.
-//! - A server has no timers, so after a lease has run out, or a message was lost, the client that asks next moves the
-//!   queue: at the end of the lease as it was last seen, or after a third of the time of a place, whichever comes
-//!   first. Waiters whose connection was lost hear that they may ask at once.
+//! - A hand-over tells the client of the claim that is then the first in the queue when its turn could come. So a
+//!   waiter that is handed the lock and stays silent costs the others one such short lease.
+//! - A server has no timers. After a lease has run out, or a message was lost, the next request moves the queue. A
+//!   client asks at the end of the lease as last seen, or after a third of the time of a place, whichever comes first.
+//!   Waiters whose connection was lost hear that they may ask at once.
 //! - A queue that is full drops the places of clients that hear nothing.
-//! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting it
-//!   ends every one of them, and the next in line comes in when somebody asks.
-//! - At most [`Builder::queue_limit`] wait.
+//! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting the key ends every
+//!   one of them, and the next claim in the queue gets the lock at the next request.
+//! - At most [`Builder::queue_limit`] claims wait.
 //!
-//! Who stands in no queue, because its user may not publish or subscribe or its client does not watch,
-//! is woken by any of these, and each is enough alone: the message that a script publishes when it has
-//! left a lock free, the server's keyspace notifications if it sends them ([`Notifications`]), its
-//! tracking of keys if that is wanted ([`Builder::tracking`]), and the time at which the present lease
-//! ends.
+//! A waiter has no place in the queue if its user may not publish or subscribe, or if its client does not watch the
+//! key. Each of these wakes such a waiter, and each is enough alone: the message that a script publishes when it has
+//! left a lock free, the server's keyspace notifications if the server sends them ([`Notifications`]), its tracking of
+//! keys if the app wants it ([`Builder::tracking`]), and the time at which the present lease ends.
 //!
 //! ## Entering on a grant
 //!
-//! Messages are hints, and a lock is never held because of one: the script has written the lease
-//! before. What a message may spare is the question how much of it is left. The reply that gave a claim
-//! its place told what the server's clock said, at some instant after the request was sent; the message
-//! tells what it said at the grant, and for how long that holds. The difference, counted from when the
-//! request was *sent* and less the drift over all of that time, is a deadline before the server's own,
-//! however long the message was on its way, or the process asleep.
+//! Messages are hints. A client never holds a lock because of a message: the script has written the lease before. But a
+//! message can spare the client the question how much of the lease is left. The reply that gave a claim its place
+//! contains the server's clock at some instant after the request was sent. The message contains the server's clock at
+//! the grant, and the time for which the lease lasts. The client takes the difference of the two clocks, counts it from
+//! when the request was *sent*, adds the time of the lease, and subtracts the drift over all of that time. The result
+//! is a deadline before the server's own, however long the message took, or the process slept.
 //!
-//! It rests on what all leases rest on: clock rates that differ by less than the drift. A server's clock
-//! that was *set* meanwhile is found out if it claims what cannot be: a grant before the place in the
-//! queue, or after the message has come. Then, as when the message has overtaken the reply, or less than
-//! half of the lease is left, the hint has no grant in it
-//! ([`Hint::Granted`](lock_core::Hint::Granted)) and the client asks. A message about a claim that this
-//! client has not put into the queue is not heard, and who does not know its token cannot name it. What is
-//! not found out is a step forward no longer than the message was on its way: the lease is then believed to
-//! last longer than it does, by as much.
+//! This rests on the condition of all leases: clock rates that differ by less than the drift. The client detects that a
+//! server's clock was *set* in the meantime if the message claims the impossible: a grant before the place in the
+//! queue, or after the message has come. Then the hint has no grant in it
+//! ([`Hint::Granted`](lock_core::Hint::Granted)), and the client asks. It also asks when the message has overtaken the
+//! reply, or less than half of the lease is left. The client ignores a message about a claim that it has not put into
+//! the queue, and a sender needs the owner token of a claim to name it. The client does not detect a step forward that
+//! is no longer than the time of the message: it then believes that the lease lasts longer than it does, by that step.
+//!
+//! # Sentinels and clusters
+//!
+//! ```no_run
+//! # use lock_redis::RedisBackend;
+//! let service = RedisBackend::open("redis+sentinel://s1,s2,s3/orders")?;
+//! let cluster = RedisBackend::open("rediss+cluster://user:password@h1,h2")?;
+//! # Ok::<(), lock_core::Error>(())
+//! ```
+//!
+//! These two commands start a local cluster, and a primary with its replicas and sentinels, and let processes buy from one
+//! stock over them. They need a `redis-server` on the `PATH`, or one that `REDIS_SERVER` names:
+//!
+//! ```text
+//! cargo run --example stock -- --over cluster
+//! cargo run --example stock -- --over sentinels
+//! ```
+//!
+//! ## What holds, and what does not
+//!
+//! While no server fails over, everything in these docs holds, with two differences in a cluster: several locks are
+//! granted in one step only if they share a slot, and a server is no node of a quorum.
+//!
+//! **Through a failover, neither exclusion nor the order of tokens is promised**, unless replicas
+//! [confirm](#confirmed-grants) every grant. Replication is asynchronous. A grant that was not replicated is forgotten, and another owner may get the lock while the
+//! first one believes in its lease. A planned failover is no exception: behind sentinels the old primary went on to take
+//! writes for 10.9 s after its successor in one test, with the default intervals. An old primary that was paused answers
+//! the requests in its sockets when it goes on, with *higher* tokens than its successor has given out by then. So a
+//! resource that compares tokens may even refuse the rightful holder. The clock of the new primary may differ from that of
+//! the old one; then leases end earlier or later there. `min-replicas-to-write` makes the time shorter and does not end it.
+//! An app that needs exclusion while servers fail takes a quorum (`lock-redlock`) of independent servers, and a resource
+//! that compares tokens. [`RedisBackend::check`] warns of this.
+//!
+//! What was replicated keeps its promise. A grant names the *term* of its server: the history of the data, which has
+//! another name after a promotion. If a lock was held under another term and not seen released, the new primary grants
+//! nothing until the lease and a hundredth have passed on its own clock, from its first look on. So a lease is not given
+//! away early because its last renewal was not replicated, or because the clocks differ. A lock that was released, or was
+//! never taken, is granted at once; renewals and hand-overs go on. This is the
+//! [quarantine of terms](Builder::term_quarantine). It is on by default, and cannot know of a grant that was not replicated.
+//!
+//! What was replicated survives: leases, tokens, and the queue with its order. Watches say
+//! [`Hint::Resync`](lock_core::Hint::Resync), and waiters keep their places.
+//!
+//! ## Confirmed grants
+//!
+//! With [`Builder::confirm`] a grant, a hand-over, a conversion or a renewal counts only once all replicas have it. After
+//! the answer the client writes a marker on a connection of its own to the same run of the server, and waits until the
+//! replicas have it (`WAIT`). Replication is a prefix, so they have the lease then. The server must have the same term as
+//! before the request, and exactly so many replicas as the app counted. Tasks that ask at the same time share one wait. A
+//! grant that was not confirmed in time is released; the error is retryable, and says how many replicas had it. A waiter
+//! whose grant was released goes to the end of the queue. Releases, places in the queue and values beside a lock are not
+//! confirmed.
+//!
+//! **Then at most one valid lease exists per key, and the tokens of confirmed grants increase, through failovers too**,
+//! under these assumptions:
+//!
+//! - Only replicas that were counted are promoted. A replica that is not attached, or that replaces another one while a
+//!   grant is confirmed, is not promoted before it has all data of the primary.
+//! - All clients confirm, with the right number, and leave the quarantine of terms on.
+//! - The *rates* of the clocks differ by less than the drift allows, and the clock of a new primary is not set during a
+//!   quarantine. By how much clocks differ makes no difference, as long as it is less than the
+//!   [retention](Builder::retention).
+//! - The servers keep their data, and the holder stops when its lease is over.
+//!
+//! Why: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement of the
+//! replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary keeps
+//! back a lock that was held under another term.
+//!
+//! **The price is availability: while one replica is missing, no lock is granted and no lease is renewed.** So after the
+//! loss of a primary grants wait until that server is back as a replica, or until an operator attaches another one. A
+//! number of replicas below all of them is no remedy, and is refused: `WAIT` does not say who acknowledged, and the one that
+//! did not may be promoted. Over loopback a confirmed grant takes 2.5 to 6 times as long as another one, and 64 tasks
+//! together get half as many. **An app that needs safety *and* availability takes a quorum** (`lock-redlock`) of independent
+//! servers.
+//!
+//! ## How requests find their server
+//!
+//! - Every request, reads too, goes to a primary. A replica may say what is no longer true.
+//! - A request that no server ran is sent again, up to [`Builder::command_timeout`]: after `MOVED` at once, and up to five
+//!   times; after `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `LOADING` or a connection that cannot be opened after pauses of
+//!   5, 10, 20 … 100 ms. After `ASK` a script that names one key goes to the other server, and others wait until the slot
+//!   has moved. A request that may have run is never sent twice without the caller; its repetition is recognized
+//!   by the owner token.
+//! - While a slot is moved key by key, an exclusive lease in it can be renewed and released. Locks in it can be taken
+//!   once it has moved.
+//! - In a cluster there is a connection to each primary that has a lock of this client, opened on first use. Each of them has a
+//!   channel of its own for grants, so a release knows whether a client hears. A watch follows its slot: it subscribes
+//!   at the new server, and says `Resync`. A redirection tells of the new server; without requests, the map of the slots
+//!   is read every two seconds while there are watches.
+//! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest epoch
+//!   counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint: the
+//!   client gives up its connections to other servers and asks again. A client does so after a server answers `READONLY`, too.
+//! - Servers name one another by the addresses that they announce. The client must reach these addresses, and with TLS
+//!   the certificates must bear these names.
+//!
+//! ## Why this is not left to the driver
+//!
+//! The map of the slots, redirections, the resolution by sentinels and the care for subscriptions are this crate's own, on the
+//! driver's plain connections. The driver's cluster client repeats requests after a broken connection, does not say at
+//! which server a subscription is, and forgets it when its slot moves. Its sentinel client looks for the primary only when it
+//! connects. A lock needs to know whether a request ran, at which server a waiter is heard, and that a primary was replaced.
 //!
 //! # Where a lock lives
 //!
-//! In one string, `lock:{name}`, and in keys beside it that begin as it does. While a lock is neither held nor waited
-//! for, one short key is left for an hour ([`Builder::retention`]): its state, from which fencing tokens go on. The
+//! In one string, `lock:{name}`, and in keys beside it with the same beginning. While a lock has neither a holder nor a
+//! waiter, one short key is left for an hour ([`Builder::retention`]): its state, from which fencing tokens go on. The
 //! [stored format](#the-stored-format) has a version. A client that meets data of another version fails with a clear
 //! error, and never becomes a second holder.
 //!
@@ -91,48 +215,51 @@
 //!
 //! # Several at once
 //!
-//! Up to 64 locks are [granted together](lock_core::Backend::acquire_together) by one script, if each is
-//! to be held alone and the server has them all. For other modes, and on a cluster for keys in several
-//! slots, it is not done.
+//! Up to 64 exclusive locks are [granted together](lock_core::Backend::acquire_together) by one script, if the server
+//! has them all. Other modes cannot be granted together, nor can keys in several slots of a cluster: `lock-sync` then takes
+//! them one after another, all or none.
 //!
 //! # As a node of a quorum
 //!
-//! A server that restarts without its latest data, whose data is deleted, or that takes over from a master
-//! may have forgotten leases, and must not vote until they are certainly over. It is the script that votes
-//! which finds out: it compares a record, `lock:node@0`, with the run that the server names in `INFO`, and
-//! with the history of its replication. A record that is missing, or of another run, makes way for a new
-//! one, with the name of a new [quarantine](lock_core::Quarantine). So a server abstains
+//! A server that restarts without its latest data, whose data is deleted, or that takes over from a master may have
+//! forgotten leases, and must not vote until those leases are certainly over. A record, `lock:node@0`, shows this. It names
+//! the run of the server and the history of its replication. If the record is missing or belongs to another run,
+//! [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name of a new
+//! [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes compares it
+//! with the record of the server. On a new connection, and then every 5 ms, the script also compares the record with the
+//! run and the history in `INFO`. What may be missed in between is in SECURITY.md. So a server abstains
 //!
-//! - after a restart, whether empty or from an RDB file or an AOF, which brings back the record of a run
-//!   before;
+//! - after a restart, whether its data is empty or comes from an RDB file or an AOF, which brings back the record of an
+//!   earlier run;
 //! - after `FLUSHALL`, `FLUSHDB` or `SWAPDB`;
 //! - after it became a master, even if it had been one before in the same run.
 //!
-//! Each prefix and each database has a record of its own. What shows in none of these ways is not noticed:
-//! a lock that somebody deletes, or that the server evicts, so its policy must be `noeviction`
-//! ([`RedisBackend::check`] looks). A server that once took over and then has no replica for an hour
-//! forgets its history, and abstains once more.
+//! Each prefix and each database has a record of its own. The script does not notice a loss that shows in none of these
+//! ways: a lock that an operator deletes, or that the server evicts. So the policy must be `noeviction`
+//! ([`RedisBackend::check`] looks). A server that once took over and then has no replica for an hour forgets its
+//! history, and abstains once more.
 //!
-//! No clock has a part in it, so that one that is set does no harm. When a quarantine is over is for the
-//! clients to say ([`vouch`](lock_core::QuorumNode::vouch)). All this needs the right to `INFO`, and is not
-//! for a server that is part of a cluster, where the record cannot be beside every lock: there, and without
-//! that right, the server votes on ballots that are not [guarded](lock_core::Ballot::guarded), and
-//! [`standing`](lock_core::QuorumNode::standing) says why it takes no others.
+//! The clients decide when a quarantine is over ([`vouch`](lock_core::QuorumNode::vouch)). If none of them stays for so
+//! long, the clock of the server ends it after twice the longest lease that any client named. A clock that is set back makes
+//! this later, and one that is set forward earlier. All this needs the right to `INFO`. It does not work on a server that is
+//! part of a cluster, where the record cannot be beside every lock. On such a server, or without that right, the server
+//! votes on ballots that [expect](lock_core::Ballot::expecting) nothing, and
+//! [`standing`](lock_core::QuorumNode::standing) says why it refuses the others.
 //!
 //! # What a lock costs the server
 //!
-//! A server is one thread, so the time of its processor per lock is the capacity of a deployment. The frequent cases
+//! A server is one thread, so its processor time per lock decides the capacity of a deployment. The frequent cases
 //! have scripts of their own: to take a free lock names two keys, to renew and to release it one. Renewals, and repeats
-//! of places in the queue, that fall due together go out together, up to 64 in one call. All that is rarer is in other
-//! scripts, and costs what it costs only those that need it. A release publishes a message only where a client is known
-//! to listen.
+//! of places in the queue, that fall due together go out together, up to 64 in one call. The rarer cases are in other
+//! scripts, and cost only the clients that need them. Where grants name their term, a grant costs the server some 6 µs more,
+//! and a renewal and a release name two keys. A release publishes a message only where a client is known to
+//! listen.
 //!
-//! # Locks that others take too
+//! # Locks that other libraries take too
 //!
-//! A client of another library that holds the key tells no client of its release. So the first claim in the queue, and no
-//! other, asks again every 60 milliseconds while the value is not one of this library. Clients that stand in the queue
-//! hand the lock over among themselves without leaving it free, so a foreign client that polls gets in only when the
-//! queue is empty.
+//! A client of another library that holds the key tells no client of its release. So the first claim in the queue, and
+//! no other, asks again every 60 milliseconds while the value is a foreign one. Claims in the queue hand the lock over
+//! among themselves without leaving it free, so a foreign client that polls gets the lock only when the queue is empty.
 //!
 #![doc = include_str!("acl.md")]
 //!
@@ -140,20 +267,24 @@
 //!
 //! # Connections
 //!
-//! One for each tokio runtime in whose context the backend is used, opened by the first request and
-//! replaced when it breaks; with RESP2 one more for the watches. Under `lock-sync` that is one for
-//! each runtime whose tasks lock, and one for the driver.
+//! One for each tokio runtime in whose context the backend is used; in a cluster one for each of them and each primary in
+//! use. The first request opens it, and it is replaced when it breaks. With RESP2 there is one more for the watches. Under `lock-sync` there is one for each runtime whose tasks
+//! lock, and one for the driver.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;
 mod backend;
 mod batch;
 mod builder;
-mod check;
+pub mod check;
+mod commit;
+mod credentials;
 mod hub;
 mod keys;
+mod leases;
 mod link;
 mod modes;
 mod options;
@@ -161,10 +292,11 @@ mod scripts;
 mod slot;
 mod state;
 mod together;
+mod topology;
 mod verbs;
 mod wire;
 
 pub use backend::RedisBackend;
 pub use builder::Builder;
-pub use check::Report;
+pub use credentials::Credentials;
 pub use options::{Notifications, Protocol};

@@ -1,11 +1,11 @@
-//! Modes as the scripts know them.
+//! Modes in the notation of the scripts.
 
 use std::fmt::{self, Write as _};
 
 use lock_core::{Error, ErrorKind, Mode};
 
-/// A mode as the scripts know it: `x`, `s`, `u`, `p2/5` for two of five permits, or `j` and the secret of
-/// a group.
+/// A mode in the notation of the scripts: `x`, `s`, `u`, `p2/5` for two of five permits, or `j` and the
+/// secret of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code(Mode);
 
@@ -26,7 +26,7 @@ impl Code {
         }
     }
 
-    /// Whether the mode may be left out among the arguments of a script.
+    /// Whether the mode may be omitted from the arguments of a script.
     pub(crate) fn is_understood(self) -> bool {
         self.0 == Mode::Exclusive
     }

@@ -1,14 +1,14 @@
 //! The scripts that run in the server.
 //!
-//! The frequent cases have *quick* scripts: they name as few keys and make as few calls as possible, and answer
-//! `?` where a *full* script has to decide. A full script is put together from parts, in the order in which they
-//! are needed. What is around them all has every answer name the request that it is for.
+//! The frequent cases have *quick* scripts: they name as few keys and make as few calls as possible, and answer `?`
+//! where a *full* script has to decide. A full script consists of parts, in the order in which they need one another.
+//! Its first and its last part put the number of the request into every answer.
 
 use std::sync::LazyLock;
 
 use crate::wire::Script;
 
-/// A script whose errors name the request as well.
+/// A full script: its errors also name the request.
 macro_rules! full {
     ($($part:literal),+) => {
         LazyLock::new(|| {
@@ -21,7 +21,7 @@ macro_rules! full {
     };
 }
 
-/// A script that is nothing but its parts.
+/// A quick script: only its parts.
 macro_rules! quick {
     ($($part:literal),+) => {
         LazyLock::new(|| {
@@ -30,21 +30,36 @@ macro_rules! quick {
     };
 }
 
-/// For a lock that is free, to be held alone.
+/// For an exclusive lease on a free lock.
 pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
     quick!("acquire_quick.lua", "plain.lua", "acquire_quick_on.lua");
-/// For a lease that is held alone. Names the lock and no other key.
+/// For an exclusive lease. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
-/// For a lease that is held alone, on a lock that no claim waits for.
+/// For an exclusive lease on a lock that no claim waits for.
 pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release_quick.lua");
-/// For a claim behind a lease that is held alone.
+/// For a claim behind an exclusive lease.
 pub(crate) static QUICK_WAIT: LazyLock<Script> = quick!("wait_quick.lua");
-/// For a lease that is held alone, if a claim waits.
+/// For an exclusive lease, if a claim waits.
 pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("hand_over_quick.lua");
-/// For a lease that is held alone, while the slot of its keys is moved.
+/// For an exclusive lease, while the slot of its keys is moved.
 pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua");
 
-/// For leases that are held by one alone, or by readers.
+/// As [`QUICK_ACQUIRE`], where grants name their term.
+pub(crate) static TERM_ACQUIRE: LazyLock<Script> =
+    quick!("acquire_quick.lua", "term.lua", "plain.lua", "acquire_term_on.lua");
+/// As [`QUICK_RENEW`], where grants name their term.
+pub(crate) static TERM_RENEW: LazyLock<Script> = quick!("renew_term.lua");
+/// As [`QUICK_RELEASE`], where grants name their term.
+pub(crate) static TERM_RELEASE: LazyLock<Script> = quick!("release_term.lua");
+/// For the state alone, after [`SINGLE_RELEASE`].
+pub(crate) static NOTE_RELEASE: LazyLock<Script> = quick!("release_note.lua");
+/// As [`QUICK_WAIT`], where grants name their term.
+pub(crate) static TERM_WAIT: LazyLock<Script> = quick!("wait_term.lua", "wait_quick.lua");
+/// As [`QUICK_HAND_OVER`], where grants name their term.
+pub(crate) static TERM_HAND_OVER: LazyLock<Script> =
+    quick!("term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
+
+/// For exclusive, shared and upgradable leases.
 pub(crate) static ACQUIRE: LazyLock<Script> = full!(
     "keys.lua",
     "acquire.lua",
@@ -60,7 +75,7 @@ pub(crate) static ACQUIRE: LazyLock<Script> = full!(
     "acquire_line.lua",
     "acquire_join.lua"
 );
-/// For permits, and for leases that are held jointly.
+/// For permits, and for joint leases.
 pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
     "keys.lua",
     "acquire.lua",
@@ -89,7 +104,7 @@ pub(crate) static RENEW: LazyLock<Script> = full!(
     "limit.lua",
     "renew_on.lua"
 );
-/// For many leases, each of a lock that is held alone.
+/// For many leases, each exclusive.
 pub(crate) static RENEW_MANY: LazyLock<Script> =
     full!("renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
 /// For many claims that have a place in the queue of their lock.
@@ -106,7 +121,7 @@ pub(crate) static RELEASE: LazyLock<Script> = full!(
     "queue.lua",
     "release_on.lua"
 );
-/// Has the releases of a lock be told.
+/// Asks for messages about the releases of a lock.
 pub(crate) static LISTEN: LazyLock<Script> =
     full!("listen.lua", "lock.lua", "state.lua", "read.lua", "listen_on.lua");
 
@@ -161,21 +176,26 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
 pub(crate) static STORE: LazyLock<Script> = full!("holds.lua", "cell_store.lua");
 pub(crate) static LOAD: LazyLock<Script> = full!("holds.lua", "cell_load.lua");
 pub(crate) static LOOK: LazyLock<Script> = full!("look.lua");
+/// Finds out which commands the user may not run.
+pub(crate) static RIGHTS: LazyLock<Script> = full!("rights.lua");
 
-/// For a lock that is free, to be held alone by votes.
+/// Writes a marker, for grants that replicas confirm.
+pub(crate) static COMMIT: LazyLock<Script> = full!("commit.lua");
+
+/// For an exclusive lease by votes, on a free lock.
 pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
     "vote_quick.lua",
-    "node.lua",
+    "run.lua",
     "vote_guard.lua",
     "plain.lua",
     "vote_refused.lua",
     "vote_quick_on.lua"
 );
-/// For leases that are votes, in every mode but permits.
+/// For leases by votes, in every mode but permits.
 pub(crate) static VOTE: LazyLock<Script> = full!(
     "keys.lua",
     "vote.lua",
-    "node.lua",
+    "run.lua",
     "vote_guard.lua",
     "vote_keys.lua",
     "lock.lua",
@@ -201,22 +221,29 @@ pub(crate) static CONFIRM: LazyLock<Script> = full!(
     "leases.lua",
     "confirm_on.lua"
 );
-pub(crate) static STANDING: LazyLock<Script> = full!("standing.lua", "node.lua", "standing_on.lua");
-pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "node.lua", "vouch_on.lua");
+pub(crate) static STANDING: LazyLock<Script> =
+    full!("standing.lua", "run.lua", "node.lua", "standing_on.lua");
+pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "run.lua", "vouch_on.lua");
 
-/// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are
-/// needed.
+/// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are needed.
 ///
-/// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before it
-/// gives one, and could not say what is missing. So the script that lets claims wait is not among these.
-pub(crate) fn usual() -> [&'static Script; 8] {
-    let [wait, hand_over] = [&QUICK_WAIT, &QUICK_HAND_OVER];
-    [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, wait, hand_over, &LISTEN, &RENEW, &RELEASE]
+/// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before
+/// the password, and could not say what is missing. So the script that queues claims is not among these, nor the one
+/// that releases in full, if grants name their `terms`.
+pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
+    let quick: [&'static Script; 5] = if terms {
+        [&TERM_ACQUIRE, &TERM_RENEW, &TERM_RELEASE, &TERM_WAIT, &TERM_HAND_OVER]
+    } else {
+        [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &QUICK_WAIT, &QUICK_HAND_OVER]
+    };
+    let full: [&'static Script; 3] = [&LISTEN, &RENEW, &RELEASE];
+    let full = full.into_iter().take(if terms { 2 } else { 3 });
+    quick.into_iter().chain(full).map(move |script| script.with_terms(terms))
 }
 
-/// Every script.
-pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    let others: [&Script; 18] = [
+/// Every script, where grants name their `terms` or do not.
+pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
+    let others: [&'static Script; 19] = [
         &ACQUIRE,
         &SINGLE_RELEASE,
         &RENEW_MANY,
@@ -230,13 +257,16 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
         &STORE,
         &LOAD,
         &LOOK,
+        &RIGHTS,
         &QUICK_VOTE,
         &VOTE,
         &CONFIRM,
         &STANDING,
         &VOUCH,
     ];
-    usual().into_iter().chain(others)
+    let of_terms: [&'static Script; 3] = [&NOTE_RELEASE, &COMMIT, RELEASE.with_terms(true)];
+    let others = others.into_iter().map(move |script| script.with_terms(terms));
+    usual(terms).chain(others).chain(of_terms.into_iter().filter(move |_| terms))
 }
 
 #[cfg(test)]
@@ -245,7 +275,7 @@ mod tests {
 
     #[test]
     fn scripts_that_come_first_are_short_enough_for_a_server_that_wants_a_password() {
-        for script in usual() {
+        for script in usual(false).chain(usual(true)) {
             assert!(script.body().len() < 16 * 1024 - 64, "{}", script.body().len());
         }
     }

@@ -1,16 +1,17 @@
-//! Which slot of a Redis Cluster a key belongs to.
+//! The slot of a key in a Redis Cluster.
 
 use std::sync::OnceLock;
 
-const SLOTS: u16 = 16_384;
+/// How many slots there are.
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(hashed_part(key)) % SLOTS
 }
 
-/// The part of a key that decides its slot: what stands between the first brace and the next
-/// closing one, or the whole key if that is nothing.
+/// The part of a key that decides its slot: the text between the first brace and the next closing
+/// one, or the whole key if that text is empty.
 pub(crate) fn hashed_part(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -20,14 +21,14 @@ pub(crate) fn hashed_part(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// A short text whose slot is this one, free of braces.
+/// A short text of this slot, without braces.
 pub(crate) fn text_in(slot: u16) -> String {
     static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(number_for_every_slot);
     numbers[usize::from(slot % SLOTS)].to_string()
 }
 
-/// For every slot the first number whose decimal digits fall into it.
+/// For every slot the first number whose decimal digits have that slot.
 fn number_for_every_slot() -> Vec<u32> {
     let mut numbers = vec![None; usize::from(SLOTS)];
     let mut missing = numbers.len();
@@ -44,7 +45,7 @@ fn number_for_every_slot() -> Vec<u32> {
     numbers.into_iter().flatten().collect()
 }
 
-/// CRC-16/XMODEM, as the cluster specification has it.
+/// CRC-16/XMODEM, from the cluster specification.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_a_server_computes() {
-        // As `CLUSTER KEYSLOT` answers.
+        // The answers of `CLUSTER KEYSLOT`.
         assert_eq!(slot(b""), 0);
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"{foo}.bar"), 12_182);

@@ -1,8 +1,8 @@
-//! The state of a lock as the quick scripts tell of it, and the tokens that follow from it.
+//! The state of a lock, as the quick scripts return it, and the tokens that follow from it.
 //!
-//! A state begins with the server's clock at the grant, 16 digits of microseconds, and with how much lower
-//! than four times that clock, counted from 2020, the highest token is that was given out: `-` for nothing, or a
-//! digit. What follows is for the scripts (`scripts/state.lua`).
+//! A state begins with the server's clock at the grant, 16 digits of microseconds. One more character says how much
+//! lower the highest token is than four times that clock, counted from 2020: `-` for nothing, or a digit. Only the
+//! scripts read the rest (`scripts/state.lua`).
 
 use lock_core::{FencingToken, TokenRange};
 
@@ -10,12 +10,12 @@ use crate::hub::{number, tokens};
 
 /// The beginning of 2020, in microseconds.
 const EPOCH: u64 = 1_577_836_800_000_000;
-/// How many digits a clock has.
+/// The number of digits of a clock.
 const DIGITS: usize = 16;
-/// How many tokens one grant reserves, at most.
+/// The most tokens that one grant reserves.
 const MOST_TOKENS: u64 = 40_000;
 
-/// The highest token that was given out by a state.
+/// The highest token that a state has given out.
 fn latest(state: &[u8]) -> Option<u64> {
     let (clock, rest) = state.split_at_checked(DIGITS)?;
     let below = match rest.first()? {
@@ -27,7 +27,7 @@ fn latest(state: &[u8]) -> Option<u64> {
     quarters.checked_sub(below)
 }
 
-/// The highest token of the grant itself, which left this state to its holder; that may have reserved more since.
+/// The highest token of the grant that left this state to its holder. The holder may have reserved more since.
 pub(crate) fn granted(state: &[u8]) -> Option<TokenRange> {
     let mut fields = state.split(|byte| *byte == b' ').skip(1);
     let token = match fields.find_map(|field| field.strip_prefix(b"g")) {
@@ -37,19 +37,19 @@ pub(crate) fn granted(state: &[u8]) -> Option<TokenRange> {
     tokens(token, token)
 }
 
-/// The tokens of a grant that left this state, and found that one before: the last of so many, or a single one if there
-/// was none before that can be read.
+/// The tokens of a grant that left this state and found the one before: the last of a range, or a single one if there
+/// was no readable state before.
 pub(crate) fn reserved(state: &[u8], before: Option<&[u8]>, count: u32) -> Option<TokenRange> {
     let last = latest(state)?;
-    // What was given out by a state that is forgotten may be as late.
+    // A forgotten state may have given out tokens up to here.
     let Some(before) = before.and_then(latest) else { return tokens(last, last) };
     let count = u64::from(count).clamp(1, MOST_TOKENS);
     tokens((last + 1).saturating_sub(count).max(before + 1), last)
 }
 
-/// The beginning of a state by which this is the highest token: the clock, and how much lower the token is.
+/// The beginning of a state with this highest token: the clock, and how much lower the token is.
 pub(crate) fn clock_of(token: FencingToken) -> (u64, &'static [u8]) {
-    /// What is more than any clock says.
+    /// More than any clock says.
     const NEVER: u64 = 10u64.pow(DIGITS as u32) - 1;
     let below: &[u8] = match token.get() % 4 {
         0 => b"-",
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(count(Some(&b"1794000000000000- ia1"[..]), 64), Some(64));
         // Such a grant would give a token out twice.
         assert_eq!(count(Some(NOON), 64), None);
-        // That says nothing of tokens.
+        // This state says nothing of tokens.
         assert_eq!(count(Some(b"nonsense"), 64), Some(1));
     }
 

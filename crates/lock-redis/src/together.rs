@@ -5,22 +5,22 @@ use std::collections::HashSet;
 use lock_core::{Acquire, Attempt, Error, ErrorKind, Mode};
 
 use crate::hub::Inbox;
-use crate::keys::{Keeping, Names};
+use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::ACQUIRE_TOGETHER;
 use crate::verbs::{granted, remaining, unintelligible};
 use crate::wire::{Call, Reply};
 
-/// How many locks one script takes at the most.
+/// The most locks in one script.
 const MOST_LOCKS: usize = 64;
 
-/// Whether these requests can be one script.
+/// Whether one script can serve these requests.
 pub(crate) fn is_possible(requests: &[Acquire]) -> bool {
     let is_simple = |it: &Acquire| it.claim.mode == Mode::Exclusive;
     (2..=MOST_LOCKS).contains(&requests.len()) && requests.iter().all(is_simple)
 }
 
-/// Refuses requests of which two are for one lock.
+/// Refuses requests of which two name the same lock.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ pub(crate) fn check(names: &[Names<'_>]) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidConfig, message))
 }
 
-/// The requests as one call, each with the channel on which its client hears.
+/// The requests as one call, each with its client's inbox.
 pub(crate) fn acquire(
     names: &[Names<'_>],
     requests: &[Acquire],
@@ -43,9 +43,10 @@ pub(crate) fn acquire(
     const KEYS_OF_EACH: usize = 4;
     const ROOM_OF_EACH: usize = 512;
     let keys = (KEYS_OF_EACH * names.len()) as u16;
-    let retention = Keeping::for_ms(names.first().map_or(0, Names::retention));
-    let mut call =
-        Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len()).keeping(retention);
+    let mut call = Call::new(&ACQUIRE_TOGETHER, keys, ROOM_OF_EACH * names.len());
+    if let Some(first) = names.first() {
+        call = call.keeping(first.keeping().gapless());
+    }
     for names in names {
         let [state, queue, places, ..] = names.satellites();
         call.bytes(names.lock()).pieces(state).pieces(queue).pieces(places);
@@ -59,7 +60,7 @@ pub(crate) fn acquire(
     call
 }
 
-/// What the reply to [`acquire`] means.
+/// The meaning of the reply to [`acquire`].
 pub(crate) fn acquired(
     requests: &[Acquire],
     inboxes: &[Option<Inbox>],
@@ -98,7 +99,8 @@ mod tests {
         (0..count).map(|index| Acquire::new(claim(index), Ttl::DEFAULT)).collect()
     }
 
-    /// Lists of which many have the right length, and are nearly of grants alone or refusals alone.
+    /// Lists of which many have the right length, and are nearly lists of only grants or only
+    /// refusals.
     fn answers() -> impl Strategy<Value = Reply> {
         let grants = prop_oneof![9 => Just(Reply::Text(b"7 9".to_vec())), 1 => garbage::replies()];
         let refusals = prop_oneof![9 => Just(Reply::Int(20)), 1 => garbage::replies()];

@@ -1,4 +1,4 @@
-//! The verbs as commands, and the replies as outcomes.
+//! The verbs as calls, and the replies as outcomes.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ mod tests;
 
 pub(crate) use many::{kept, renewed_of_many};
 pub(crate) use quick::{
-    Next, QuickRenewal, hand_over, handed_over, named, quick_acquire, quick_release, quick_renew,
-    quick_wait, quickly_acquired, quickly_queued, quickly_released, quickly_renewed,
+    Next, QuickRenewal, hand_over, handed_over, named, note_release, quick_acquire, quick_release,
+    quick_renew, quick_wait, quickly_acquired, quickly_queued, quickly_released, quickly_renewed,
     single_release, voted_quickly,
 };
 
-/// The digits, separators and short words among the arguments.
+/// The bytes of digits, separators and short words among the arguments.
 const NUMBERS: usize = 96;
 
-/// How the client of a request is told about a lock, and how many may wait for it.
+/// The inbox of the client of a request, and how many claims may wait for the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting<'a> {
     pub(crate) inbox: Option<&'a Inbox>,
     pub(crate) limit: u32,
 }
 
-/// What the reply to [`acquire`] means.
+/// The meaning of the reply to [`acquire`].
 #[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) attempt: Attempt,
@@ -52,7 +52,7 @@ pub(crate) fn acquiring(mode: Mode) -> &'static Script {
     }
 }
 
-/// A request for a lease, or for the lease that its owner has in the mode `from` to be converted.
+/// A request for a lease, or for the conversion of the lease that its owner has in the mode `from`.
 pub(crate) fn acquire(
     names: &Names<'_>,
     request: &Acquire,
@@ -81,7 +81,7 @@ pub(crate) fn acquire(
     Ok(call)
 }
 
-/// What the reply to [`acquire`] means.
+/// The meaning of the reply to [`acquire`].
 pub(crate) fn acquired(
     request: &Acquire,
     waiting: Waiting<'_>,
@@ -117,14 +117,14 @@ pub(crate) fn renew(
     Ok(call)
 }
 
-/// What the reply to [`renew`] means.
+/// The meaning of the reply to [`renew`].
 pub(crate) fn renewed(request: &Renew, answer: Result<Answer, Error>) -> Renewal {
     match answer {
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
         Ok(Answer { sent, reply: Reply::Text(text) }) => extended(&text, request.ttl, sent)
             .unwrap_or_else(|| Renewal::Unknown(unintelligible("renew"))),
         Ok(_) => Renewal::Unknown(unintelligible("renew")),
-        // Whatever is at the key, it is not our lease any more.
+        // Whatever the key holds, it is not our lease any more.
         Err(error) if error.kind() == ErrorKind::ForeignKey => Renewal::Lost,
         Err(error) => Renewal::Unknown(error),
     }
@@ -149,7 +149,8 @@ pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Ca
     Ok(call)
 }
 
-/// What the reply to [`release`] means to a client that hears of its own releases, or does not.
+/// The meaning of the reply to [`release`], for a client that hears of its own releases, or for one
+/// that does not.
 pub(crate) fn released(
     answer: Result<Answer, Error>,
     hears_itself: bool,
@@ -165,7 +166,7 @@ pub(crate) fn released(
     }
 }
 
-/// The beginning that all have in common: the keys, and the owner's token.
+/// The common beginning: the keys, and the owner's token.
 fn about(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize) -> Call {
     let limit = claim.mode.counts().then(|| names.limit());
     let owner = claim.owner.expose();
@@ -174,7 +175,7 @@ fn about(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize)
     call
 }
 
-/// A call of a script on the key of a lock, that of its state, and on a third if there is one.
+/// A call of a script on the key of a lock, the key of its state, and a third key if there is one.
 pub(crate) fn on_state_and(
     script: &'static Script,
     names: &Names<'_>,
@@ -196,7 +197,7 @@ pub(crate) fn on_state(script: &'static Script, names: &Names<'_>, room: usize) 
     on_state_and(script, names, None, room)
 }
 
-/// A call of a script on the keys of a lock, and on one more if it takes a seventh.
+/// A call of a script on the keys of a lock, and on a seventh key if there is one.
 pub(crate) fn on_keys(
     script: &'static Script,
     names: &Names<'_>,
@@ -216,8 +217,8 @@ pub(crate) fn on_keys(
     call
 }
 
-/// Reads `first last`, or `first last left demand`, to a client that hears of others who join the
-/// queue, or does not.
+/// Reads `first last`, or `first last left demand`, for a client that hears of claims that join the
+/// queue, or for one that does not.
 pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
     let mut words = text.split(|byte| *byte == b' ');
     let tokens = tokens(number(words.next()?)?, number(words.next()?)?)?;
@@ -266,7 +267,7 @@ fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
     words.next().is_none().then_some(renewed)
 }
 
-/// When a lease ends for its holder to which the server gives so much.
+/// The end of a lease, for its holder, when the server says that this much is left.
 fn valid_for(lease: Duration, sent: Instant) -> Instant {
     match Ttl::new(lease) {
         Ok(lease) => lease.valid_until(sent),
@@ -274,12 +275,12 @@ fn valid_for(lease: Duration, sent: Instant) -> Instant {
     }
 }
 
-/// Reads a time that is left, or that a lease has no end.
+/// Reads a remaining time, or that a lease has no end.
 pub(crate) fn time_left(text: &str) -> Option<i64> {
     if text == "-1" { Some(-1) } else { number(text.as_bytes()) }
 }
 
-/// What PTTL says. A server that shows a key at all may say that nothing is left of it.
+/// The answer of PTTL. A server may say that nothing is left of a key that it still shows.
 pub(crate) fn remaining(left: i64) -> Option<Duration> {
     match left {
         -1 => None,

@@ -1,188 +1,305 @@
-//! Asking for a lease until it is granted, somebody else has it, or too few nodes answer.
+//! Asking for a lease until it is granted, another claim has it, or too few nodes answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::TokenRange;
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Grant, Instant, Mode, QuorumNode};
+use futures::future::{Either, select};
+use lock_core::{Acquire, Attempt, Error, ErrorKind, Grant, Instant, Mode, OwnerTag, QuorumNode};
+use tokio::sync::oneshot;
 
+use crate::actor::Owed;
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::backoff::Backoff;
-use crate::claims::{Held, Mark, Next};
+use crate::ballot::Ballot;
+use crate::claims::{Asker, Begun};
+use crate::first;
 use crate::inner::Core;
-use crate::owed::Owed;
 use crate::quorum::NodeSet;
-use crate::round::{Outcome, Reply, Round, may_hold};
+use crate::round::{Order, Outcome, Round};
 
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
 
-/// After so many rounds in which the same others had the same votes, they are taken for holders some of whose
-/// nodes do not answer.
+/// After so many rounds in which the rivals had the same votes, the request takes them for holders of which some nodes
+/// do not answer.
 const UNMOVED: u32 = 3;
 
-/// When to ask again after a vote that nobody has won.
+/// The shortest time that the nodes of a majority have before the request asks other nodes as well.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// When to ask again after a vote without a winner.
 const SOON: Duration = Duration::from_millis(50);
 
-/// When those ask again who share the lock with some but not with others. Nodes tell when nobody holds it any
-/// more, but not when a writer goes on as a reader, or one of several readers lets go.
+/// When a claim for a shared mode asks again. Nodes tell when the lock is free, but not when a writer goes on as a
+/// reader, or when one of several readers lets go.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks all nodes for a new lease, or for one that this owner has already.
+/// Asks nodes for a new lease, or for one that this owner has already.
 ///
-/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens. Of several requests for the
-/// same claim at once, the last to end gives up the votes, if all have failed: the others might have counted them.
+/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens. There is one request for a claim
+/// at a time. It is polled by its caller, so that no other thread wakes for it. A repeated request waits for its outcome.
+/// If the first caller drops the request, or its runtime stands still, the repeated request begins anew.
 pub(crate) async fn acquire<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
 ) -> Result<Attempt, Error> {
-    let request = Arc::new(request.clone());
-    let claim = &request.claim;
-    let floor = || core.claims.floor(&claim.key, request.tokens.get());
-    let mut wanted = core.claims.want(claim);
-    let mut backoff = Backoff::new(trip(core), &claim.owner);
-    let mut present_floor = floor();
-    let (mut number, mut rivals, mut unmoved) = (0, Vec::new(), 0);
     loop {
-        number += 1;
-        let known = known(core, claim);
-        let (mut round, mut asked) = Round::begin(core, &request, present_floor, known);
-        let mut outcome = round.decide(&mut asked).await;
-        if let Outcome::Granted { tokens, .. } = outcome
-            && core.claims.last_of(claim).is_some_and(|last| tokens.last() < last)
-        {
-            // Its own lease had run out, and some nodes have answered with what they gave it before they
-            // confirmed more.
-            outcome = Outcome::Disagreed;
-        }
-        tracing::debug!(target: "lock_redlock", key = %claim.key, round = number, ?outcome);
-        if let Some(token) = round.highest() {
-            core.claims.raise(&claim.key, token);
-        }
-        if let Outcome::Granted { tokens, valid_until, nodes } = outcome {
-            let grant = hold(core, claim, tokens, (valid_until, nodes));
-            core.moves.note(&claim.key, [claim.owner.tag()]);
-            follow(core, claim, asked);
-            return Ok(Attempt::Granted(grant));
-        }
-        unmoved = if round.rivals() == rivals { unmoved + 1 } else { 1 };
-        rivals = round.rivals();
-        let goes_on = match outcome {
-            Outcome::Split { .. } => number < ROUNDS && unmoved < UNMOVED,
-            Outcome::Disagreed => number < ROUNDS,
-            _ => false,
-        };
-        let next = match outcome {
-            _ if !goes_on => Next::End,
-            // A favourite asks for its votes again with those that the others give up meanwhile.
-            Outcome::Split { favourite: true } => Next::Keep,
-            _ => Next::Again,
-        };
-        let (granted, now) = (round.granted(), core.clock.now());
-        let unclear = round.may_hold().without(granted);
-        // Before anybody follows the votes that are still to come: while the claim is wanted they are left where
-        // they are, also by those who follow on another thread.
-        let marks = wanted.give_up(granted, unclear, next, now);
-        follow(core, claim, asked);
-        let Some(marks) = marks else {
-            if core.claims.held(claim, now).is_none() {
-                return refusal(&request, outcome, &round, unmoved >= UNMOVED);
+        match core.claims.begin(request, core.clock.now()) {
+            Begun::First(asker, lapsed) => {
+                let asking = Asking::new(core, request, asker);
+                // The ballots of a lease that is over are in the way of new ones.
+                let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
+                give_up(core, request, lapsed, nodes).await;
+                // Otherwise the clients that hear first of a release would have all the turns.
+                if core.watched.gives_way(&request.claim.key) {
+                    pause(&core.background, SHORTEST).await;
+                }
+                return asking.run().await;
             }
-            // It failed to be had once more, and is still there.
-            return Err(match outcome {
-                Outcome::Unable(error) => error,
-                Outcome::TooLate => too_late(&request),
-                _ => round.failure(),
-            });
-        };
-        if !goes_on {
-            core.moves.note(&claim.key, rivals.iter().filter_map(|(_, holder)| *holder));
-        }
-        give_up(core, &request, marks, granted).await;
-        match outcome {
-            Outcome::Split { favourite: true } if goes_on => {
-                pause(&core.background, backoff.favourite()).await;
+            Begun::Joined(outcome) => {
+                if let Some(outcome) = joined(core, request, outcome).await {
+                    return outcome;
+                }
             }
-            Outcome::Split { .. } if goes_on => {
-                pause(&core.background, backoff.other()).await;
-                present_floor = floor();
-            }
-            Outcome::Disagreed if goes_on => present_floor = floor(),
-            outcome => return refusal(&request, outcome, &round, unmoved >= UNMOVED),
         }
     }
 }
 
-/// The tokens that a claim has already, and until when they are its own.
-fn known<N>(core: &Core<N>, claim: &Claim) -> Option<(TokenRange, Instant)> {
-    let held = core.claims.held(claim, core.clock.now());
-    held.map(|held| (held.tokens, held.valid_until))
-}
-
-/// Notes the lease that was granted, until when, and by which nodes. What it had before, it has on.
-fn hold<N>(core: &Core<N>, claim: &Claim, tokens: TokenRange, until: (Instant, NodeSet)) -> Grant {
-    let now = core.clock.now();
-    let longer = core.claims.held(claim, now).filter(|before| before.valid_until > until.0);
-    let (valid_until, nodes) = longer.map_or(until, |before| (before.valid_until, before.nodes));
-    core.claims.hold(claim, Held { tokens, valid_until, nodes }, now);
-    Grant::new(tokens, valid_until)
-}
-
-/// Has the votes that are still to come undone, unless the claim is held when they come.
-fn follow<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, asked: Asked<N, Reply>) {
-    let (core, claim) = (Arc::clone(core), claim.clone());
-    asked.finish(move |node, reply| {
-        if may_hold(&reply)
-            && let Some(mark) = core.claims.undo(&claim, node, core.clock.now())
-        {
-            drop(Owed::marked(&core, mark));
+/// The outcome of the request that is under way. `None` if this request has to ask for itself.
+async fn joined<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    request: &Acquire,
+    outcome: oneshot::Receiver<Result<(Acquire, Attempt), Error>>,
+) -> Option<Result<Attempt, Error>> {
+    let too_long = std::pin::pin!(pause(&core.background, 2 * core.settings.limit(request.ttl)));
+    match select(outcome, too_long).await {
+        Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
+        Either::Left((Ok(Ok((first, attempt))), _)) => {
+            let is_same = (first.ttl, first.tokens) == (request.ttl, request.tokens);
+            (is_same || !matches!(attempt, Attempt::Granted(_))).then_some(Ok(attempt))
         }
-    });
+        Either::Left((Err(_dropped), _)) => None,
+        Either::Right(_) => {
+            for ballot in core.claims.overtake(&request.claim, core.clock.now()) {
+                drop(Owed::new(core, &request.claim, ballot));
+            }
+            None
+        }
+    }
 }
 
-/// Releases the votes of a round. Returns when those nodes have answered that have granted it, because their
-/// votes are in others' way, or have had time to.
+/// One request, from round to round.
+struct Asking<'a, N: QuorumNode> {
+    core: &'a Arc<Core<N>>,
+    request: Arc<Acquire>,
+    asker: Asker,
+    began: Instant,
+    /// How long a quorum takes to answer.
+    trip: Duration,
+    backoff: Backoff,
+    /// The round under way, or the last one if its votes stay.
+    round: Option<Round<N>>,
+    number: u32,
+    /// The nodes whose votes other claims had in the last round.
+    rivals: Vec<(usize, Option<OwnerTag>)>,
+    /// For how many rounds they have had them.
+    unmoved: u32,
+}
+
+impl<'a, N: QuorumNode> Asking<'a, N> {
+    fn new(core: &'a Arc<Core<N>>, request: &Acquire, asker: Asker) -> Self {
+        let trip = trip(core);
+        Self {
+            core,
+            request: Arc::new(request.clone()),
+            asker,
+            began: core.clock.now(),
+            trip,
+            backoff: Backoff::new(trip, &request.claim.owner),
+            round: None,
+            number: 0,
+            rivals: Vec::new(),
+            unmoved: 0,
+        }
+    }
+
+    async fn run(mut self) -> Result<Attempt, Error> {
+        loop {
+            if let Some(ended) = self.ask().await {
+                self.asker.end(&self.request, &ended);
+                return ended;
+            }
+        }
+    }
+
+    /// Asks nodes once. `None` if another round is needed.
+    async fn ask(&mut self) -> Option<Result<Attempt, Error>> {
+        let (core, claim) = (self.core, &self.request.claim);
+        self.number += 1;
+        let ballots = match self.asker.ballots(core.clock.now()) {
+            Ok(ballots) => ballots,
+            Err(error) => return Some(Err(error)),
+        };
+        let floor = core.floors.floor(&claim.key, self.request.tokens.get());
+        let order = self.order();
+        let round = match self.round.take() {
+            Some(mut round) => {
+                round.again(ballots, floor);
+                round
+            }
+            None => Round::begin(core, &self.request, ballots, floor, order.unwrap_or_default()),
+        };
+        let round = self.round.insert(round);
+        let outcome = round.decide().await;
+        tracing::debug!(target: "lock_redlock", key = %claim.key, round = self.number, ?outcome);
+        if let Some(token) = round.highest() {
+            core.floors.raise(&claim.key, token);
+        }
+        let Outcome::Granted(held) = outcome else { return self.failed(outcome).await };
+        let by = round.ballots().iter().filter(|it| held.nodes.contains(it.node)).copied();
+        let Some(held) = self.asker.win(by, held, core.clock.now()) else {
+            return self.failed(Outcome::Disagreed).await;
+        };
+        core.watched.win(&claim.key);
+        if order.is_some() {
+            core.plant_soon(claim);
+        }
+        Some(Ok(Attempt::Granted(Grant::new(held.tokens, held.valid_until))))
+    }
+
+    /// A majority is asked first. The other nodes need not be asked if it answers soon. `None` if all
+    /// nodes are asked at once: after the first round, if no majority is there, and now and then to find out whether a
+    /// missing node is back.
+    ///
+    /// While this process waits for the key, other clients probably want the key as well. Then all ask one node first,
+    /// and only the client that gets its vote asks the others. So the others send one request, and no vote is split. That
+    /// takes one more round trip, which is worth it near by.
+    fn order(&self) -> Option<Order> {
+        let (core, key) = (self.core, &self.request.claim.key);
+        let now = core.clock.now();
+        let is_first = self.number == 1 && core.claims.held(&self.request.claim, now).is_none();
+        if !is_first || self.trip.is_zero() {
+            return None;
+        }
+        // Leave the other nodes enough time to answer.
+        let longest = core.settings.limit(self.request.ttl) / 4;
+        let soon = (2 * self.trip).max(SHORTEST).min(longest);
+        let all: NodeSet = (0..core.quorum.nodes()).collect();
+        let missing: NodeSet =
+            all.iter().filter(|&node| core.nodes[node].is_missing(now, soon)).collect();
+        let is_back = |node: usize| core.nodes[node].is_due(now);
+        if missing.iter().any(is_back) {
+            return None;
+        }
+        let names = core.nodes.iter().map(|node| node.hash);
+        let (first, majority) = first::majority(core.quorum, names, missing, key)?;
+        let is_contended = self.trip < SHORTEST && core.watched.has(key);
+        let rest = if is_contended {
+            majority.without([first].into_iter().collect())
+        } else {
+            NodeSet::default()
+        };
+        Some(Order { rest, later: Some((all.without(majority), now + soon)) })
+    }
+
+    /// Another round follows if votes are split or the nodes disagree, unless the request has taken too long.
+    async fn failed(&mut self, outcome: Outcome) -> Option<Result<Attempt, Error>> {
+        let (core, claim, now) = (self.core, &self.request.claim, self.core.clock.now());
+        let round = self.round.take()?;
+        let rivals = round.rivals();
+        self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
+        self.rivals = rivals;
+        if core.claims.held(claim, now).is_some() {
+            // This request has failed, but the claim still has its lease.
+            return Some(Err(match outcome {
+                Outcome::Unable(error) => error,
+                Outcome::TooLate => too_late(&self.request),
+                _ => round.failure(),
+            }));
+        }
+        let time = match outcome {
+            Outcome::Split { .. } if self.unmoved >= UNMOVED => None,
+            Outcome::Split { favourite: true } => Some(self.backoff.favourite()),
+            Outcome::Split { favourite: false } => Some(self.backoff.other()),
+            Outcome::Disagreed => Some(Duration::ZERO),
+            _ => None,
+        };
+        let end = self.began + core.settings.patience();
+        let time = time.filter(|&time| self.number < ROUNDS && now + time < end);
+        if time.is_some() && matches!(outcome, Outcome::Split { favourite: true }) {
+            // A favourite keeps its votes, and asks for those that the others give up meanwhile.
+            self.round = Some(round);
+        } else {
+            let (granted, open) = (round.granted(), round.open());
+            let mut dead = self.asker.give_up(now);
+            // A vote that is still to come is released when it has come.
+            dead.retain(|ballot| !open.contains(ballot.node));
+            let refusal = time.is_none().then(|| self.refusal(outcome, &round));
+            drop(round);
+            give_up(core, &self.request, dead, granted).await;
+            if refusal.is_some() {
+                return refusal;
+            }
+        }
+        if let Some(time) = time.filter(|time| !time.is_zero()) {
+            pause(&core.background, time).await;
+        }
+        None
+    }
+
+    fn refusal(&self, outcome: Outcome, round: &Round<N>) -> Result<Attempt, Error> {
+        match outcome {
+            Outcome::Unable(error) => Err(error),
+            Outcome::TooLate => Err(too_late(&self.request)),
+            Outcome::Held => Ok(self.held_by_others(round)),
+            Outcome::Split { .. } if self.unmoved >= UNMOVED => Ok(self.held_by_others(round)),
+            _ => Ok(Attempt::Busy { retry_after: Some(SOON) }),
+        }
+    }
+
+    fn held_by_others(&self, round: &Round<N>) -> Attempt {
+        let free_in = round.free_in();
+        let retry_after = match self.request.claim.mode {
+            Mode::Shared | Mode::Upgradable => {
+                Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN)))
+            }
+            _ => free_in,
+        };
+        Attempt::Busy { retry_after }
+    }
+}
+
+/// Releases ballots. Returns when the nodes that have granted theirs have answered, or have had time to: these votes are
+/// in the way of other claims.
 async fn give_up<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
-    marks: Vec<Mark>,
+    dead: Vec<Ballot>,
     granted: NodeSet,
 ) {
     let mut asked = Asked::new(core, core.settings.limit(request.ttl));
-    for mark in marks {
-        let (node, owed) = (mark.node(), Owed::marked(core, mark));
-        if granted.contains(node) {
-            asked.ask(node, Arc::clone(core).release(owed));
+    for ballot in dead {
+        let owed = Owed::new(core, &request.claim, ballot);
+        if granted.contains(ballot.node) {
+            asked.ask(ballot.node, Arc::clone(core).release(owed));
         }
     }
-    while asked.answers().await.is_some() {}
+    asked.all().await;
 }
 
-fn refusal<N: QuorumNode>(
-    request: &Acquire,
-    outcome: Outcome,
-    round: &Round<N>,
-    unmoved: bool,
-) -> Result<Attempt, Error> {
-    match outcome {
-        Outcome::Unable(error) => Err(error),
-        Outcome::TooLate => Err(too_late(request)),
-        Outcome::Held => Ok(held_by_others(request, round)),
-        Outcome::Split { .. } if unmoved => Ok(held_by_others(request, round)),
-        _ => Ok(Attempt::Busy { retry_after: Some(SOON) }),
-    }
-}
-
-fn held_by_others<N: QuorumNode>(request: &Acquire, round: &Round<N>) -> Attempt {
-    let free_in = round.free_in();
-    let retry_after = match request.claim.mode {
-        Mode::Shared | Mode::Upgradable => {
-            Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN)))
+/// Gives up the ballots, if the caller has dropped the request. Votes that are still to come are released when they have
+/// come.
+impl<N: QuorumNode> Drop for Asking<'_, N> {
+    fn drop(&mut self) {
+        self.round.iter_mut().for_each(Round::withdraw);
+        let open = self.round.as_ref().map(Round::open).unwrap_or_default();
+        for ballot in self.asker.give_up(self.core.clock.now()) {
+            if !open.contains(ballot.node) {
+                drop(Owed::new(self.core, &self.request.claim, ballot));
+            }
         }
-        _ => free_in,
-    };
-    Attempt::Busy { retry_after }
+    }
 }
 
 fn too_late(request: &Acquire) -> Error {

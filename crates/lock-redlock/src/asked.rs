@@ -1,5 +1,6 @@
-//! Several nodes asked at once.
+//! Asking several nodes at once.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -9,54 +10,59 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, Stream};
-use lock_core::{Error, ErrorKind, Instant};
-use tokio::time::Sleep;
+use lock_core::{Error, ErrorKind, Instant, QuorumNode};
 
+use crate::background::Timer;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
-/// Requests to nodes that are under way, polled by whoever waits for the answers.
+/// Requests to nodes that are under way. The caller that waits for the answers polls them.
 ///
-/// An answer that is read where it is awaited wakes no other thread. What is left once a quorum has answered
-/// goes on elsewhere.
+/// So an answer wakes no other thread. Once a quorum has answered, the remaining requests go on
+/// [by themselves](Self::finish).
 pub(crate) struct Asked<N, T> {
     core: Arc<Core<N>>,
     requests: FuturesUnordered<BoxFuture<'static, (usize, Result<T, Error>)>>,
-    /// How many requests each node has still to answer.
+    /// The answers that have come and were not taken yet.
+    ready: VecDeque<(usize, Result<T, Error>)>,
+    /// How many answers of each node are still to be taken.
     open: Vec<usize>,
+    /// The last error of each node.
+    said: Vec<Option<Error>>,
+    began: Instant,
     limit: Duration,
     deadline: Instant,
-    /// Made when there is something to wait for.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
 }
-
-/// The answers that have arrived, and from whom.
-pub(crate) type Batch<T> = Vec<(usize, Result<T, Error>)>;
 
 impl<N, T> Asked<N, T>
 where
-    N: Send + Sync + 'static,
+    N: QuorumNode,
     T: Send + 'static,
 {
-    /// Nobody is asked yet. Answers are waited for no longer than `limit`.
+    /// Asks no node yet. The wait for answers takes at most `limit`.
     pub(crate) fn new(core: &Arc<Core<N>>, limit: Duration) -> Self {
+        let now = core.clock.now();
         Self {
             core: Arc::clone(core),
             requests: FuturesUnordered::new(),
+            ready: VecDeque::new(),
             open: vec![0; core.quorum.nodes()],
+            said: vec![None; core.quorum.nodes()],
+            began: now,
             limit,
-            deadline: core.clock.now() + limit,
-            timer: None,
+            deadline: now + limit,
+            timer: Timer::default(),
         }
     }
 
-    /// Asks a node. The request is sent with the next call of [`answers`](Self::answers), like all others.
+    /// Asks a node. The request is sent with the next call of [`next`](Self::next), like all others.
     pub(crate) fn ask(
         &mut self,
         node: usize,
         request: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) {
-        // Somebody else's runtime may end under a request, and then timers panic.
+        // The runtime of another caller may end during a request, and then timers panic.
         let request = AssertUnwindSafe(request).catch_unwind().map(move |answer| {
             let panicked = |_| Err(Error::new(ErrorKind::Other, "the request panicked"));
             (node, answer.unwrap_or_else(panicked))
@@ -65,129 +71,156 @@ where
         self.open[node] += 1;
     }
 
-    /// Waits for as long again as at first.
+    /// Starts the time limit anew.
     pub(crate) fn extend(&mut self) {
         self.deadline = self.core.clock.now() + self.limit;
-        self.timer = None;
     }
 
-    pub(crate) fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    /// The nodes that have still to answer.
+    /// The nodes that still have to answer.
     pub(crate) fn open(&self) -> NodeSet {
         (0..self.open.len()).filter(|&node| self.open[node] > 0).collect()
     }
 
-    /// Every answer that has arrived, once there is one. `None` when all have, or the time is over.
+    /// The next answer, or `None` in place of an answer for a node that has failed. Ends when all nodes have answered,
+    /// or the time is over.
     ///
-    /// No request is left unsent: each was polled before any answer is returned.
+    /// No request is left unsent: this polls each request before it returns an answer.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no answer.
-    pub(crate) async fn answers(&mut self) -> Option<Batch<T>> {
-        poll_fn(|context| self.poll_answers(context)).await
+    pub(crate) async fn next(&mut self) -> Option<(usize, Option<T>)> {
+        self.next_until(self.deadline).await
     }
 
-    fn poll_answers(&mut self, context: &mut Context<'_>) -> Poll<Option<Batch<T>>> {
+    /// As [`next`](Self::next), with another end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no answer.
+    pub(crate) async fn next_until(&mut self, at: Instant) -> Option<(usize, Option<T>)> {
+        poll_fn(|context| self.poll_next(at, context)).await
+    }
+
+    /// All answers that come in time, without those of nodes that have failed.
+    pub(crate) async fn all(&mut self) -> Vec<(usize, T)> {
+        let mut all = Vec::new();
+        while let Some((node, answer)) = self.next().await {
+            all.extend(answer.map(|answer| (node, answer)));
+        }
+        all
+    }
+
+    /// An answer that has come.
+    fn pop(&mut self) -> Option<(usize, Option<T>)> {
+        let (node, answer) = self.ready.pop_front()?;
+        self.open[node] -= 1;
+        Some((node, answer.map_err(|error| self.said[node] = Some(error)).ok()))
+    }
+
+    fn poll_next(
+        &mut self,
+        at: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<(usize, Option<T>)>> {
         let core = Arc::clone(&self.core);
         let _entered = core.background.enter();
-        let mut batch = Vec::new();
-        while let Poll::Ready(Some((node, answer))) =
-            Pin::new(&mut self.requests).poll_next(context)
-        {
-            self.open[node] -= 1;
-            batch.push((node, answer));
+        while let Poll::Ready(Some(answer)) = Pin::new(&mut self.requests).poll_next(context) {
+            self.ready.push_back(answer);
         }
-        if !batch.is_empty() {
-            return Poll::Ready(Some(batch));
+        if self.has_ready() || self.requests.is_empty() {
+            return Poll::Ready(self.pop());
         }
-        if self.requests.is_empty() {
-            return Poll::Ready(None);
-        }
-        let left = self.deadline.saturating_duration_since(core.clock.now());
-        if left.is_zero() {
-            return Poll::Ready(None);
-        }
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
-        timer.as_mut().poll(context).map(|()| None)
+        self.timer.poll(core.clock, at, context).map(|()| None)
     }
 
-    /// Has what is left go on without whoever asked, and each answer looked after there. A node that does not
-    /// answer in time has given an error.
-    pub(crate) fn finish(mut self, then: impl FnMut(usize, Result<T, Error>) + Send + 'static) {
-        if self.open().is_empty() {
+    /// Notes what a node said in place of an answer.
+    pub(crate) fn say(&mut self, node: usize, error: Error) {
+        self.said[node] = Some(error);
+    }
+
+    /// Whether there are answers that were not taken yet.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.core.clock.now() >= self.deadline
+    }
+
+    /// What each node has said: its error, or that it has not answered.
+    pub(crate) fn said(&self) -> Vec<Option<Error>> {
+        let mut said = self.said.clone();
+        for node in self.open().iter() {
+            let yet = || Error::new(ErrorKind::Timeout, "no answer yet");
+            said[node].get_or_insert_with(|| if self.is_over() { late(self.limit) } else { yet() });
+        }
+        said
+    }
+
+    /// The error for too few answers.
+    pub(crate) fn failure(&self, what: &str, answered: usize) -> Error {
+        self.core.failure(what, answered, &self.said())
+    }
+
+    /// Lets the remaining requests go on without the caller, and passes each answer to `then`, which may ask for more.
+    /// When the time is over, the nodes that have not answered have failed.
+    ///
+    /// The worker of the quorum polls the requests. This starts no task, so `Drop` may call it.
+    pub(crate) fn finish(self, then: impl FnMut(&mut Self, usize, Option<T>) + Send + 'static) {
+        if self.requests.is_empty() && self.ready.is_empty() {
             return;
         }
-        self.extend();
-        let core = Arc::clone(&self.core);
-        let backlog = Backlog::new(Arc::clone(&core), self.open());
-        let mut rest = Rest { asked: self, then, backlog };
-        core.background.spawn_near(async move {
-            while let Some(batch) = rest.asked.answers().await {
-                for (node, answer) in batch {
-                    rest.backlog.answered(node);
-                    (rest.then)(node, answer);
-                }
+        let (core, end) = (Arc::clone(&self.core), self.core.clock.now() + self.limit);
+        let behind = self.open();
+        behind.iter().for_each(|node| core.nodes[node].falls_behind(self.began));
+        let mut rest = Rest { asked: self, then: Box::new(then), behind };
+        while let Some((node, answer)) = rest.asked.pop() {
+            rest.note(node, answer);
+        }
+        if rest.asked.requests.is_empty() {
+            return;
+        }
+        core.background.hand_over(async move {
+            while let Some((node, answer)) = rest.asked.next_until(end).await {
+                rest.note(node, answer);
             }
         });
     }
 }
 
-/// What is left of some requests, and what becomes of the answers.
-struct Rest<N, T, F>
-where
-    N: Send + Sync + 'static,
-    T: Send + 'static,
-    F: FnMut(usize, Result<T, Error>),
-{
+/// The function that gets the answers to the remaining requests. `None` for a node that has failed, or is late.
+type Then<N, T> = dyn FnMut(&mut Asked<N, T>, usize, Option<T>) + Send;
+
+/// The remaining requests.
+struct Rest<N: QuorumNode, T: Send + 'static> {
     asked: Asked<N, T>,
-    then: F,
-    backlog: Backlog<N>,
+    then: Box<Then<N, T>>,
+    /// The nodes that owe an answer.
+    behind: NodeSet,
 }
 
-/// Whoever has not answered by then is too late: also if it is because the runtime has ended that waited.
-impl<N, T, F> Drop for Rest<N, T, F>
-where
-    N: Send + Sync + 'static,
-    T: Send + 'static,
-    F: FnMut(usize, Result<T, Error>),
-{
-    fn drop(&mut self) {
-        for node in self.asked.open().iter() {
-            (self.then)(node, Err(late(self.asked.limit)));
+impl<N: QuorumNode, T: Send + 'static> Rest<N, T> {
+    fn note(&mut self, node: usize, answer: Option<T>) {
+        if self.behind.remove(node) {
+            self.asked.core.nodes[node].catches_up();
         }
+        (self.then)(&mut self.asked, node, answer);
     }
 }
 
-/// Nodes that are behind by one request each.
-struct Backlog<N> {
-    core: Arc<Core<N>>,
-    nodes: NodeSet,
-}
-
-impl<N> Backlog<N> {
-    fn new(core: Arc<Core<N>>, nodes: NodeSet) -> Self {
-        nodes.iter().for_each(|node| core.nodes[node].falls_behind());
-        Self { core, nodes }
-    }
-
-    fn answered(&mut self, node: usize) {
-        if self.nodes.remove(node) {
-            self.core.nodes[node].catches_up();
-        }
-    }
-}
-
-impl<N> Drop for Backlog<N> {
+/// Each node that has not answered by then is too late, also if the runtime that waited has ended.
+impl<N: QuorumNode, T: Send + 'static> Drop for Rest<N, T> {
     fn drop(&mut self) {
-        self.nodes.iter().for_each(|node| self.core.nodes[node].catches_up());
+        while let Some((node, answer)) = self.asked.pop() {
+            self.note(node, answer);
+        }
+        self.asked.open().iter().for_each(|node| self.note(node, None));
     }
 }
 
-/// A node that has not answered.
+/// The error for a node that has not answered.
 pub(crate) fn late(limit: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}"))
 }

@@ -1,63 +1,65 @@
-//! Where everything runs that no caller waits for.
+//! The runtime for all work that no caller waits for.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, runtime};
-use tokio::runtime::{EnterGuard, Handle, RuntimeFlavor};
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use lock_core::{Clock, Error, ErrorKind, Instant, runtime};
+use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Sleep;
 
-/// A runtime of this quorum's own, on a thread that ends when nobody needs it any more; or another's.
+/// The quorum's own runtime, on a thread that ends when no task needs it any more, or a runtime of the application.
 #[derive(Debug)]
 pub(crate) struct Background {
     runtime: Handle,
     /// Ends when the last handle goes.
     open: watch::Receiver<()>,
-    /// The thread listens for the end of this, and hears nothing else.
-    _thread: Option<mpsc::Sender<()>>,
+    /// The worker ends when this is dropped and its works are done.
+    works: mpsc::UnboundedSender<Work>,
 }
 
-/// Held by the handles: what runs for as long as there is one ends with the last.
+type Work = BoxFuture<'static, ()>;
+
+/// A part of each handle. Work that runs while there is a handle ends with the last one.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     _sender: Arc<watch::Sender<()>>,
 }
 
 impl Background {
-    /// On this runtime, or on a thread of its own.
+    /// Uses this runtime, or starts a thread.
     pub(crate) fn start(runtime: Option<Handle>) -> Result<(Self, Open), Error> {
         let (sender, open) = watch::channel(());
-        let (runtime, thread) = match runtime {
-            Some(runtime) => (runtime, None),
-            None => {
-                let (alive, mut ended) = mpsc::channel(1);
-                let until_ended = async move { _ = ended.recv().await };
-                let runtime =
-                    runtime::spawn_thread("lock-redlock", until_ended).map_err(|error| {
-                        let message = "could not start the thread of the quorum";
-                        Error::with_source(ErrorKind::Other, message, error)
-                    })?;
-                (runtime, Some(alive))
+        let (works, received) = mpsc::unbounded_channel();
+        let runtime = match runtime {
+            Some(runtime) => {
+                runtime.spawn(do_all(received));
+                runtime
             }
+            None => runtime::spawn_thread("lock-redlock", do_all(received)).map_err(|error| {
+                let message = "could not start the thread of the quorum";
+                Error::with_source(ErrorKind::Other, message, error)
+            })?,
         };
-        let background = Self { runtime, open, _thread: thread };
-        Ok((background, Open { _sender: Arc::new(sender) }))
+        Ok((Self { runtime, open, works }, Open { _sender: Arc::new(sender) }))
     }
 
-    /// Runs something to its end, which must come by itself.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(work);
+    /// Hands some work to the worker, which does it to its end. The work must end by itself.
+    ///
+    /// This starts no task, so `Drop` may call it.
+    pub(crate) fn hand_over(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // A panic must not end the other works.
+        let work = AssertUnwindSafe(work).catch_unwind().map(drop).boxed();
+        // If the runtime of the application has ended, the work is dropped.
+        let _ended = self.works.send(work);
     }
 
-    /// Runs something that must come to an end by itself, on the runtime of whoever calls if that has threads of
-    /// its own: then no other thread is woken. If that runtime ends, so does what is run, and is dropped.
-    pub(crate) fn spawn_near(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let near = Handle::try_current();
-        let near = near.ok().filter(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-        near.as_ref().unwrap_or(&self.runtime).spawn(work);
-    }
-
-    /// Runs something for as long as there is a handle.
+    /// Runs some work for as long as there is a handle.
     pub(crate) fn spawn_while_open(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut open = self.open.clone();
         self.runtime.spawn(async move {
@@ -79,7 +81,55 @@ impl Background {
     }
 }
 
-/// Sleeps on whichever runtime drives the timers here.
+/// Does all works at once.
+async fn do_all(mut works: mpsc::UnboundedReceiver<Work>) {
+    let mut begun = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            // In a fixed order, so that a simulated story can be told again.
+            biased;
+            work = works.recv() => match work {
+                Some(work) => begun.push(work),
+                None => break,
+            },
+            Some(()) = begun.next() => {}
+        }
+    }
+    while begun.next().await.is_some() {}
+}
+
+/// A timer on the clock of the leases. It is set anew when its time changes.
+#[derive(Debug, Default)]
+pub(crate) struct Timer(Option<(Instant, Pin<Box<Sleep>>)>);
+
+impl Timer {
+    /// Ready when this instant has come. Needs no runtime for [`Instant::FAR_FUTURE`].
+    pub(crate) fn poll(
+        &mut self,
+        clock: Clock,
+        at: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if at == Instant::FAR_FUTURE {
+            return Poll::Pending;
+        }
+        loop {
+            let left = at.saturating_duration_since(clock.now());
+            if left.is_zero() {
+                self.0 = None;
+                return Poll::Ready(());
+            }
+            let set = self.0.take().filter(|(set_to, _)| *set_to == at);
+            let (_, timer) =
+                self.0.insert(set.unwrap_or_else(|| (at, Box::pin(tokio::time::sleep(left)))));
+            ready!(timer.as_mut().poll(context));
+            // It was early on this clock.
+            self.0 = None;
+        }
+    }
+}
+
+/// Sleeps on the runtime that drives the timers of this thread.
 pub(crate) async fn pause(background: &Background, time: Duration) {
     let sleep = {
         let _entered = background.enter();
@@ -114,7 +164,7 @@ mod tests {
         let (background, open) = Background::start(None).unwrap();
         drop(open);
         let (sender, receiver) = std::sync::mpsc::channel();
-        background.spawn(async move {
+        background.hand_over(async move {
             tokio::task::yield_now().await;
             let _received = sender.send(7);
         });

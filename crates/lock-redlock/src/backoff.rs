@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use lock_core::OwnerToken;
 
+use crate::first;
+
 /// The shortest pause that a timer can make.
 const MIN: Duration = Duration::from_millis(1);
 
-/// The constants of FNV-1a with 64 bits (Fowler, Noll and Vo, 1991).
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0100_0000_01b3;
-
-/// Pauses between the rounds of a split vote, so that those who are in one another's way come one after
-/// another. For nothing else: who waits for a holder sleeps.
+/// Pauses between the rounds of a split vote, so that contenders in one another's way come one after another. A waiter
+/// does not use them to wait for a holder: it sleeps.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     random: u64,
@@ -21,11 +19,10 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// For nodes to which a round trip takes so long. Owner tokens are random, so no two contenders pause alike,
-    /// and a test that chooses them can have its story again.
+    /// `trip` is the time of a round trip to the nodes. Owner tokens are random, so no two contenders pause alike. A
+    /// test that chooses them can repeat a run.
     pub(crate) fn new(trip: Duration, owner: &OwnerToken) -> Self {
-        let mix = |seed: u64, digit: &u8| (seed ^ u64::from(*digit)).wrapping_mul(FNV_PRIME);
-        Self::seeded(trip, owner.expose().iter().fold(FNV_BASIS, mix))
+        Self::seeded(trip, first::hash(owner.expose()))
     }
 
     fn seeded(trip: Duration, seed: u64) -> Self {

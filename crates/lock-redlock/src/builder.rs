@@ -1,17 +1,19 @@
-//! How a quorum is set up.
+//! Setting up a quorum.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, QuorumNode, Ttl};
+use lock_core::{Ending, Error, ErrorKind, Membership, QuorumNode, Terms, Ttl};
 use tokio::runtime::Handle;
 
 use crate::Redlock;
-use crate::asked::late;
 use crate::background::Background;
+use crate::claims::Claims;
+use crate::floors::Floors;
 use crate::inner::{Core, Settings};
-use crate::moves::Moves;
+use crate::later::Later;
 use crate::node::Node;
 use crate::quorum::Quorum;
 use crate::register::Register;
@@ -44,6 +46,7 @@ pub struct Builder<N> {
     node_timeout: Option<Duration>,
     max_ttl: Option<Ttl>,
     quarantine: bool,
+    ending: Ending,
     any_number: bool,
     runtime: Option<Handle>,
 }
@@ -55,20 +58,25 @@ impl<N: QuorumNode> Builder<N> {
             node_timeout: None,
             max_ttl: None,
             quarantine: true,
+            ending: Ending::ByClock,
             any_number: false,
             runtime: None,
         }
     }
 
-    /// Adds a node, with a name for errors and metrics.
+    /// Adds a node, with a name.
     ///
-    /// All clients of a lock must use the same nodes, in whatever order.
+    /// All clients of a lock must use the same nodes, in any order, and must give a node the same name. The names are the
+    /// membership of the quorum, which each node records. A node does not vote for a client with other names. A name
+    /// belongs to one server: a server that takes the place of another one [needs another name](Redlock::replace).
     pub fn node(mut self, name: impl Into<String>, node: N) -> Self {
         self.nodes.push((name.into().into(), node));
         self
     }
 
-    /// Adds nodes that are named by their numbers, from 1.
+    /// Adds nodes. Their names are their numbers, from 1. So all clients must add the nodes in the same order.
+    ///
+    /// Nodes that may be replaced one day should have [names](Self::node).
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
         for node in nodes {
             let number = self.nodes.len() + 1;
@@ -77,20 +85,21 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// How long a node may take to answer: unless it is said, a tenth of the lease, but no less than 20 ms
-    /// and no more than 1 s, and 1 s where there is no lease.
+    /// How long a node may take to answer. The default is a tenth of the lease, but at least 20 ms and at most 1 s. For
+    /// a request without a lease it is 1 s.
     ///
-    /// A node that takes longer counts as one that does not answer. The others are not held up by it: this is
-    /// how long a request takes at most if there are too few of them.
+    /// A node that takes longer counts as a node that does not answer. It does not hold up the other nodes. A request
+    /// takes this long only if too few other nodes answer.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
         self
     }
 
-    /// The longest lease there will be: 60 s unless it is said. A longer one is refused.
+    /// The longest lease, 60 s by default. The quorum refuses a longer one.
     ///
-    /// For so long, and a little more, a node that may have forgotten leases is kept out. All clients of the
-    /// nodes must say the same; who says less vouches for nodes too early.
+    /// A node that may have forgotten leases is kept out for this time and a little more, or for twice this time
+    /// [by its own clock](Self::without_clock_fallback). All clients of the nodes must
+    /// use one value: a client with a smaller one vouches for nodes too early.
     pub fn max_ttl(mut self, max_ttl: Ttl) -> Self {
         self.max_ttl = Some(max_ttl);
         self
@@ -104,36 +113,50 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// Takes any number of nodes up to 31, which is otherwise refused unless it is odd and more than one.
+    /// Ends no quarantine by the clock of a node.
     ///
-    /// One node survives no failure; it is of use to an app that may have more elsewhere. Of an even number no
-    /// more may fail than of one node fewer.
+    /// By default, a quarantine ends twice the [longest lease](Self::max_ttl) after a client first saw it, by the clock of
+    /// the node, if no client has vouched for the node before. So clients that live for a short time, such as cron jobs,
+    /// get locks again after all nodes have restarted. If the clock of a node is set forward during its quarantine, the
+    /// quarantine may end too early, and two clients may hold one lock. With this option only clients end a quarantine. If
+    /// one client has this option, the clock ends no quarantine that this client sees.
+    pub fn without_clock_fallback(mut self) -> Self {
+        self.ending = Ending::Never;
+        self
+    }
+
+    /// Allows any number of nodes up to 31. Without this, the number must be odd and more than one.
+    ///
+    /// A single node survives no failure. It is of use to an app that has more nodes in other environments. With an
+    /// even number, no more nodes may fail than with one node fewer.
     pub fn allow_any_number(mut self) -> Self {
         self.any_number = true;
         self
     }
 
-    /// Runs what no caller waits for on this runtime, which must have time enabled, instead of a thread of
-    /// its own.
+    /// Runs the background work of the quorum on this runtime instead of a thread of its own. The runtime must have
+    /// time enabled.
     ///
-    /// A runtime that is blocked, or ends, gives up no votes and vouches for no node.
+    /// While the runtime is blocked, and after it has ended, the quorum gives up no votes and vouches for no node in
+    /// the background.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Makes the acquaintance of the nodes. A majority is enough; the others are made known to when they
-    /// answer.
+    /// Asks each node which server it is. The answers of a majority are enough. The quorum identifies the other nodes
+    /// when they answer.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name or with
-    /// different clocks, and nodes that turn out to be one server; what the nodes said, if too few answered;
-    /// [`ErrorKind::Other`] if there is no thread to be had.
+    /// - [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name or with
+    ///   different clocks, and nodes that turn out to be one server;
+    /// - the errors of the nodes, if too few answered;
+    /// - [`ErrorKind::Other`] if the thread cannot be started.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind, but that quarantines of nodes may have begun.
+    /// Dropping the future leaves nothing behind, except that quarantines of nodes may have begun.
     pub async fn build(self) -> Result<Redlock<N>, Error> {
         self.check()?;
         let quorum = Quorum::of(self.nodes.len());
@@ -143,6 +166,8 @@ impl<N: QuorumNode> Builder<N> {
             quarantine: self.quarantine,
         };
         let clock = self.nodes[0].1.clock();
+        let membership = Membership::of(self.nodes.iter().map(|(name, _)| &**name));
+        let terms = Terms::new(membership.clone(), settings.max_ttl).ending(self.ending);
         let (background, open) = Background::start(self.runtime)?;
         let nodes = self.nodes.into_iter().map(|(name, backend)| Node::new(name, backend));
         let core = Arc::new(Core {
@@ -150,10 +175,14 @@ impl<N: QuorumNode> Builder<N> {
             quorum,
             settings,
             clock,
-            claims: Arc::default(),
-            moves: Moves::default(),
-            register: Register::new(quorum.nodes()),
+            claims: Arc::new(Claims::new(quorum.nodes(), settings.max_ttl.duration())),
+            watched: Arc::default(),
+            floors: Floors::default(),
+            later: Later::default(),
+            register: Register::new(quorum.nodes(), membership),
             background,
+            terms,
+            has_advised: AtomicBool::new(false),
         });
         let redlock = Redlock::new(core, open);
         meet(redlock.core()).await?;
@@ -191,18 +220,14 @@ impl<N: QuorumNode> Builder<N> {
     }
 }
 
-/// Learns who the nodes are.
+/// Learns which servers the nodes are.
 async fn meet<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
     let nodes = core.quorum.nodes();
     let limit = core.settings.patience();
     let mut asked =
         core.ask(0..nodes, limit, |core, node| async move { core.meet(node).await.map(drop) });
-    let mut said = vec![Some(late(limit)); nodes];
-    while let Some(batch) = asked.answers().await {
-        for (node, answer) in batch {
-            said[node] = answer.err();
-        }
-    }
+    asked.all().await;
+    let said = asked.said();
     let wrong = |error: &&Error| error.kind() == ErrorKind::InvalidConfig;
     if let Some(error) = said.iter().flatten().find(wrong) {
         return Err(error.clone());

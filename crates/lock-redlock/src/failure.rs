@@ -6,19 +6,19 @@ use lock_core::{Error, ErrorKind};
 
 use crate::inner::Core;
 
-/// In which order kinds are chosen that came equally often: what says most comes first.
+/// Which kind is chosen among kinds that came equally often: the first one, as it says most.
 const ORDER: [ErrorKind; 4] =
     [ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::NotReady, ErrorKind::OutOfMemory];
 
 impl<N> Core<N> {
-    /// Too few nodes answered as was needed: what each of the others said.
+    /// Too few nodes answered as was needed. The error says what each of the others answered.
     ///
-    /// The kind is one that invites to try again, unless those that will not change their mind are too many.
+    /// The error is retryable, unless too many nodes have failed for good.
     pub(crate) fn failure(&self, what: &str, answered: usize, said: &[Option<Error>]) -> Error {
         self.failure_below(self.quorum.needed(), what, answered, said)
     }
 
-    /// The same, where every node is needed.
+    /// As [`failure`](Self::failure), for a request that needs every node.
     pub(crate) fn failure_of_all(
         &self,
         what: &str,
@@ -44,9 +44,12 @@ impl<N> Core<N> {
                 separator = "; ";
             }
         }
+        if self.is_kept_out() {
+            let _never = write!(message, "; {}", self.advice());
+        }
         let for_good = said.iter().flatten().filter(|error| !error.is_retryable());
         let of_lease = |error: &&Error| error.kind() == ErrorKind::NotHeld;
-        // A few nodes that do not have a lease say nothing of it: the others may.
+        // If a few nodes do not have a lease, that says nothing: the others may have it.
         let is_over = for_good.clone().filter(of_lease).count() > nodes - needed;
         let cause = if for_good.clone().count() > nodes - needed {
             for_good.clone().find(|error| is_over || !of_lease(error))
@@ -62,7 +65,7 @@ impl<N> Core<N> {
 
 fn most_telling(said: &[Option<Error>]) -> Option<&Error> {
     let of = |kind| said.iter().flatten().filter(move |error| error.kind() == kind);
-    // The last of equals is chosen.
+    // `max_by_key` returns the last of equals.
     let kind = ORDER.into_iter().rev().max_by_key(|&kind| of(kind).count())?;
     of(kind).next()
 }

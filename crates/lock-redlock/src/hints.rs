@@ -6,58 +6,53 @@ use lock_core::{Hint, Instant};
 
 use crate::quorum::{NodeSet, Quorum};
 
-/// How long a hint waits for company that may not come because some nodes are not heard.
+/// How long a hint waits if other nodes may have given the same hint unheard.
 const SHORT: Duration = Duration::from_millis(5);
 
-/// How long it waits although enough nodes are heard that did not say the same.
+/// How long a hint waits although the client hears enough nodes, and the others have not given the same hint.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How much longer than at first a hint waits after others of few nodes, at most.
-const MOST: u32 = 8;
-
-/// How long after a hint was passed on the others may still say the same.
+/// For how long the other nodes may repeat a hint that was passed on.
 const ECHO: Duration = Duration::from_millis(50);
 
-/// Passes hints on once a quorum of nodes gave one.
+/// Passes a hint on once a quorum of nodes has given it.
 ///
-/// A single node may become free because somebody who missed a quorum gave up its vote there. To wake
-/// everybody for that would have them do the same in turn. So a hint of few nodes waits, and the longer the
-/// more often it was of no use.
+/// A single node may become free because a client that missed a quorum gave up its vote there. If that woke all waiters,
+/// they would do the same in turn. So a hint of few nodes waits.
+///
+/// After a hint was passed on, each of the other nodes may repeat the hint: an echo. An echo and the first hint about the
+/// next lease look alike. So the first hint of such a node is in doubt. A hint in doubt wakes no waiter alone, but it
+/// counts beside others.
 #[derive(Debug)]
 pub(crate) struct Merger {
     quorum: Quorum,
     listening: NodeSet,
-    /// The nodes that gave a hint since one was passed on, the strongest of theirs, and when it is passed
-    /// on although they are few.
+    /// The nodes that gave a hint since the last hint was passed on.
     heard: NodeSet,
+    /// The nodes whose hint is in doubt.
+    doubted: NodeSet,
+    /// The strongest hint, and when it is passed on although few nodes gave it.
     hint: Option<(Hint, Instant)>,
-    /// Those that may still repeat what was passed on, and until when.
+    /// The nodes that may repeat the hint that was passed on, and until when.
     echoes: (NodeSet, Instant),
-    /// How often in a row a hint of few nodes was passed on.
-    lonely: u32,
 }
 
 impl Merger {
     pub(crate) fn new(quorum: Quorum) -> Self {
-        Self {
-            quorum,
-            listening: NodeSet::default(),
-            heard: NodeSet::default(),
-            hint: None,
-            echoes: (NodeSet::default(), Instant::from_nanos(0)),
-            lonely: 0,
-        }
+        let (listening, heard, doubted) = Default::default();
+        let echoes = (NodeSet::default(), Instant::from_nanos(0));
+        Self { quorum, listening, heard, doubted, hint: None, echoes }
     }
 
-    /// A node is listened to from now on. If that makes a quorum, hints may have been missed before.
+    /// The client hears a node from now on. If that makes a quorum, the client may have missed hints before.
     pub(crate) fn listen(&mut self, node: usize) -> Option<Hint> {
         let before = self.is_sure();
         self.listening.insert(node);
         (!before && self.is_sure()).then_some(Hint::Resync)
     }
 
-    /// A node has not been heard since some time ago. If the others are not a quorum, hints may be missed; and
-    /// they may have been if another was not heard either, which may not be known yet.
+    /// The client has not heard a node for some time. If the other nodes are no quorum, the client may miss hints. It may
+    /// also have missed hints if it did not hear another node either, and does not know that yet.
     pub(crate) fn lose(&mut self, node: usize, now: Instant) -> Option<Hint> {
         let before = self.is_sure();
         self.listening.remove(node);
@@ -68,7 +63,7 @@ impl Merger {
         self.hear(node, Hint::Resync, now)
     }
 
-    /// Whether every release is heard: by a majority of nodes one of those that held is listened to.
+    /// Whether the client hears every release: each majority has a node that the client hears.
     pub(crate) fn is_sure(&self) -> bool {
         self.listening.len() >= self.quorum.needed()
     }
@@ -79,26 +74,28 @@ impl Merger {
             // A vote never stands in a node's queue.
             return None;
         }
-        if self.echoes.0.remove(node) && now < self.echoes.1 {
-            return None;
+        let (echoes, until) = &mut self.echoes;
+        if now >= *until + ECHO {
+            self.doubted = NodeSet::default();
         }
-        self.heard.insert(node);
+        let is_echo = echoes.remove(node) && now < *until;
+        if is_echo {
+            self.doubted.insert(node)
+        } else {
+            self.heard.insert(node)
+        }
         let strongest = match self.hint {
             Some((before, _)) if strength(before) >= strength(hint) => before,
             _ => hint,
         };
         if self.heard.len() >= self.quorum.needed() {
-            self.lonely = 0;
             return Some(self.pass(strongest, now));
         }
-        let at = self.hint.map_or(Instant::FAR_FUTURE, |(_, at)| at);
-        self.hint = Some((strongest, at.min(now + self.patience())));
+        if let Some(patience) = self.patience() {
+            let at = self.hint.map_or(Instant::FAR_FUTURE, |(_, at)| at);
+            self.hint = Some((strongest, at.min(now + patience)));
+        }
         None
-    }
-
-    /// The lock has changed hands, so hints were of use although few gave them.
-    pub(crate) fn moved(&mut self) {
-        self.lonely = 0;
     }
 
     /// When to call [`fire`](Self::fire).
@@ -106,28 +103,26 @@ impl Merger {
         self.hint.map(|(_, at)| at)
     }
 
-    /// Passes on what has waited long enough.
+    /// Passes on a hint that has waited long enough.
     pub(crate) fn fire(&mut self, now: Instant) -> Option<Hint> {
         let (hint, _) = self.hint.filter(|&(_, at)| at <= now)?;
-        self.lonely = self.lonely.saturating_add(1);
         Some(self.pass(hint, now))
     }
 
     fn pass(&mut self, hint: Hint, now: Instant) -> Hint {
-        self.echoes = (self.listening.without(self.heard), now + ECHO);
-        self.heard = NodeSet::default();
-        self.hint = None;
+        self.echoes = (self.listening.without(self.heard).without(self.doubted), now + ECHO);
+        (self.heard, self.doubted, self.hint) = Default::default();
         hint
     }
 
-    /// How long to wait for the others: not for long if with those that are not heard it may be a quorum.
-    fn patience(&self) -> Duration {
+    /// How long a hint waits for the other nodes. `None` if all hints are in doubt and too few.
+    fn patience(&self) -> Option<Duration> {
         let deaf = self.quorum.nodes() - self.listening.len();
-        let times = 2u32.saturating_pow(self.lonely.min(8));
-        if self.heard.len() + deaf < self.quorum.needed() {
-            return LONG * times.min(MOST);
+        let maybe = self.heard.len() + self.doubted.without(self.heard).len() + deaf;
+        match maybe >= self.quorum.needed() {
+            true => Some(SHORT),
+            false => (!self.heard.is_empty()).then_some(LONG),
         }
-        LONG.min(SHORT * times)
     }
 }
 
@@ -175,26 +170,45 @@ mod tests {
         let mut merger = listening(3, 3);
         assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
         assert_eq!(merger.due(), Some(at(1000)));
-        // With one that is not heard they may be a quorum.
+        // With the node that the client does not hear they may be a quorum.
         let mut merger = listening(3, 2);
-        for wait in [5, 10, 20, 40, 80] {
-            assert_eq!(merger.hear(1, Hint::Released, at(1000)), None);
-            assert_eq!(merger.due(), Some(at(1000 + wait)));
-            assert_eq!(merger.fire(at(1000)), None);
-            assert_eq!(merger.fire(at(1000 + wait)), Some(Hint::Released));
+        for now in [1000, 2000] {
+            assert_eq!(merger.hear(1, Hint::Released, at(now)), None);
+            assert_eq!(merger.due(), Some(at(now + 5)));
+            assert_eq!(merger.fire(at(now)), None);
+            assert_eq!(merger.fire(at(now + 5)), Some(Hint::Released));
+        }
+    }
+
+    /// The holder of the next lease has the vote of a node that did not vote for the last lease.
+    #[test]
+    fn a_hint_about_the_next_lease_is_not_taken_for_an_echo() {
+        let mut merger = listening(5, 5);
+        for node in [0, 1] {
+            assert_eq!(merger.hear(node, Hint::Released, at(0)), None);
+        }
+        assert_eq!(merger.hear(2, Hint::Released, at(0)), Some(Hint::Released));
+        for order in [[0, 1, 3], [3, 0, 1]] {
+            let mut merger = Merger { ..merger };
+            for node in order {
+                assert_eq!(merger.hear(node, Hint::Released, at(10)), None);
+            }
+            assert_eq!(merger.due(), Some(at(15)), "{order:?}");
+            assert_eq!(merger.fire(at(15)), Some(Hint::Released));
         }
     }
 
     #[test]
-    fn few_who_were_right_have_to_wait_no_longer() {
-        let mut merger = listening(3, 2);
-        for wait in [5, 10] {
-            assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
-            assert_eq!(merger.fire(at(wait)), Some(Hint::Released));
+    fn echoes_alone_wake_no_waiter() {
+        let mut merger = listening(5, 5);
+        for node in 0..5 {
+            let passed = merger.hear(node, Hint::Released, at(0));
+            assert_eq!(passed, (node == 2).then_some(Hint::Released));
         }
-        merger.moved();
-        assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
-        assert_eq!(merger.due(), Some(at(5)));
+        assert_eq!(merger.due(), None);
+        // An echo of long ago does not count any more.
+        assert_eq!(merger.hear(0, Hint::Released, at(200)), None);
+        assert_eq!(merger.due(), Some(at(1200)));
     }
 
     #[test]

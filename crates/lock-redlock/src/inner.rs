@@ -1,19 +1,24 @@
-//! What all handles of a quorum share, and what they ask single nodes.
+//! The state that all handles of a quorum share, and their requests to single nodes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lock_core::{Acquire, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, QuorumNode};
-use lock_core::{Released, Renew, Renewal, Ttl, Vote};
+use futures::future::join;
+use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, QuorumNode};
+use lock_core::{Released, Renew, Renewal, Standing, Terms, Ttl, Vote};
 
+use crate::actor::{Owed, is_final};
 use crate::asked::Asked;
 use crate::background::Background;
+use crate::ballot::Ballot;
 use crate::claims::Claims;
-use crate::moves::Moves;
+use crate::floors::Floors;
+use crate::later::Later;
 use crate::node::Node;
-use crate::owed::Owed;
 use crate::quorum::Quorum;
-use crate::register::Register;
+use crate::register::{LOOK, Register};
+use crate::watched::Watched;
 
 /// The nodes, and what is known about them and about the claims of this process.
 pub(crate) struct Core<N> {
@@ -22,21 +27,27 @@ pub(crate) struct Core<N> {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) claims: Arc<Claims>,
-    pub(crate) moves: Moves,
+    pub(crate) watched: Arc<Watched>,
+    pub(crate) floors: Floors,
+    pub(crate) later: Later,
     pub(crate) register: Register,
     pub(crate) background: Background,
+    /// What this client expects of the nodes.
+    pub(crate) terms: Terms,
+    /// Whether the log says what to do if too few nodes vote.
+    pub(crate) has_advised: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How long a node may take to answer; `None` for what fits the lease.
+    /// How long a node may take to answer. `None` for a time that fits the lease.
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) max_ttl: Ttl,
     pub(crate) quarantine: bool,
 }
 
 impl Settings {
-    /// The longest and the shortest time that a node has to answer, unless it was said.
+    /// The shortest and the longest default time for an answer.
     const LIMITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
     /// How long a node may take to answer a request about a lease of this length: a tenth of it.
@@ -45,7 +56,7 @@ impl Settings {
         self.node_timeout.unwrap_or((ttl.duration() / 10).clamp(shortest, longest))
     }
 
-    /// How long it may take to answer a request that is not about a lease of known length.
+    /// How long a node may take to answer a request that is not about a lease of known length.
     pub(crate) fn patience(&self) -> Duration {
         self.node_timeout.unwrap_or(Self::LIMITS.1)
     }
@@ -65,7 +76,7 @@ impl Settings {
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// Asks several nodes the same.
+    /// Sends one request to several nodes.
     pub(crate) fn ask<T, F>(
         self: &Arc<Self>,
         nodes: impl IntoIterator<Item = usize>,
@@ -83,55 +94,82 @@ impl<N: QuorumNode> Core<N> {
         asked
     }
 
-    /// Asks a node for its vote, once it has answered every release of the same claim.
+    /// Prepares a request for the vote of a node. Returns the standing that the ballot has to name, if any.
     ///
     /// # Errors
     ///
-    /// Also if nobody holds or wants the claim any more when the node could be asked.
+    /// If the node cannot be asked, or the ballot does not stand any more when the node could be asked.
+    pub(crate) async fn may_vote(
+        self: &Arc<Self>,
+        claim: &Claim,
+        ballot: Ballot,
+    ) -> Result<Option<Arc<Standing>>, Error> {
+        self.nodes[ballot.node].check_votes()?;
+        let expects = self.identify(ballot.node).await?;
+        self.check_stands(claim, ballot)?;
+        Ok(expects)
+    }
+
+    fn check_stands(&self, claim: &Claim, ballot: Ballot) -> Result<(), Error> {
+        if self.claims.stands(claim, ballot, self.clock.now()) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotReady, "not asked: the claim was given up"))
+    }
+
+    /// Asks a node for its vote, by this ballot. If the node does not have the expected standing any more, it is asked
+    /// for its standing, and once more for its vote.
     pub(crate) async fn vote(
-        self: Arc<Self>,
-        node: usize,
-        request: Arc<Acquire>,
+        self: &Arc<Self>,
+        request: &Acquire,
+        ballot: Ballot,
         floor: FencingToken,
+        expects: Option<Arc<Standing>>,
     ) -> Result<Vote, Error> {
-        self.nodes[node].check_answers()?;
-        self.settled(&request.claim, node).await?;
-        let mut ballot = Ballot::new(Acquire::clone(&request), floor);
-        if self.identify(node).await? {
-            ballot = ballot.guarded();
-        }
-        if !self.claims.is_wanted(&request.claim, self.clock.now()) {
-            return Err(Error::new(ErrorKind::NotReady, "not asked: nobody wants it any more"));
-        }
-        let vote = self.nodes[node].timed(self.clock, |backend| backend.vote(&ballot)).await;
-        match &vote {
-            // A node that forgot may be another server than before.
-            Ok(Vote::Abstains(quarantine)) if self.keep(node, quarantine) => {
-                self.register.forget(node);
+        let node = ballot.node;
+        let mut asked = request.clone();
+        asked.claim = ballot.claim(&request.claim);
+        let asked = lock_core::Ballot::new(asked, floor);
+        let Some(known) = expects else {
+            let vote = self.nodes[node].timed(self.clock, |it| it.vote(&asked)).await;
+            return self.noted(node, "vote", vote);
+        };
+        if known.max_ttl.is_some() {
+            let vote = self.vote_as(node, asked.clone().expecting(known)).await?;
+            if vote != Vote::Abstains {
+                return Ok(vote);
             }
-            Ok(Vote::Granted(_) | Vote::Busy { .. }) if ballot.guarded => {
+        }
+        self.register.forget(node);
+        let Some(standing) = self.identify(node).await? else { return Ok(Vote::Abstains) };
+        self.check_stands(&request.claim, ballot)?;
+        if standing.max_ttl.is_none() {
+            return Ok(Vote::Abstains);
+        }
+        self.vote_as(node, asked.expecting(standing)).await
+    }
+
+    /// Asks a node for its vote if it has the expected standing.
+    async fn vote_as(
+        self: &Arc<Self>,
+        node: usize,
+        ballot: lock_core::Ballot,
+    ) -> Result<Vote, Error> {
+        let sent = self.clock.now();
+        let vote = self.nodes[node].timed(self.clock, |it| it.vote(&ballot)).await;
+        match &vote {
+            Ok(Vote::Granted(_) | Vote::Busy { .. }) => {
+                self.register.saw_member(node, sent);
                 self.nodes[node].state().lookout.clear();
             }
-            // So long a lease was not vouched for: somebody else has done it, for shorter ones.
+            // Another client has vouched for the node, but only for shorter leases than this one.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => self.register.forget(node),
             _ => {}
         }
         self.noted(node, "vote", vote)
     }
 
-    /// Waits until a node has answered every release of a claim: one that comes after an answer which counts
-    /// would end what that says.
-    ///
-    /// # Errors
-    ///
-    /// If the node should have answered by now.
-    async fn settled(&self, claim: &Claim, node: usize) -> Result<(), Error> {
-        self.claims.settled(claim, node).await.map_err(|_stuck| {
-            self.nodes[node].debts.hurry();
-            self.nodes[node].unheard()
-        })
-    }
-
+    /// Has a node confirm a token to a claim as the node knows it.
     pub(crate) async fn confirm(
         self: Arc<Self>,
         node: usize,
@@ -142,34 +180,38 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "confirm", answer)
     }
 
-    /// Asks a node to renew, once it has answered every release of the same claim.
+    /// Asks a node to renew a claim as the node knows it.
     pub(crate) async fn renew(
         self: Arc<Self>,
         node: usize,
         request: Renew,
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
-        self.settled(&request.claim, node).await?;
-        let answer = match self.nodes[node].timed(self.clock, |it| it.renew(&request)).await {
+        let renewed = self.nodes[node].timed(self.clock, |it| it.renew(&request));
+        let (answer, member) = join(renewed, self.stays_member(node, LOOK / 2)).await;
+        let answer = match answer {
             Renewal::Unknown(error) => Err(error),
             known => Ok(known),
         };
-        self.noted(node, "renew", answer)
+        let answer = self.noted(node, "renew", answer)?;
+        // A node that is not a member any more may have voted for another client since.
+        member?;
+        self.stays_member(node, LOOK).await?;
+        Ok(answer)
     }
 
-    /// Releases what it is owed to release. If this is dropped, or fails, it is still owed.
+    /// Releases a dead ballot. If the future is dropped or fails, the release is still owed.
     pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
         self.nodes[number].check_answers()?;
-        let answer = self.nodes[number].backend.release(owed.claim()).await;
-        let node_is_done = answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true);
-        if node_is_done {
+        let answer = self.nodes[number].backend.release(&owed.released()).await;
+        if is_final(&answer) {
             owed.settle();
         }
         self.noted(number, "release", answer)
     }
 
-    /// Notes an answer. Behind a connection that broke there may be another server next time.
+    /// Notes an answer. After a connection has broken, the next one may lead to another server.
     pub(crate) fn noted<T>(
         &self,
         node: usize,

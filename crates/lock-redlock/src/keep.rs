@@ -1,70 +1,128 @@
-//! Who a node is, and whether it may have forgotten leases.
+//! Which server a node is, and whether it may have forgotten leases.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::{Backoff, Error, ErrorKind, Instant, Quarantine, QuorumNode, Standing};
+use lock_core::{
+    Backoff, Ending, Error, ErrorKind, Instant, Quarantine, QuorumNode, Standing, Terms,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::inner::Core;
-use crate::register::{Identity, twins};
+use crate::register::{Identity, Untold, twins};
 
-/// How long to wait before a node is asked again that could not be reached.
+/// How long to wait before asking a node again that could not be reached.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 impl<N: QuorumNode> Core<N> {
-    /// Makes sure that a node is known to be another server than the rest; whether it can be asked to abstain.
-    pub(crate) async fn identify(self: &Arc<Self>, node: usize) -> Result<bool, Error> {
-        let tells = match self.register.tells(node) {
-            Some(tells) => tells,
-            None => self.meet(node).await?.is_some(),
+    /// Makes sure that a node is another server than the rest, and a member of this quorum. Returns the standing that a
+    /// ballot for the node has to name, or `None` if the node votes in any case.
+    pub(crate) async fn identify(
+        self: &Arc<Self>,
+        node: usize,
+    ) -> Result<Option<Arc<Standing>>, Error> {
+        let known = match self.register.get(node, self.clock.now()) {
+            Some(Identity::Known(standing)) if self.is_member(&standing) => Some(standing),
+            Some(Identity::Untold(_)) => None,
+            _ => self.meet(node).await?,
         };
-        Ok(tells && self.settings.quarantine)
+        let Some(standing) = known.filter(|_| self.settings.quarantine) else { return Ok(None) };
+        if self.is_member(&standing) { Ok(Some(standing)) } else { Err(self.is_no_member(node)) }
     }
 
-    /// Asks a node who it is and how it stands with it. `None` if it cannot tell.
-    pub(crate) async fn meet(self: &Arc<Self>, node: usize) -> Result<Option<Standing>, Error> {
-        let it = &self.nodes[node];
-        let standing = match it.backend.standing().await {
-            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => {
-                self.register.enter_untold(node);
-                let name = &*it.name;
-                tracing::warn!(
-                    target: "lock_redlock::node", node = name, %error,
-                    "it cannot tell whether it has forgotten leases, and votes all the same"
-                );
-                return Ok(None);
-            }
-            answer => it.noted("standing", answer)?,
-        };
-        if let Err(twin) = self.register.enter(node, &standing.server) {
-            return it.noted("standing", Err(twins(&it.name, &self.nodes[twin].name)));
-        }
-        if self.settings.quarantine {
-            self.look_after(node, &standing).await?;
-        }
-        Ok(Some(standing))
+    pub(crate) fn is_member(&self, standing: &Standing) -> bool {
+        standing.membership == self.terms.membership || !self.settings.quarantine
     }
 
-    /// Has a node that is kept out vote again in time, and one that votes take leases of every length that
-    /// there is.
-    async fn look_after(self: &Arc<Self>, node: usize, standing: &Standing) -> Result<(), Error> {
+    fn is_no_member(&self, node: usize) -> Error {
+        let name = &*self.nodes[node].name;
+        let message = format!(
+            "{name} is a member of a quorum of other nodes: all clients must give the same nodes the same names, and \
+             Redlock::replace replaces a node"
+        );
+        self.nodes[node]
+            .noted::<()>("standing", Err(Error::new(ErrorKind::InvalidConfig, message.clone())))
+            .ok();
+        Error::new(ErrorKind::InvalidConfig, message)
+    }
+
+    /// Asks a node which server it is, and for its standing. `None` if it cannot tell.
+    pub(crate) async fn meet(
+        self: &Arc<Self>,
+        node: usize,
+    ) -> Result<Option<Arc<Standing>>, Error> {
+        let Some(standing) = self.look(node).await? else { return Ok(None) };
+        if !self.settings.quarantine || !self.is_member(&standing) {
+            self.nodes[node].state().lookout.clear();
+            return Ok(Some(standing));
+        }
         match standing.max_ttl {
             None => {
                 self.keep(node, &standing.quarantine);
             }
             Some(max_ttl) if max_ttl < self.settings.max_ttl => {
-                let max_ttl = self.settings.max_ttl;
-                let vouched = self.nodes[node].backend.vouch(&standing.quarantine, max_ttl).await;
-                self.nodes[node].noted("vouch", vouched)?;
+                let (it, max_ttl) = (&self.nodes[node], self.settings.max_ttl);
+                it.noted("vouch", it.backend.vouch(&standing.quarantine, max_ttl).await)?;
+                return self.look(node).await;
             }
             Some(_) => self.nodes[node].state().lookout.clear(),
         }
-        Ok(())
+        Ok(Some(standing))
     }
 
-    /// Notes that a node is kept out, as an answer said that has arrived now, and sees to it that somebody
-    /// vouches for it when its time has come. Whether it is news.
+    /// Asks a node for its standing, and notes which server it is.
+    async fn look(self: &Arc<Self>, node: usize) -> Result<Option<Arc<Standing>>, Error> {
+        let (it, sent) = (&self.nodes[node], self.clock.now());
+        let standing = match it.backend.standing(&self.terms()).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => {
+                match self.register.enter_untold(node, sent) {
+                    Untold::Fails => return it.noted("standing", Err(error)),
+                    Untold::News => tracing::warn!(
+                        target: "lock_redlock::node", node = &*it.name, %error,
+                        "it cannot tell whether it has forgotten leases, and votes all the same"
+                    ),
+                    Untold::Known => {}
+                }
+                return Ok(None);
+            }
+            answer => Arc::new(it.noted("standing", answer)?),
+        };
+        match self.register.enter(node, &standing, sent) {
+            Ok(()) => Ok(Some(standing)),
+            Err(twin) => it.noted("standing", Err(twins(&it.name, &self.nodes[twin].name))),
+        }
+    }
+
+    /// The terms for the next look at a node. No quarantine ends while too few nodes are known to be members: a node
+    /// that is to replace another one must not vote before it does.
+    fn terms(&self) -> Terms {
+        let is_one_quorum = self.register.members() >= self.quorum.needed();
+        let puts_off = self.terms.ending == Ending::ByClock && !is_one_quorum;
+        let ending = if puts_off { Ending::Later } else { self.terms.ending };
+        self.terms.clone().ending(ending)
+    }
+
+    /// Fails unless the node is a member of this quorum, or was one after a request that was sent `within` a time.
+    pub(crate) async fn stays_member(
+        self: &Arc<Self>,
+        node: usize,
+        within: Duration,
+    ) -> Result<(), Error> {
+        let is_known = || self.register.is_member_within(node, within, self.clock.now());
+        let is_untold =
+            || matches!(self.register.get(node, self.clock.now()), Some(Identity::Untold(_)));
+        if !self.settings.quarantine || is_known() || is_untold() {
+            return Ok(());
+        }
+        match self.meet(node).await? {
+            Some(standing) if !self.is_member(&standing) => Err(self.is_no_member(node)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a node is kept out, as it has just answered, and starts a task that vouches for it when it is time.
+    /// Returns whether the quarantine is news.
     pub(crate) fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> bool {
         let now = self.clock.now();
         let mut state = self.nodes[node].state();
@@ -75,6 +133,9 @@ impl<N: QuorumNode> Core<N> {
         }
         let begin = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
+        if is_new && self.is_kept_out() && !self.has_advised.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "lock_redlock", "too few nodes vote: {}", self.advice());
+        }
         if begin {
             self.background.spawn_while_open(Arc::clone(self).keep_watch(node));
         }
@@ -90,6 +151,10 @@ impl<N: QuorumNode> Core<N> {
                 sleep(left.min(Duration::from_secs(1))).await;
                 continue;
             }
+            if self.register.members() < self.quorum.needed() {
+                sleep(Duration::from_secs(1)).await;
+                continue;
+            }
             match timeout(self.settings.patience(), self.vouch(node, &quarantine)).await {
                 Ok(Ok(())) => backoff.reset(),
                 _failed => sleep(backoff.fail()).await,
@@ -97,7 +162,7 @@ impl<N: QuorumNode> Core<N> {
         }
     }
 
-    /// The quarantine of a node, and when somebody may vouch for it. `None` ends the watch.
+    /// The quarantine of a node, and when this client may vouch for it. `None` ends the watch.
     fn due(&self, node: usize) -> Option<(Quarantine, Instant)> {
         let mut state = self.nodes[node].state();
         let due = state.lookout.due(self.settings.max_ttl);
@@ -111,13 +176,13 @@ impl<N: QuorumNode> Core<N> {
         if self.nodes[node].noted("vouch", vouched)? {
             self.votes_again(node, quarantine);
         } else {
-            // Another one has begun, or it is over: then this says so.
+            // Another quarantine has begun, or this one is over. The node tells which.
             self.meet(node).await?;
         }
         Ok(())
     }
 
-    /// Notes that a quarantine is over, unless another was seen since.
+    /// Notes that a quarantine is over, unless another one was seen since.
     fn votes_again(&self, node: usize, quarantine: &Quarantine) {
         let mut state = self.nodes[node].state();
         if state.lookout.due(self.settings.max_ttl).is_some_and(|(seen, _)| seen == quarantine) {
@@ -129,31 +194,35 @@ impl<N: QuorumNode> Core<N> {
         }
     }
 
-    /// Vouches for a node without waiting: nothing can have been forgotten.
+    /// Vouches for a node without waiting. The caller asserts that the node has forgotten no lease.
     pub(crate) async fn vouch_now(self: Arc<Self>, node: usize) -> Result<(), Error> {
-        // The quarantine may have changed between the two requests, but not again and again.
+        let it = &self.nodes[node];
+        // The quarantine may have changed between the requests, but not again and again.
         for _ in 0..3 {
-            let Some(Standing { quarantine, .. }) = self.meet(node).await? else { return Ok(()) };
-            let vouched = self.nodes[node].backend.vouch(&quarantine, self.settings.max_ttl).await;
-            if self.nodes[node].noted("vouch", vouched)? {
-                self.votes_again(node, &quarantine);
-                return Ok(());
+            let Some(mut standing) = self.meet(node).await? else { return Ok(()) };
+            if !self.is_member(&standing) {
+                standing = Arc::new(it.noted("admit", it.backend.admit(&self.terms).await)?);
+            }
+            let vouched = it.backend.vouch(&standing.quarantine, self.settings.max_ttl).await;
+            if it.noted("vouch", vouched)? {
+                self.votes_again(node, &standing.quarantine);
+                return self.look(node).await.map(drop);
             }
         }
         Err(Error::new(ErrorKind::NotReady, "it forgets what was vouched for"))
     }
 
-    /// How long a node is kept out at least.
+    /// How long a node is still kept out at least.
     pub(crate) fn kept_out_for(&self, node: usize) -> Option<Duration> {
         let state = self.nodes[node].state();
         let (_, due) = state.lookout.due(self.settings.max_ttl)?;
         Some(due.saturating_duration_since(self.clock.now()))
     }
 
-    /// What a node says by abstaining.
+    /// The error for a node that abstains.
     pub(crate) fn abstains(&self, node: usize) -> Error {
         let left = self.kept_out_for(node).unwrap_or_default();
-        // To the second, so that errors of one cause look alike.
+        // To the second, so that errors with one cause look alike.
         let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
         let message =
             format!("kept out for another {left:?} at least, for it may have forgotten leases");
@@ -162,6 +231,28 @@ impl<N: QuorumNode> Core<N> {
 
     /// Which server a node is, if that is known.
     pub(crate) fn identity(&self, node: usize) -> Option<Identity> {
-        self.register.get(node)
+        self.register.get(node, self.clock.now())
+    }
+}
+
+impl<N> Core<N> {
+    /// Whether so many nodes are kept out that the others make no majority.
+    pub(crate) fn is_kept_out(&self) -> bool {
+        let out = self.nodes.iter().filter(|node| node.state().lookout.is_kept_out()).count();
+        out > self.quorum.nodes() - self.quorum.needed()
+    }
+
+    /// What to do if too many nodes are kept out.
+    pub(crate) fn advice(&self) -> String {
+        let max_ttl = self.settings.max_ttl.duration();
+        let clock = if self.terms.ending == Ending::ByClock {
+            format!(", or {:?} after any client first saw them", 2 * max_ttl)
+        } else {
+            String::new()
+        };
+        format!(
+            "in a new deployment, where no client holds a lock, call Redlock::init once; otherwise these nodes vote \
+             again after this process has watched them for {max_ttl:?} and a little more{clock}"
+        )
     }
 }

@@ -13,7 +13,10 @@
 //! - (b) clock *rates* differ by less than [`Ttl::drift`](lock_core::Ttl::drift) allows, and the nodes' clocks are
 //!   not set by more than that;
 //! - (c) the holder stops when its lease says that it is lost;
-//! - (d) all clients name the same nodes, and the same [longest lease](Builder::max_ttl).
+//! - (d) all clients name the same [longest lease](Builder::max_ttl). They must also name the same nodes: a node does not
+//!   vote for a client that names others;
+//! - (e) the clock of a node is not set forward while the node is in quarantine, unless [the
+//!   fallback](Builder::without_clock_fallback) is switched off.
 //!
 //! Independently of (a) to (c), the fencing tokens of successive exclusive grants increase, so a resource that refuses
 //! lower tokens is safe. After a node has forgotten its counters, tokens increase if the clocks of clients differ by
@@ -62,15 +65,28 @@
 //!
 //! # What it costs
 //!
-//! The quorum asks all nodes at once and decides with the answers of a majority. So a lock takes as long as the slowest
-//! node of the fastest majority, whether the other nodes are slow, stopped or dead. The quorum needs a second round only
-//! if votes were split, because several clients asked for a free lock at the same moment.
+//! The quorum first asks a bare majority of the nodes. The key and the names of the nodes determine this majority, so
+//! all clients should give a node the same name. A lock that no other client wants then costs one request and one
+//! release for each node of the majority: six commands with five nodes. The quorum asks the other nodes as well if the
+//! majority cannot decide alone, or has not decided after two round trips, and at least a millisecond. If a node is
+//! known to be away, the next node takes its place. About once a second the quorum asks all nodes, to find out whether
+//! the node is back. So a lock takes as long as the slowest node of a majority, whether the other nodes are slow,
+//! stopped or dead. The exception is the first request that meets a node after the node has stopped. The quorum needs a
+//! second round only if votes were split, because several clients asked for a free lock at the same moment.
+//!
+//! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
+//! loss of any minority.
 //!
 //! The rest happens in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of yours: the
 //! quorum gives back votes that come too late, unless the lock is held; it repeats releases that a node has missed; and
 //! it vouches for nodes that were kept out. The caller of a request polls it. If the caller runs on a tokio runtime,
-//! that runtime must have time enabled. If that runtime has several threads, the answers that come after those of the
-//! majority are awaited there, too, so that no other thread wakes for them.
+//! that runtime must have time enabled. The answers that come after those of the majority are awaited there, too, so
+//! that no other thread wakes for them. If that runtime stands still or ends, the quorum goes on without it.
+//!
+//! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes are
+//! less than a millisecond away, the request then asks one node of the majority first, and asks the others when it has
+//! that vote. So a client that is refused has sent one command, and clients seldom split the votes. A client that had the
+//! lock more recently than is usual waits for a millisecond before it asks.
 //!
 //! # Nodes that may have forgotten
 //!
@@ -79,6 +95,15 @@
 //! abstains. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
 //! little more, on the clock of the client. The nodes of a new deployment are kept out as well, unless an operator
 //! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are kept out, and for how long.
+//!
+//! If no client lives for so long, as with cron jobs and command lines, the clock of the node ends the quarantine after
+//! twice the longest lease. That time begins when a client first sees the quarantine. It assumes that the clock of the
+//! node is not set forward in the meantime. [`Builder::without_clock_fallback`] leaves it to clients alone.
+//!
+//! # Which nodes belong together
+//!
+//! Each node records the names of the nodes of its quorum, as a hash. It votes only for clients that name the same nodes. A
+//! server that takes the place of another one gets another name, and [`replace`](Redlock::replace) makes it a member.
 //!
 //! # What works over it
 //!
@@ -113,8 +138,8 @@
 //! - **Instead of a semaphore**: take one of several exclusive locks, with `Locks::slot_semaphore`.
 //!
 //! If some nodes had done a conversion and others had not, the quorum would have to undo it while the lease is held and
-//! renewed. If nodes differed about the members of a group, the quorum would have to undo that as well. Every second
-//! bug of this crate came from there, for little use.
+//! renewed. If nodes differed about the members of a group, the quorum would have to undo that as well. Half of the
+//! bugs of this crate came from there, for little use.
 //!
 //! ```compile_fail,E0277
 //! fn converts<B: lock_core::ConvertBackend>() {}
@@ -129,39 +154,45 @@
 //! # Observing
 //!
 //! The crate emits events of [`tracing`]. The target `lock_redlock::node`, with the field `node`, has the answers of
-//! each node (level trace), its errors (debug), and what concerns it for longer (info and warn). The target
-//! `lock_redlock` has what the answers come to (debug). No event has an owner token.
+//! each node (level trace), its errors (debug), and lasting changes of its state (info and warn). The target
+//! `lock_redlock` has the outcome of each round (debug). No event has an owner token.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;
 mod acquire;
+mod actor;
+mod agenda;
 mod asked;
 mod background;
 mod backoff;
+mod ballot;
 mod builder;
 mod claims;
 mod failure;
+mod first;
+mod floors;
 mod hints;
 mod inner;
 mod keep;
-mod moves;
+mod later;
 mod node;
-mod owed;
-mod planting;
 mod quarantine;
 mod quorum;
 mod redlock;
 mod register;
 mod release;
 mod renew;
+mod replace;
 mod round;
 mod status;
 mod sweep;
 mod tally;
 mod tokens;
 mod validity;
+mod watched;
 mod watching;
 
 #[doc = include_str!("divergence.md")]

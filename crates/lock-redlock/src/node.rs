@@ -4,19 +4,28 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Clock, Error, ErrorKind};
+use lock_core::{Clock, Error, ErrorKind, Instant};
 
-use crate::owed::Debts;
+use crate::agenda::Agenda;
+use crate::first;
 use crate::quarantine::Lookout;
 
-/// A store that votes, its name for people, and what it was like lately.
+/// A store that votes, its name for people, and its recent state.
 pub(crate) struct Node<N> {
     pub(crate) name: Box<str>,
     pub(crate) backend: N,
-    pub(crate) debts: Debts,
+    /// A hash of the name.
+    pub(crate) hash: u64,
+    agenda: Mutex<Agenda>,
     state: Mutex<State>,
-    /// How many requests are not answered for which nobody waits any more.
+    /// How many unanswered requests there are that no caller waits for any more.
     behind: AtomicUsize,
+    /// When the first of these was asked, and when the node last answered anything, in nanoseconds on the clock of the
+    /// quorum.
+    behind_since: AtomicU64,
+    heard: AtomicU64,
+    /// When the node was last asked although it was missing, in nanoseconds on the clock of the quorum.
+    looked: AtomicU64,
     /// The round trip in nanoseconds, smoothed; zero before the first answer.
     trip: AtomicU64,
 }
@@ -24,37 +33,47 @@ pub(crate) struct Node<N> {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) lookout: Lookout,
-    /// Whether somebody waits to vouch for it.
+    /// Whether a task waits to vouch for the node.
     pub(crate) is_watched: bool,
-    /// What it last said instead of an answer.
+    /// Its last error, unless it has answered since.
     pub(crate) trouble: Option<Error>,
 }
 
 impl<N> Node<N> {
     pub(crate) fn new(name: Box<str>, backend: N) -> Self {
         Self {
+            hash: first::hash(name.as_bytes()),
             name,
             backend,
-            debts: Debts::default(),
+            agenda: Mutex::new(Agenda::new()),
             state: Mutex::default(),
             behind: AtomicUsize::new(0),
+            behind_since: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
             trip: AtomicU64::new(0),
         }
     }
 
-    /// How far behind a node may be before it is not asked. One that is stopped would otherwise collect every
-    /// request until each has timed out.
+    /// How many answers a node may owe before it is no longer asked. Otherwise a stopped node would collect every
+    /// request until each has timed out, and a node far away would collect more votes than it releases.
     const MAX_BEHIND: usize = 256;
 
-    pub(crate) fn falls_behind(&self) {
-        self.behind.fetch_add(1, Ordering::Relaxed);
+    /// How often a missing node is asked, to find out whether it is back.
+    const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+    /// The caller of a request no longer waits for the answer.
+    pub(crate) fn falls_behind(&self, asked: Instant) {
+        if self.behind.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.behind_since.store(asked.as_nanos(), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn catches_up(&self) {
         self.behind.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether it is of use to ask the node anything.
+    /// Fails if asking the node is of no use.
     ///
     /// # Errors
     ///
@@ -67,6 +86,52 @@ impl<N> Node<N> {
         Err(Error::new(ErrorKind::Timeout, format!("not asked: {behind} answers are overdue")))
     }
 
+    /// Whether the node may not answer, or not vote: it owes an answer, or [is out](Self::is_out).
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_out() || self.behind.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
+    fn is_out(&self) -> bool {
+        let state = self.state();
+        let is_out = state.trouble.is_some() || state.lookout.is_kept_out();
+        is_out || self.agenda().len() > 0
+    }
+
+    /// Whether the node [is out](Self::is_out), or owes an answer and has answered nothing for the time `after`. A node
+    /// that is merely the last of a majority to answer is not missing.
+    pub(crate) fn is_missing(&self, now: Instant, after: Duration) -> bool {
+        let since =
+            self.behind_since.load(Ordering::Relaxed).max(self.heard.load(Ordering::Relaxed));
+        let is_silent = now > Instant::from_nanos(since) + after;
+        self.is_out() || is_silent && self.behind.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it is time to ask a missing node again: it may be back. Returns `true` once in each
+    /// [`LOOK_AFTER`](Self::LOOK_AFTER).
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        let looked = self.looked.load(Ordering::Relaxed);
+        let is_due = now > Instant::from_nanos(looked) + Self::LOOK_AFTER;
+        is_due
+            && self
+                .looked
+                .compare_exchange(looked, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Fails if asking the node for a vote is of no use.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_answers`](Self::check_answers), and also if the node has many ballots to release first.
+    pub(crate) fn check_votes(&self) -> Result<(), Error> {
+        let left = self.agenda().len();
+        if left < Self::MAX_BEHIND {
+            return self.check_answers();
+        }
+        Err(Error::new(ErrorKind::Timeout, format!("not asked: {left} releases come first")))
+    }
+
     /// Makes a request, and notes how long its answer took.
     pub(crate) async fn timed<'a, F: Future>(
         &'a self,
@@ -75,7 +140,9 @@ impl<N> Node<N> {
     ) -> F::Output {
         let sent = clock.now();
         let answer = request(&self.backend).await;
-        let took = clock.now().saturating_duration_since(sent);
+        let now = clock.now();
+        self.heard.store(now.as_nanos(), Ordering::Relaxed);
+        let took = now.saturating_duration_since(sent);
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let before = self.trip.load(Ordering::Relaxed);
         let smoothed = if before == 0 { took } else { before - before / 8 + took / 8 };
@@ -83,13 +150,13 @@ impl<N> Node<N> {
         answer
     }
 
-    /// How long an answer takes, if there was one.
+    /// How long an answer takes, on a smoothed average. `None` before the first answer.
     pub(crate) fn trip(&self) -> Option<Duration> {
         let nanos = self.trip.load(Ordering::Relaxed);
         (nanos > 0).then_some(Duration::from_nanos(nanos))
     }
 
-    /// Passes an answer on, and says what it was to whoever looks after the nodes.
+    /// Passes an answer on, logs it, and keeps its error as the node's trouble.
     pub(crate) fn noted<T>(&self, verb: &str, answer: Result<T, Error>) -> Result<T, Error> {
         let node = &*self.name;
         match &answer {
@@ -106,10 +173,9 @@ impl<N> Node<N> {
         answer
     }
 
-    /// Why it cannot be asked for a vote for what it has not released yet.
-    pub(crate) fn unheard(&self) -> Error {
-        let unknown = || Error::new(ErrorKind::NotReady, "it has not answered a release");
-        self.state().trouble.clone().unwrap_or_else(unknown)
+    /// What the quorum still has to do at the node.
+    pub(crate) fn agenda(&self) -> MutexGuard<'_, Agenda> {
+        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A panic under the lock leaves nothing half done.

@@ -1,4 +1,4 @@
-//! When a node that may have forgotten leases can be vouched for.
+//! When a client can vouch for a node that may have forgotten leases.
 
 use lock_core::{Instant, Quarantine, Ttl};
 
@@ -9,8 +9,8 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// Notes that the node named this quarantine in an answer that has arrived now; whether it is another
-    /// than the last.
+    /// Notes that the node named this quarantine in an answer that has arrived now. Returns whether it differs from the
+    /// last quarantine.
     pub(crate) fn see(&mut self, quarantine: &Quarantine, now: Instant) -> bool {
         if self.seen.as_ref().is_some_and(|(seen, _)| seen == quarantine) {
             return false;
@@ -19,12 +19,16 @@ impl Lookout {
         true
     }
 
-    /// The quarantine that the node is in, and when no lease of `max_ttl` that it may have forgotten lives
-    /// any more: such a lease was written before the answer was sent, in which the quarantine was first
-    /// seen, and the node's clock is no slower than the drift allows.
+    /// The quarantine of the node, and when every lease that it may have forgotten is over. Such a lease is no longer
+    /// than `max_ttl`. It was written before the node sent the answer that first named the quarantine. The node's clock
+    /// is no slower than the drift allows.
     pub(crate) fn due(&self, max_ttl: Ttl) -> Option<(&Quarantine, Instant)> {
         let (quarantine, seen) = self.seen.as_ref()?;
         Some((quarantine, *seen + max_ttl.duration() + max_ttl.drift()))
+    }
+
+    pub(crate) fn is_kept_out(&self) -> bool {
+        self.seen.is_some()
     }
 
     /// The node votes.

@@ -9,10 +9,10 @@ pub(crate) struct Quorum {
 }
 
 impl Quorum {
-    /// The most nodes that there can be.
+    /// The highest number of nodes.
     pub(crate) const MAX: usize = 31;
 
-    /// Of so many nodes, at least one and no more than [`MAX`](Self::MAX).
+    /// A quorum of so many nodes, at least one and at most [`MAX`](Self::MAX).
     pub(crate) fn of(nodes: usize) -> Self {
         Self { nodes }
     }
@@ -21,7 +21,7 @@ impl Quorum {
         self.nodes
     }
 
-    /// How many are a majority: any two majorities have a node in common.
+    /// How many nodes are a majority: any two majorities have a node in common.
     pub(crate) fn needed(self) -> usize {
         self.nodes / 2 + 1
     }
@@ -36,7 +36,7 @@ impl NodeSet {
         self.0 |= 1 << node;
     }
 
-    /// Takes a node out; whether it was in.
+    /// Removes a node. Returns whether it was in the set.
     pub(crate) fn remove(&mut self, node: usize) -> bool {
         let was_in = self.contains(node);
         self.0 &= !(1 << node);
@@ -59,7 +59,7 @@ impl NodeSet {
         (0..Quorum::MAX).filter(move |&node| self.contains(node))
     }
 
-    /// Those that are not in `other`.
+    /// The nodes that are not in `other`.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

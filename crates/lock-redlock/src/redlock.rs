@@ -10,17 +10,32 @@ use lock_core::{Released, Renew, Renewal, Watch};
 use crate::background::Open;
 use crate::inner::Core;
 use crate::{Builder, NodeStatus};
-use crate::{acquire, release, renew, status, watching};
+use crate::{acquire, release, renew, replace, status, watching};
 
-/// Several independent stores as one: whoever has the votes of a majority holds a lock.
+/// Several independent stores as one: the client with the votes of a majority holds a lock.
 ///
 /// It is a [`Backend`] like any other, so all primitives of `lock-sync` that a majority can carry work over it:
-/// the mutex, the `RwLock` without upgradable reads, and what is made of them. Clones share everything.
+/// the mutex, the `RwLock` without upgradable reads, and the primitives built from these. Clones share everything.
+///
+/// # Ballots
+///
+/// A node knows a claim by a *ballot*: an owner token for one attempt at that node. The first ballot of a claim has the
+/// owner token of the claim. A ballot that was given up is dead: the process does not use its token again, and draws a
+/// random one for the next attempt. So the release of a dead ballot ends no other vote, whenever it arrives. The
+/// process remembers that a claim has dead ballots for as long as the claim is asked for, and for the
+/// [longest lease](Builder::max_ttl) after that.
+///
+/// The process knows the ballots of its claims. A claim that the process does not know, because another process asked
+/// for it, is renewed and released by its first ballots. If that process has given up a ballot of the claim before,
+/// [`renew`](Backend::renew) answers that the lease is lost and [`release`](Backend::release) that it is not held,
+/// although the other process may hold it. Its lease ends by itself.
 ///
 /// # Cancel safety
 ///
-/// As [`Backend`] says, and besides: a vote that comes after its request was decided is given up in the
-/// background, and a release that a node has missed is repeated there until the lease is over.
+/// As [`Backend`] says. There is one request for a claim at a time. A repeated request waits for the first and gets its
+/// outcome. If the first is dropped or fails, the repeated request asks for itself. A request that is dropped gives its
+/// votes back, unless the claim already has its lease. In addition, the quorum works in the background: it gives up a vote that arrives after its
+/// request was decided, and repeats a release that a node has missed until the lease is over.
 ///
 /// # Examples
 ///
@@ -33,7 +48,7 @@ use crate::{acquire, release, renew, status, watching};
 /// # async fn main() -> lock_core::Result<()> {
 /// let nodes = [MemoryBackend::new(), MemoryBackend::new(), MemoryBackend::new()];
 /// let quorum = Redlock::builder().nodes(nodes.clone()).build().await?;
-/// // Nobody can have used these before.
+/// // These nodes are new.
 /// quorum.init().await?;
 ///
 /// let claim = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
@@ -74,7 +89,7 @@ impl<N: QuorumNode> Redlock<N> {
         &self.core
     }
 
-    /// Vouches for all nodes at once: that nobody holds a lock on any of them which it might have forgotten.
+    /// Vouches for all nodes at once: no client holds a lock that a node may have forgotten.
     ///
     /// A node that is new, has restarted or was flushed does not vote until a client has watched it for as
     /// long as the longest lease lives. A new deployment need not wait for that. **Do not call it when a
@@ -83,8 +98,8 @@ impl<N: QuorumNode> Redlock<N> {
     ///
     /// # Errors
     ///
-    /// As retryable as what the nodes say, each of which is named: every node has to be reached, and those that
-    /// were vouched for stay so. Repeating is harmless.
+    /// Every node has to be reached. The error names each node that failed, and is as retryable as the errors of these
+    /// nodes. The other nodes stay vouched for. Repeating the call is harmless.
     ///
     /// # Cancel safety
     ///
@@ -93,7 +108,74 @@ impl<N: QuorumNode> Redlock<N> {
         status::init(&self.core).await
     }
 
-    /// How it stands with each node, in the order in which they were given: each is asked now.
+    /// Has the node `new` of this quorum take the place of the node `old`, which this quorum does not have.
+    ///
+    /// 1. Start the new server, empty.
+    /// 2. Call this once, with a quorum of the nodes as they will be. The replaced node may be dead.
+    /// 3. Restart the clients with the new nodes. From the call on, clients with the former nodes get no lock, and their
+    ///    leases end.
+    ///
+    /// The remaining nodes vote again after about half a second. The new node votes after its quarantine.
+    ///
+    /// # Why it is safe
+    ///
+    /// Each node records the membership of its quorum, and ballots and renewals count only at nodes of their quorum.
+    /// First, so many of the remaining nodes leave the former membership that the others are no majority. After that the
+    /// clients with the former nodes get no lease and, after half a second, renew none. So all their leases are over one
+    /// longest lease later. Only then does the new node begin its quarantine, which lasts longer than that. Until then the
+    /// clients with the new nodes need a majority without the new node. Each such majority has a node that still holds
+    /// the former lease.
+    ///
+    /// This assumes that the new node was empty, and that all clients use the quarantine. It also assumes that no node
+    /// loses its data while clients with the former nodes are still there: such a node takes the membership of the first
+    /// client that looks. A node that restarts with its data keeps its membership. Replace one node at a time. To
+    /// change the number of nodes, stop all clients, wait for the longest lease, and call [`init`](Self::init).
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidConfig`] if the names do not fit, or the new node votes already;
+    /// - the errors of the nodes, if too few remaining nodes answered or the new node did not. No client may then get a
+    ///   lock until the call is repeated.
+    ///
+    /// Nodes that did not answer do not vote until the call is repeated. Repeating it is safe. The new node then begins
+    /// its quarantine again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the nodes as after an error: repeat the call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let [paris, dublin, milan, madrid] = [(); 4].map(|()| MemoryBackend::new());
+    /// let before = Redlock::builder()
+    ///     .node("paris", paris.client())
+    ///     .node("dublin", dublin.client())
+    ///     .node("milan", milan.client())
+    ///     .build()
+    ///     .await?;
+    /// before.init().await?;
+    ///
+    /// let after = Redlock::builder()
+    ///     .node("paris", paris.client())
+    ///     .node("dublin", dublin.client())
+    ///     .node("madrid", madrid.client())
+    ///     .build()
+    ///     .await?;
+    /// after.replace("milan", "madrid").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn replace(&self, old: &str, new: &str) -> Result<(), Error> {
+        replace::replace(&self.core, old, new).await
+    }
+
+    /// Asks each node for its status now, and returns them in the order in which the builder got the nodes.
     ///
     /// # Cancel safety
     ///

@@ -1,61 +1,140 @@
-//! Which server each node is, so that none votes twice.
+//! Which server each node is, so that no server votes twice, and of which quorum the node is a member.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Server};
+use lock_core::{Error, ErrorKind, Instant, Membership, Standing};
 
-/// The servers behind the nodes, as far as they are known.
+/// How long a look at the membership of a node is good for, if the node renews leases.
+///
+/// A node that has changed its membership renews a lease for a client of its former quorum for no longer than this.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+
+/// For how long a node that could not tell its standing is not asked again.
+const UNTOLD: Duration = Duration::from_secs(5);
+
+/// What is known about the servers behind the nodes.
 #[derive(Debug)]
-pub(crate) struct Register(Mutex<Vec<Option<Identity>>>);
+pub(crate) struct Register {
+    membership: Membership,
+    slots: Mutex<Vec<Slot>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    identity: Option<Identity>,
+    /// Whether the node has told its standing before.
+    has_told: bool,
+    /// Whether the node could not tell its standing before.
+    is_reported: bool,
+    /// Whether the node was a member of this quorum when it told its standing last.
+    is_member: bool,
+    /// When the last request was sent that found the node to be a member.
+    looked: Option<Instant>,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) enum Identity {
-    Known(Server),
-    /// It cannot tell, nor whether it has forgotten leases.
-    Untold,
+    Known(Arc<Standing>),
+    /// The node can tell neither which server it is nor whether it has forgotten leases. It was asked at this time.
+    Untold(Instant),
+}
+
+/// What it means that a node cannot tell its standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// The node cannot be kept out. This is news.
+    News,
+    /// The node cannot be kept out.
+    Known,
+    /// The node could tell before, so it does not vote until it can tell again.
+    Fails,
 }
 
 impl Register {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self(Mutex::new(vec![None; nodes]))
+    pub(crate) fn new(nodes: usize, membership: Membership) -> Self {
+        Self { membership, slots: Mutex::new(vec![Slot::default(); nodes]) }
     }
 
-    pub(crate) fn get(&self, node: usize) -> Option<Identity> {
-        self.lock()[node].clone()
+    /// Which server a node is. `None` if the node has to be asked.
+    pub(crate) fn get(&self, node: usize, now: Instant) -> Option<Identity> {
+        self.lock()[node].identity.clone().filter(|identity| match identity {
+            Identity::Known(_) => true,
+            Identity::Untold(asked) => is_within(UNTOLD, *asked, now),
+        })
     }
 
-    /// Whether the node can be asked to abstain; `None` if it is not known who it is.
-    pub(crate) fn tells(&self, node: usize) -> Option<bool> {
-        self.lock()[node].as_ref().map(|identity| matches!(identity, Identity::Known(_)))
-    }
-
-    /// Notes which server a node is, unless another is the same: the number of that one.
-    pub(crate) fn enter(&self, node: usize, server: &Server) -> Result<(), usize> {
-        let mut known = self.lock();
-        let is_same = |other: &Option<Identity>| matches!(other, Some(Identity::Known(other)) if other == server);
-        let twin = (0..known.len()).find(|&other| other != node && is_same(&known[other]));
+    /// Notes the standing of a node, from the answer to a request that was sent at this time. Fails with the number of
+    /// another node that is the same server.
+    pub(crate) fn enter(
+        &self,
+        node: usize,
+        standing: &Arc<Standing>,
+        sent: Instant,
+    ) -> Result<(), usize> {
+        let mut slots = self.lock();
+        let server = &standing.server;
+        let is_same = |slot: &Slot| matches!(&slot.identity, Some(Identity::Known(other)) if other.server == *server);
+        let twin = (0..slots.len()).find(|&other| other != node && is_same(&slots[other]));
+        let slot = &mut slots[node];
+        slot.has_told = true;
         if let Some(twin) = twin {
-            known[node] = None;
+            slot.identity = None;
             return Err(twin);
         }
-        known[node] = Some(Identity::Known(server.clone()));
+        slot.identity = Some(Identity::Known(Arc::clone(standing)));
+        slot.is_member = standing.membership == self.membership;
+        if slot.is_member {
+            slot.looked = slot.looked.max(Some(sent));
+        } else {
+            slot.looked = None;
+        }
         Ok(())
     }
 
     /// Notes that a node cannot tell which server it is.
-    pub(crate) fn enter_untold(&self, node: usize) {
-        self.lock()[node] = Some(Identity::Untold);
+    pub(crate) fn enter_untold(&self, node: usize, now: Instant) -> Untold {
+        let slot = &mut self.lock()[node];
+        if slot.has_told {
+            return Untold::Fails;
+        }
+        slot.identity = Some(Identity::Untold(now));
+        match std::mem::replace(&mut slot.is_reported, true) {
+            true => Untold::Known,
+            false => Untold::News,
+        }
     }
 
-    /// Whoever answers next has to say again who it is.
+    /// Forgets which server a node is, and of which quorum it is a member. The node has to say so again.
     pub(crate) fn forget(&self, node: usize) {
-        self.lock()[node] = None;
+        let slot = &mut self.lock()[node];
+        (slot.identity, slot.looked) = (None, None);
+    }
+
+    /// Notes that the answer to a request that was sent at this time found the node to be a member.
+    pub(crate) fn saw_member(&self, node: usize, sent: Instant) {
+        let slot = &mut self.lock()[node];
+        slot.looked = slot.looked.max(Some(sent));
+    }
+
+    /// Whether the node was found to be a member so lately.
+    pub(crate) fn is_member_within(&self, node: usize, time: Duration, now: Instant) -> bool {
+        self.lock()[node].looked.is_some_and(|looked| is_within(time, looked, now))
+    }
+
+    /// How many nodes were members when they told their standing last.
+    pub(crate) fn members(&self) -> usize {
+        self.lock().iter().filter(|slot| slot.is_member).count()
     }
 
     /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Identity>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_within(time: Duration, since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) <= time
 }
 
 pub(crate) fn twins(name: &str, other: &str) -> Error {
@@ -67,24 +146,70 @@ pub(crate) fn twins(name: &str, other: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::{Quarantine, Server};
+
     use super::*;
+
+    fn standing(server: &str, nodes: [&str; 3]) -> Arc<Standing> {
+        let (server, quarantine) = (Server::new(server), Quarantine::new("q"));
+        Arc::new(Standing::new(server, quarantine, None, Membership::of(nodes), "record"))
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    const ABC: [&str; 3] = ["a", "b", "c"];
+
+    fn tells(register: &Register, node: usize, now: Instant) -> Option<bool> {
+        register.get(node, now).map(|identity| matches!(identity, Identity::Known(_)))
+    }
 
     #[test]
     fn a_server_is_entered_once() {
-        let register = Register::new(3);
-        let [a, b] = ["a", "b"].map(Server::new);
-        assert_eq!(register.enter(0, &a), Ok(()));
-        assert_eq!(register.enter(0, &a), Ok(()));
-        assert_eq!(register.enter(1, &a), Err(0));
-        assert_eq!(register.tells(1), None);
-        assert_eq!(register.enter(1, &b), Ok(()));
-        assert_eq!(register.tells(1), Some(true));
-        register.enter_untold(2);
-        assert_eq!(register.tells(2), Some(false));
+        let register = Register::new(3, Membership::of(ABC));
+        let [a, b] = ["a", "b"].map(|server| standing(server, ABC));
+        let now = at(1);
+        assert_eq!(register.enter(0, &a, now), Ok(()));
+        assert_eq!(register.enter(0, &a, now), Ok(()));
+        assert_eq!(register.enter(1, &a, now), Err(0));
+        assert_eq!(tells(&register, 1, now), None);
+        assert_eq!(register.enter(1, &b, now), Ok(()));
+        assert_eq!(tells(&register, 1, now), Some(true));
         // After a failover two names may lead to one server.
         register.forget(1);
-        assert_eq!(register.enter(1, &a), Err(0));
+        assert_eq!(register.enter(1, &a, now), Err(0));
         register.forget(0);
-        assert_eq!(register.enter(1, &a), Ok(()));
+        assert_eq!(register.enter(1, &a, now), Ok(()));
+    }
+
+    #[test]
+    fn a_node_that_cannot_tell_is_asked_again_and_one_that_could_must() {
+        let register = Register::new(2, Membership::of(ABC));
+        assert_eq!(register.enter_untold(0, at(0)), Untold::News);
+        assert_eq!(tells(&register, 0, at(5_000)), Some(false));
+        assert_eq!(tells(&register, 0, at(5_001)), None);
+        assert_eq!(register.enter_untold(0, at(5_001)), Untold::Known);
+        assert_eq!(register.enter(0, &standing("a", ABC), at(6_000)), Ok(()));
+        assert_eq!(register.enter_untold(0, at(7_000)), Untold::Fails);
+        assert_eq!(tells(&register, 0, at(90_000)), Some(true));
+    }
+
+    #[test]
+    fn a_membership_is_known_for_a_moment() {
+        let register = Register::new(3, Membership::of(ABC));
+        assert!(!register.is_member_within(0, LOOK, at(0)));
+        register.enter(0, &standing("a", ABC), at(100)).unwrap();
+        assert!(register.is_member_within(0, LOOK, at(600)));
+        assert!(!register.is_member_within(0, LOOK, at(601)));
+        register.forget(0);
+        assert!(!register.is_member_within(0, LOOK, at(600)));
+        register.saw_member(0, at(200));
+        register.saw_member(0, at(150));
+        assert!(register.is_member_within(0, LOOK, at(700)));
+        assert_eq!(register.members(), 1);
+        register.enter(0, &standing("a", ["a", "b", "d"]), at(300)).unwrap();
+        assert!(!register.is_member_within(0, LOOK, at(300)));
+        assert_eq!(register.members(), 0);
     }
 }

@@ -4,58 +4,111 @@ use std::sync::Arc;
 
 use lock_core::{Claim, Error, QuorumNode, Released};
 
+use crate::actor::Owed;
+use crate::asked::Asked;
+use crate::ballot::Ballot;
 use crate::inner::Core;
-use crate::owed::Owed;
+use crate::quorum::{NodeSet, Quorum};
 
-/// Releases a claim on all nodes. Returns when a quorum is rid of it, which others can then have; the rest
-/// goes on in the background, and is repeated at nodes that cannot be reached.
+/// Releases the ballots of a claim. Returns when a quorum is rid of them and free for other claims. The other releases
+/// go on in the background, and are repeated at nodes that cannot be reached.
 pub(crate) async fn release<N: QuorumNode>(
     core: &Arc<Core<N>>,
     claim: &Claim,
 ) -> Result<Released, Error> {
-    let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
     let now = core.clock.now();
-    let held = core.claims.end(claim).filter(|held| held.valid_until > now);
-    let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let owed = Owed::new(&core, claim, node);
-        core.release(owed)
-    });
-    let (mut rid, mut freed, mut contended) = (0, 0, false);
-    let mut said = vec![None; nodes];
-    // Nodes that do not have it may never have voted, or have heard of this before. One that had it is needed to
-    // say that a lease was there, and the others are waited for before it is said that a valid one was not.
-    let is_open = |rid: usize, freed: usize| rid < needed || freed == 0 && held.is_some();
-    while is_open(rid, freed) && rid + asked.open().len() >= needed {
-        let Some(batch) = asked.answers().await else { break };
-        for (node, answer) in batch {
-            match answer {
-                Ok(Released::Freed { contended: waited_for }) => {
-                    rid += 1;
-                    freed += 1;
-                    contended |= waited_for;
-                }
-                Ok(_) => rid += 1,
-                Err(error) => said[node] = Some(error),
-            }
+    let (held, ballots, unheard) = core.claims.end(claim, now);
+    let was_valid = held.is_some_and(|held| held.valid_until > now);
+    let is_there = |node: &usize| !core.nodes[*node].is_away();
+    let there = (0..core.quorum.nodes()).filter(is_there).collect();
+    let mut count = Count::new(core.quorum, &ballots, (there, unheard), was_valid);
+    let mut asked = Asked::new(core, core.settings.patience());
+    for ballot in ballots {
+        asked.ask(ballot.node, Arc::clone(core).release(Owed::new(core, claim, ballot)));
+    }
+    while asked.has_ready() || count.is_open(asked.open().len()) {
+        let Some((node, released)) = asked.next().await else { break };
+        if let Some(released) = released {
+            count.note(node, released);
         }
     }
-    let open = asked.open();
-    for node in open.iter().filter(|_| rid < needed) {
-        said[node] = Some(crate::asked::late(asked.limit()));
-    }
-    let unclear = nodes - rid;
-    asked.finish(|_, _| {});
-    tracing::debug!(target: "lock_redlock", key = %claim.key, rid, freed, "release");
-    if rid < needed {
-        return Err(core.failure("released it", rid, &said));
-    }
-    // A few votes are no lease.
-    let was_held = freed > 0 && (held.is_some() || freed + unclear >= needed);
-    Ok(if was_held { Released::Freed { contended } } else { Released::NotHeld })
+    tracing::debug!(target: "lock_redlock", key = %claim.key, ?count, "release");
+    let answer = match count.is_enough() {
+        true => Ok(count.outcome()),
+        false => Err(asked.failure("released it", count.rid)),
+    };
+    asked.finish(|_, _, _| {});
+    answer
 }
 
-/// Has nodes release a lease that nobody waits for to be released.
-pub(crate) fn let_go<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim) {
-    let _over = core.claims.end(claim);
-    (0..core.quorum.nodes()).for_each(|node| drop(Owed::new(core, claim, node)));
+/// What the nodes answer to the releases of one claim.
+#[derive(Debug)]
+struct Count {
+    quorum: Quorum,
+    /// How many ballots each node still has to release.
+    left: Vec<usize>,
+    /// How many nodes have no ballot, or none any more.
+    rid: usize,
+    /// How many of these nodes other clients can probably reach, and how many that may become.
+    free: usize,
+    most: usize,
+    /// The nodes whose vote may arrive after its release. Then the vote is released once more.
+    unheard: NodeSet,
+    freed: usize,
+    contended: bool,
+    was_valid: bool,
+}
+
+impl Count {
+    /// The nodes in `there` are not known to be away.
+    fn new(
+        quorum: Quorum,
+        ballots: &[Ballot],
+        (there, unheard): (NodeSet, NodeSet),
+        was_valid: bool,
+    ) -> Self {
+        let mut left = vec![0; quorum.nodes()];
+        ballots.iter().for_each(|ballot| left[ballot.node] += 1);
+        let with: NodeSet = ballots.iter().map(|ballot| ballot.node).collect();
+        let without = (0..left.len()).collect::<NodeSet>().without(with);
+        let free = without.len() - without.without(there).len();
+        let (rid, most) = (without.len(), free + with.without(unheard).len());
+        Self { quorum, left, rid, free, most, unheard, freed: 0, contended: false, was_valid }
+    }
+
+    fn note(&mut self, node: usize, released: Released) {
+        self.left[node] -= 1;
+        if self.left[node] == 0 {
+            self.rid += 1;
+            self.free += usize::from(!self.unheard.contains(node));
+        }
+        if let Released::Freed { contended } = released {
+            self.freed += 1;
+            self.contended |= contended;
+        }
+    }
+
+    /// Whether to wait on, if `open` nodes still have to answer.
+    ///
+    /// A node without a ballot may never have voted, or may have heard of the release before. If the lease was valid,
+    /// the release waits until a node says that it had a ballot, or all nodes have answered.
+    fn is_open(&self, open: usize) -> bool {
+        let is_free = self.free >= self.quorum.needed().min(self.most);
+        let is_decided = is_free && self.is_enough() && (self.freed > 0 || !self.was_valid);
+        !is_decided && self.rid + open >= self.quorum.needed()
+    }
+
+    fn is_enough(&self) -> bool {
+        self.rid >= self.quorum.needed()
+    }
+
+    /// What to answer. A few votes are no lease.
+    fn outcome(&self) -> Released {
+        let unclear = self.quorum.nodes() - self.rid;
+        let was_held = self.was_valid || self.freed + unclear >= self.quorum.needed();
+        match self.freed > 0 && was_held {
+            true => Released::Freed { contended: self.contended },
+            false => Released::NotHeld,
+        }
+    }
 }

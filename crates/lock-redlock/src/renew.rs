@@ -7,136 +7,159 @@ use lock_core::{
     Claim, Demand, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal, TokenRange,
 };
 
-use crate::asked::{Asked, late};
+use crate::actor::Owed;
+use crate::asked::Asked;
+use crate::ballot::Ballot;
+use crate::claims::View;
 use crate::inner::Core;
-use crate::release::let_go;
 use crate::tokens::{Agreement, Step};
 use crate::validity;
 
 /// What a node answers.
 enum Reply {
     Renewed(Renewal),
-    /// Whether it confirms this token. Whoever does not answer, does not.
+    /// Whether the node confirms this token. A node that does not answer does not confirm it.
     Confirmed(FencingToken, bool),
 }
 
-/// Renews a claim, if a majority still has it. Nodes that do not are then asked to vote for it again, and also if
-/// too few have answered: as long as the lease is not over, one of them may take the place of one that is away.
+/// Renews a claim, if a majority still has it. Nodes that lack the claim are then asked to vote for it again, also if
+/// too few nodes have answered: while the lease is not over, such a node may take the place of a node that is away.
 ///
-/// If it asks for tokens, there is a second round, in which the nodes agree on them. If they do not, it brings
-/// none.
+/// If the request asks for tokens, the nodes agree on them in a second round. If they do not agree, the renewal brings
+/// no tokens.
 pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -> Renewal {
     let claim = &request.claim;
     if let Err(error) = core.settings.check(request.ttl) {
         return Renewal::Unknown(error);
     }
-    let before = core.claims.held(claim, core.clock.now());
-    let mut asked =
-        core.ask(0..core.quorum.nodes(), core.settings.limit(request.ttl), |core, node| {
-            let renewed = core.renew(node, request.clone());
-            async move { Ok(Reply::Renewed(renewed.await?)) }
-        });
-    let mut poll = Poll::new(core, request.tokens);
-    while poll.is_open(asked.open().len()) {
-        let Some(batch) = asked.answers().await else { break };
-        batch.into_iter().for_each(|(node, reply)| poll.note(node, reply));
+    let seen = core.claims.view(claim);
+    if seen.is_over(core.clock.now()) {
+        return over(core, claim, &seen);
+    }
+    let mut poll = Poll::new(core, request.tokens, seen);
+    let mut asked = poll.ask(request);
+    while asked.has_ready() || poll.is_open(asked.open().len()) {
+        let Some((node, reply)) = asked.next().await else { break };
+        poll.note(node, reply);
     }
     tracing::debug!(
         target: "lock_redlock", key = %claim.key,
         renewed = poll.deadlines.len(), lost = poll.lost.len(), "renew"
     );
     let plain = Renew::new(claim.clone(), request.ttl);
-    if let Some((valid_until, nodes)) = validity::until(&poll.deadlines, core.quorum.needed()) {
-        core.claims.renew(claim, valid_until, nodes);
-        poll.lost.iter().for_each(|&node| core.replant(node, &plain));
-        let tokens = poll.agree(&mut asked, claim).await;
-        if let Some(tokens) = tokens {
-            core.claims.raise(&claim.key, tokens.last());
+    if let Some(until) = validity::until(&poll.deadlines, core.quorum.needed()) {
+        // If the lease ended before this answer, another client may have held the lock since.
+        if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
+            return over(core, claim, &poll.seen);
         }
-        let core = Arc::clone(core);
-        asked.finish(move |node, reply| {
-            if let Ok(Reply::Renewed(Renewal::Lost)) = reply {
-                core.replant(node, &plain);
-            }
-        });
-        return Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown };
+        return poll.renewed(asked, plain, until.0).await;
     }
     if poll.is_lost() {
-        if core.claims.is_had_anew(claim, before, core.clock.now()) {
-            let error = Error::new(ErrorKind::NotReady, "it is being granted anew");
-            return Renewal::Unknown(error);
-        }
-        // What is left of it is in others' way.
-        let_go(core, claim);
-        return Renewal::Lost;
-    }
-    for node in asked.open().iter() {
-        poll.said[node] = Some(late(asked.limit()));
+        return over(core, claim, &poll.seen);
     }
     // Their votes may be what the next renewal needs.
     poll.lost.iter().for_each(|&node| core.replant(node, &plain));
-    Renewal::Unknown(core.failure("renewed it", poll.deadlines.len(), &poll.said))
+    Renewal::Unknown(asked.failure("renewed it", poll.deadlines.len()))
+}
+
+/// The lease is over. Releases its remaining ballots, which are in the way of other claims.
+fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renewal {
+    let Some(left) = core.claims.lose(claim, seen, core.clock.now()) else {
+        return Renewal::Unknown(Error::new(ErrorKind::NotReady, "it is being granted anew"));
+    };
+    left.into_iter().for_each(|ballot| drop(Owed::new(core, claim, ballot)));
+    Renewal::Lost
 }
 
 /// What the nodes have answered.
 struct Poll<N> {
     core: Arc<Core<N>>,
+    seen: View,
     deadlines: Vec<(usize, Instant)>,
-    /// Those that have lost it, and are to vote for it again.
+    /// The nodes that have lost the lease, and have to vote for it again.
     lost: Vec<usize>,
-    said: Vec<Option<Error>>,
-    /// How many have answered the renewal, in whatever way.
+    /// How many nodes have answered the renewal, in whatever way.
     answered: usize,
-    /// On the tokens, if any are wanted.
+    /// The agreement on the tokens, if any are wanted.
     agreement: Option<Agreement>,
 }
 
 impl<N: QuorumNode> Poll<N> {
-    fn new(core: &Arc<Core<N>>, tokens: u32) -> Self {
+    fn new(core: &Arc<Core<N>>, tokens: u32, seen: View) -> Self {
         let wanted = NonZeroU32::new(tokens);
         Self {
             core: Arc::clone(core),
+            seen,
             deadlines: Vec::new(),
             lost: Vec::new(),
-            said: vec![None; core.quorum.nodes()],
             answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
     }
 
-    fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
-        match reply {
-            Ok(Reply::Renewed(renewal)) => {
-                self.answered += 1;
-                self.note_renewal(node, renewal);
-            }
-            Ok(Reply::Confirmed(token, is_so)) => {
-                if let Some(agreement) = &mut self.agreement {
-                    if is_so { agreement.confirm(node, token) } else { agreement.refuse(node) }
-                }
-            }
-            Err(error) => {
-                self.answered += 1;
-                self.said[node] = Some(error);
-            }
+    /// Asks the nodes to renew the ballots that stand. Where there is none, there is nothing to renew.
+    fn ask(&mut self, request: &Renew) -> Asked<N, Reply> {
+        let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
+        for node in 0..self.core.quorum.nodes() {
+            let Some(ballot) = self.ballot(node) else {
+                self.note(node, Some(Reply::Renewed(Renewal::Lost)));
+                continue;
+            };
+            let mut request = request.clone();
+            request.claim = ballot.claim(&request.claim);
+            let renewed = Arc::clone(&self.core).renew(node, request);
+            asked.ask(node, async move { Ok(Reply::Renewed(renewed.await?)) });
         }
+        asked
     }
 
-    fn note_renewal(&mut self, node: usize, renewal: Renewal) {
-        match renewal {
-            Renewal::Renewed { valid_until, tokens, .. } => {
+    fn ballot(&self, node: usize) -> Option<Ballot> {
+        self.seen.ballots[node].map(|owner| Ballot { node, owner })
+    }
+
+    /// A majority has renewed the lease. The nodes that lack it have to vote for it again.
+    async fn renewed(
+        mut self,
+        mut asked: Asked<N, Reply>,
+        plain: Renew,
+        valid_until: Instant,
+    ) -> Renewal {
+        self.lost.iter().for_each(|&node| self.core.replant(node, &plain));
+        let tokens = self.agree(&mut asked, &plain.claim).await;
+        if let Some(tokens) = tokens {
+            self.core.floors.raise(&plain.claim.key, tokens.last());
+        }
+        let core = Arc::clone(&self.core);
+        asked.finish(move |_, node, reply| {
+            if let Some(Reply::Renewed(Renewal::Lost)) = reply {
+                core.replant(node, &plain);
+            }
+        });
+        Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown }
+    }
+
+    fn note(&mut self, node: usize, reply: Option<Reply>) {
+        let agreement = self.agreement.as_mut();
+        match reply {
+            Some(Reply::Confirmed(token, is_so)) => {
+                if let Some(agreement) = agreement {
+                    if is_so { agreement.confirm(node, token) } else { agreement.refuse(node) }
+                }
+                return;
+            }
+            Some(Reply::Renewed(Renewal::Renewed { valid_until, tokens, .. })) => {
                 self.deadlines.push((node, valid_until));
-                if let (Some(agreement), Some(tokens)) = (&mut self.agreement, tokens) {
+                if let (Some(agreement), Some(tokens)) = (agreement, tokens) {
                     agreement.grant(node, tokens);
                 }
             }
-            Renewal::Lost => self.lost.push(node),
-            Renewal::Unknown(error) => self.said[node] = Some(error),
-            _ => self.said[node] = Some(Error::new(ErrorKind::NotReady, "not renewed")),
+            Some(Reply::Renewed(Renewal::Lost)) => self.lost.push(node),
+            Some(Reply::Renewed(_)) | None => {}
         }
+        self.answered += 1;
     }
 
-    /// Whether it is still to be seen if a majority has renewed it, or lost it.
+    /// Whether it is still open if a majority has renewed the lease, or lost it.
     fn is_open(&self, open: usize) -> bool {
         let (needed, renewed) = (self.core.quorum.needed(), self.deadlines.len());
         renewed < needed && !self.is_lost() && renewed + open >= needed
@@ -146,7 +169,7 @@ impl<N: QuorumNode> Poll<N> {
         self.lost.len() > self.core.quorum.nodes() - self.core.quorum.needed()
     }
 
-    /// Has a majority agree on the tokens that its nodes have reserved.
+    /// Lets a majority agree on the tokens that its nodes have reserved.
     async fn agree(&mut self, asked: &mut Asked<N, Reply>, claim: &Claim) -> Option<TokenRange> {
         asked.extend();
         loop {
@@ -156,8 +179,9 @@ impl<N: QuorumNode> Poll<N> {
                 Step::Impossible => return None,
                 Step::Wait => {}
                 Step::Confirm(token, nodes) => {
-                    for node in nodes.iter() {
-                        let confirmed = Arc::clone(&self.core).confirm(node, claim.clone(), token);
+                    for ballot in nodes.iter().filter_map(|node| self.ballot(node)) {
+                        let (node, claim) = (ballot.node, ballot.claim(claim));
+                        let confirmed = Arc::clone(&self.core).confirm(node, claim, token);
                         asked.ask(node, async move {
                             let is_so = confirmed.await.unwrap_or(false);
                             Ok(Reply::Confirmed(token, is_so))
@@ -165,8 +189,8 @@ impl<N: QuorumNode> Poll<N> {
                     }
                 }
             }
-            let batch = asked.answers().await?;
-            batch.into_iter().for_each(|(node, reply)| self.note(node, reply));
+            let (node, reply) = asked.next().await?;
+            self.note(node, reply);
         }
     }
 }

@@ -1,131 +1,203 @@
-//! One round: every node is asked for its vote once.
+//! Rounds: nodes are asked for their votes, until they have decided.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag};
+use lock_core::{Acquire, Claim, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
-use crate::asked::{Asked, late};
+use crate::actor::Owed;
+use crate::asked::Asked;
+use crate::ballot::Ballot;
+use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
 use crate::tokens::{Agreement, Step};
 use crate::validity;
 
-/// What a node answers in a round.
-pub(crate) enum Reply {
+/// What a node answers.
+enum Reply {
     Voted(Vote),
+    /// The node was not asked, and so has no ballot to release.
+    Unasked(Error),
     Confirmed(FencingToken, bool),
+    /// The node has released a ballot that was given up before its vote came.
+    Released,
 }
 
-/// Whether a node may have granted the claim, if this is the last that was heard of it.
-pub(crate) fn may_hold(reply: &Result<Reply, Error>) -> bool {
-    match reply {
-        Ok(Reply::Voted(vote)) => matches!(vote, Vote::Granted(_)),
-        Ok(Reply::Confirmed(..)) => false,
-        Err(_) => true,
-    }
-}
-
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// A quorum has granted the claim, agrees on its tokens, and the lease is not over.
-    Granted {
-        tokens: TokenRange,
-        valid_until: Instant,
-        /// A quorum that holds until then.
-        nodes: NodeSet,
-    },
-    /// A quorum has granted it, but it was over when the last answer came.
+    Granted(Held),
+    /// A quorum has granted the claim, but the lease was over when the last answer came.
     TooLate,
-    /// A quorum has granted it, but does not agree on its tokens.
+    /// A quorum has granted the claim, but does not agree on its tokens.
     Disagreed,
     Held,
     Split {
         favourite: bool,
     },
-    /// Too few voted.
+    /// Too few nodes voted.
     Unable(Error),
 }
 
-/// What the nodes said, and what is still under way.
-pub(crate) struct Round<N> {
+/// Which nodes are not asked at once. By default all are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Order {
+    /// The nodes that are asked when the others have voted.
+    pub(crate) rest: NodeSet,
+    /// The nodes that are asked when the others cannot decide alone, or have not decided by that time.
+    pub(crate) later: Option<(NodeSet, Instant)>,
+}
+
+/// The answers of the nodes, and the requests that are still under way.
+pub(crate) struct Round<N: QuorumNode> {
     core: Arc<Core<N>>,
     request: Arc<Acquire>,
+    ballots: Vec<Ballot>,
+    asked: Asked<N, Reply>,
     tally: Tally,
     agreement: Agreement,
-    /// The tokens of this very lease, if they are known, and until when they certainly are its own.
-    known: Option<(TokenRange, Instant)>,
+    /// The lease of the claim, if it was granted before.
+    known: Option<Held>,
+    floor: FencingToken,
+    /// The nodes that were known to be away when the round began.
+    away: NodeSet,
+    /// The nodes that are asked when the first one has voted.
+    rest: NodeSet,
+    /// The nodes that are asked at this time.
+    later: Option<(NodeSet, Instant)>,
     grants: Vec<Option<Grant>>,
-    said: Vec<Option<Error>>,
     /// Whether a node would not confirm a token.
     disagreed: bool,
 }
 
 impl<N: QuorumNode> Round<N> {
-    /// Asks all nodes. The requests are sent when the answers are [waited for](Self::decide).
+    /// Asks nodes by these ballots, as `order` says.
+    ///
+    /// The requests are sent when the round is [decided](Self::decide).
     pub(crate) fn begin(
         core: &Arc<Core<N>>,
         request: &Arc<Acquire>,
+        ballots: Vec<Ballot>,
         floor: FencingToken,
-        known: Option<(TokenRange, Instant)>,
-    ) -> (Self, Asked<N, Reply>) {
-        let limit = core.settings.limit(request.ttl);
-        let asked = core.ask(0..core.quorum.nodes(), limit, |core, node| {
-            let vote = core.vote(node, Arc::clone(request), floor);
-            async move { Ok(Reply::Voted(vote.await?)) }
-        });
-        (Self::new(core, request, known), asked)
+        order: Order,
+    ) -> Self {
+        let nodes = core.quorum.nodes();
+        let known = core.claims.held(&request.claim, core.clock.now());
+        let mut round = Self {
+            core: Arc::clone(core),
+            request: Arc::clone(request),
+            ballots,
+            asked: Asked::new(core, core.settings.limit(request.ttl)),
+            tally: Tally::new(core.quorum, request.claim.owner.tag()),
+            agreement: Agreement::new(core.quorum, request.tokens),
+            known,
+            floor: floor_over(known, floor),
+            away: away(core),
+            rest: order.rest,
+            later: order.later,
+            grants: vec![None; nodes],
+            disagreed: false,
+        };
+        let later = order.later.map(|(nodes, _)| nodes).unwrap_or_default();
+        let all: NodeSet = (0..nodes).collect();
+        all.without(order.rest).without(later).iter().for_each(|node| round.ask(node));
+        round
     }
 
-    /// Waits for answers until it is clear what they come to. Others may then be still under way.
-    pub(crate) async fn decide(&mut self, asked: &mut Asked<N, Reply>) -> Outcome {
-        loop {
-            match asked.answers().await {
-                Some(batch) => {
-                    batch.into_iter().for_each(|(node, reply)| self.note(node, reply));
-                }
-                None => self.close(asked),
+    /// Begins the next round with the votes of this one: asks the other nodes again, unless they still have to answer.
+    pub(crate) fn again(&mut self, ballots: Vec<Ballot>, floor: FencingToken) {
+        (self.away, self.floor) = (away(&self.core), floor_over(self.known, floor));
+        self.asked.extend();
+        let granted = self.granted();
+        for ballot in ballots.into_iter().filter(|ballot| !granted.contains(ballot.node)) {
+            let node = ballot.node;
+            self.tally.forget(node);
+            if !self.asked.open().contains(node) {
+                self.ballots[node] = ballot;
+                self.ask(node);
             }
-            if let Some(outcome) = self.outcome(asked) {
+        }
+    }
+
+    fn ask(&mut self, node: usize) {
+        let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
+        let (ballot, floor) = (self.ballots[node], self.floor);
+        self.asked.ask(node, async move {
+            match core.may_vote(&request.claim, ballot).await {
+                Ok(expects) => Ok(Reply::Voted(core.vote(&request, ballot, floor, expects).await?)),
+                Err(error) => Ok(Reply::Unasked(error)),
+            }
+        });
+    }
+
+    /// Waits for answers until the outcome is clear. Other answers may then still be under way.
+    pub(crate) async fn decide(&mut self) -> Outcome {
+        loop {
+            let answer = match self.later {
+                Some((_, at)) => self.asked.next_until(at).await,
+                None => self.asked.next().await,
+            };
+            match (answer, self.later) {
+                (Some((node, reply)), _) => self.note(node, reply),
+                (None, Some((nodes, _))) => {
+                    self.later = None;
+                    self.ask_rest();
+                    nodes.iter().for_each(|node| self.ask(node));
+                }
+                (None, None) => self.close(),
+            }
+            if !self.rest.is_empty() && self.asked.open().is_empty() {
+                if self.is_held_first() {
+                    self.withdraw();
+                    return Outcome::Held;
+                }
+                self.ask_rest();
+            }
+            if !self.asked.has_ready()
+                && let Some(outcome) = self.outcome()
+            {
+                self.withdraw();
                 return outcome;
             }
         }
     }
 
-    fn new(
-        core: &Arc<Core<N>>,
-        request: &Arc<Acquire>,
-        known: Option<(TokenRange, Instant)>,
-    ) -> Self {
-        let nodes = core.quorum.nodes();
-        Self {
-            core: Arc::clone(core),
-            request: Arc::clone(request),
-            tally: Tally::new(core.quorum, request.claim.owner.tag()),
-            agreement: Agreement::new(core.quorum, request.tokens),
-            known,
-            grants: vec![None; nodes],
-            said: vec![None; nodes],
-            disagreed: false,
+    fn ask_rest(&mut self) {
+        std::mem::take(&mut self.rest).iter().for_each(|node| self.ask(node));
+    }
+
+    /// Whether the node that was asked first has voted for another claim than the last time. Then the lock moves on, and
+    /// that claim will have the other nodes, too. If it is the same claim, it may lack them.
+    fn is_held_first(&self) -> bool {
+        let rivals = self.tally.rivals();
+        let holder = rivals.first().and_then(|(_, holder)| *holder);
+        holder.is_some_and(|holder| self.core.watched.is_new(&self.request.claim.key, holder))
+    }
+
+    /// Asks no more nodes: those that were not asked have no ballots to release.
+    pub(crate) fn withdraw(&mut self) {
+        let later = self.later.take().map(|(nodes, _)| nodes).unwrap_or_default();
+        for node in std::mem::take(&mut self.rest).iter().chain(later.iter()) {
+            self.core.claims.refused(&self.request.claim, self.ballots[node]);
         }
     }
 
-    /// The nodes that may hold the claim, but for those that have not answered.
-    pub(crate) fn may_hold(&self) -> NodeSet {
-        let nodes = 0..self.grants.len();
-        let may = |&node: &usize| {
-            let is_unclear = self.said[node].as_ref().is_some_and(is_unclear);
-            self.grants[node].is_some() || is_unclear
-        };
-        nodes.filter(may).collect()
+    pub(crate) fn ballots(&self) -> &[Ballot] {
+        &self.ballots
     }
 
-    /// Those that have granted it.
+    /// The nodes that have granted the claim.
     pub(crate) fn granted(&self) -> NodeSet {
         (0..self.grants.len()).filter(|&node| self.grants[node].is_some()).collect()
+    }
+
+    /// The nodes that will probably answer soon.
+    pub(crate) fn open(&self) -> NodeSet {
+        if self.asked.is_over() { NodeSet::default() } else { self.asked.open() }
     }
 
     /// After what time a quorum may be free.
@@ -134,14 +206,14 @@ impl<N: QuorumNode> Round<N> {
         self.tally.free_at(now).map(|at| at.saturating_duration_since(now))
     }
 
-    /// The nodes whose vote another has.
+    /// The nodes that have voted for another claim.
     pub(crate) fn rivals(&self) -> Vec<(usize, Option<OwnerTag>)> {
         self.tally.rivals()
     }
 
-    /// Too few voted for it: what the others said.
+    /// Too few nodes voted for the claim: the error says what the others answered.
     pub(crate) fn failure(&self) -> Error {
-        self.core.failure("voted for it", self.granted().len(), &self.said)
+        self.asked.failure("voted for it", self.granted().len())
     }
 
     /// The highest token that any node gave.
@@ -149,118 +221,201 @@ impl<N: QuorumNode> Round<N> {
         self.agreement.highest()
     }
 
-    fn note(&mut self, node: usize, reply: Result<Reply, Error>) {
+    fn note(&mut self, node: usize, reply: Option<Reply>) {
         let answer = match reply {
-            Ok(Reply::Voted(Vote::Granted(grant))) => {
-                self.agreement.grant(node, grant.tokens);
-                self.grants[node] = Some(grant);
-                Answer::Granted
+            Some(Reply::Voted(Vote::Granted(grant))) => return self.granted_by(node, grant),
+            Some(Reply::Voted(Vote::Busy { holder, retry_after })) => {
+                self.busy(node, holder, retry_after)
             }
-            Ok(Reply::Voted(Vote::Busy { holder, retry_after })) => {
-                let now = self.core.clock.now();
-                Answer::Busy { holder, free_at: retry_after.map(|time| now + time) }
+            Some(Reply::Voted(Vote::Abstains)) => self.out(node, self.core.abstains(node)),
+            Some(Reply::Unasked(error)) => self.out(node, error),
+            Some(Reply::Confirmed(token, true)) => {
+                return self.agreement.confirm(node, token);
             }
-            Ok(Reply::Voted(Vote::Abstains(_))) => {
-                self.said[node] = Some(self.core.abstains(node));
-                Answer::Out
-            }
-            Ok(Reply::Confirmed(token, true)) => {
-                self.agreement.confirm(node, token);
-                return;
-            }
-            Ok(Reply::Confirmed(_, false)) => {
+            Some(Reply::Confirmed(_, false)) => {
                 self.disagreed = true;
                 self.agreement.refuse(node);
                 Answer::Out
             }
-            Err(error) => {
-                self.agreement.refuse(node);
-                self.said[node] = Some(error);
+            // An unknown kind of vote does not count.
+            Some(Reply::Voted(_) | Reply::Released) => {
+                self.asked.say(node, Error::new(ErrorKind::Protocol, "an unknown kind of vote"));
                 Answer::Out
             }
-            // A kind of vote that this version does not know is none.
-            Ok(Reply::Voted(_)) => {
-                self.said[node] = Some(Error::new(ErrorKind::Protocol, "an unknown kind of vote"));
+            None => {
+                self.agreement.refuse(node);
                 Answer::Out
             }
         };
         self.tally.note(node, answer);
     }
 
-    /// The time is over: whoever has not answered does not count.
-    fn close(&mut self, asked: &Asked<N, Reply>) {
-        for node in asked.open().iter() {
+    /// The node does not vote.
+    fn out(&mut self, node: usize, error: Error) -> Answer {
+        self.core.claims.refused(&self.request.claim, self.ballots[node]);
+        self.asked.say(node, error);
+        Answer::Out
+    }
+
+    /// The claim may have been released meanwhile.
+    fn granted_by(&mut self, node: usize, grant: Grant) {
+        if self.core.heard(&self.request.claim, self.ballots[node]) {
+            self.agreement.grant(node, grant.tokens);
+            self.grants[node] = Some(grant);
+            return self.tally.note(node, Answer::Granted);
+        }
+        self.asked.say(node, Error::new(ErrorKind::NotReady, "the claim was given up"));
+        self.tally.note(node, Answer::Out);
+    }
+
+    fn busy(&mut self, node: usize, holder: Option<OwnerTag>, left: Option<Duration>) -> Answer {
+        let claim = &self.request.claim;
+        self.core.claims.refused(claim, self.ballots[node]);
+        let now = self.core.clock.now();
+        // The node is about to release an earlier ballot of this claim.
+        let is_mine = holder == Some(claim.owner.tag());
+        let left = if is_mine { Some(Duration::ZERO) } else { left };
+        Answer::Busy { holder, free_at: left.map(|time| now + time) }
+    }
+
+    /// The time is over: a node that has not answered does not count.
+    fn close(&mut self) {
+        for node in self.asked.open().iter() {
             self.agreement.refuse(node);
-            self.said[node] = Some(late(asked.limit()));
             self.tally.note(node, Answer::Out);
         }
     }
 
-    /// What it comes to, if that is clear. Else there is something to wait for.
-    fn outcome(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
-        match self.tally.verdict() {
-            Verdict::Open => None,
-            Verdict::Won => self.agree(asked),
+    /// The outcome, if it is clear. Otherwise there are answers to wait for.
+    fn outcome(&mut self) -> Option<Outcome> {
+        match self.tally.verdict(self.asked.open()) {
+            Verdict::Open => self.outcome_without(self.away),
+            Verdict::Won => self.agree(),
             _ if self.disagreed => Some(Outcome::Disagreed),
             Verdict::Held => Some(Outcome::Held),
             Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
             Verdict::Unable => {
                 let voted = self.tally.granted().len() + self.tally.rivals().len();
-                for node in asked.open().iter() {
-                    let none = || Error::new(ErrorKind::Timeout, "no answer yet");
-                    self.said[node].get_or_insert_with(none);
-                }
-                Some(Outcome::Unable(self.core.failure("voted", voted, &self.said)))
+                Some(Outcome::Unable(self.asked.failure("voted", voted)))
             }
         }
     }
 
-    fn agree(&mut self, asked: &mut Asked<N, Reply>) -> Option<Outcome> {
+    /// The outcome, if only nodes that are known to be away could still decide the vote. Waiting for these would only
+    /// keep the votes in one another's way.
+    fn outcome_without(&self, away: NodeSet) -> Option<Outcome> {
+        let open = self.tally.open();
+        if open.is_empty() || !open.without(away).is_empty() || self.later.is_some() {
+            return None;
+        }
+        let mut tally = self.tally.clone();
+        open.iter().for_each(|node| tally.note(node, Answer::Out));
+        match tally.verdict(NodeSet::default()) {
+            Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
+            // Another claim may lack the votes that this claim has.
+            Verdict::Held if self.tally.granted().is_empty() => Some(Outcome::Held),
+            _ => None,
+        }
+    }
+
+    fn agree(&mut self) -> Option<Outcome> {
         let now = self.core.clock.now();
-        if let Some((tokens, until)) = self.known
-            && now < until
-        {
-            return Some(self.granted_until(tokens, self.tally.granted(), now));
+        if let Some(known) = self.known {
+            // If the known lease has ended meanwhile, its nodes have granted another one.
+            let is_alive = now < known.valid_until;
+            let granted = || self.granted_until(known.tokens, self.tally.granted(), now);
+            return Some(if is_alive { granted() } else { Outcome::TooLate });
         }
         match self.agreement.step(self.tally.open().len()) {
             Step::Wait => None,
             Step::Agreed(tokens, nodes) => Some(self.granted_until(tokens, nodes, now)),
             Step::Impossible => Some(Outcome::Disagreed),
             Step::Confirm(token, nodes) => {
-                asked.extend();
+                self.asked.extend();
                 for node in nodes.iter() {
                     let core = Arc::clone(&self.core);
-                    let confirm = core.confirm(node, self.request.claim.clone(), token);
-                    asked.ask(node, async move { Ok(Reply::Confirmed(token, confirm.await?)) });
+                    let claim = self.ballots[node].claim(&self.request.claim);
+                    let confirm = core.confirm(node, claim, token);
+                    self.asked
+                        .ask(node, async move { Ok(Reply::Confirmed(token, confirm.await?)) });
                 }
                 None
             }
         }
     }
 
-    /// Granted by these nodes. Looked at now, when the last answer that counts has come.
+    /// The outcome of a grant by these nodes, at the time when the last answer that counts has come.
     fn granted_until(&self, tokens: TokenRange, nodes: NodeSet, now: Instant) -> Outcome {
         let deadlines =
             nodes.iter().filter_map(|node| Some((node, self.grants[node]?.valid_until)));
         let deadlines: Vec<_> = deadlines.collect();
         match validity::until(&deadlines, self.core.quorum.needed()) {
             Some((valid_until, nodes)) if valid_until > now => {
-                Outcome::Granted { tokens, valid_until, nodes }
+                Outcome::Granted(Held { tokens, valid_until, nodes })
             }
             _ => Outcome::TooLate,
         }
     }
 }
 
-/// Whether a request that failed like this may have taken effect.
-fn is_unclear(error: &Error) -> bool {
-    !matches!(
-        error.kind(),
-        ErrorKind::InvalidKey
-            | ErrorKind::InvalidTtl
-            | ErrorKind::InvalidConfig
-            | ErrorKind::Unsupported
-            | ErrorKind::NotHeld
-            | ErrorKind::Denied
-    )
+/// Follows the votes that are still to come: a vote for a ballot that does not stand any more is released.
+impl<N: QuorumNode> Drop for Round<N> {
+    fn drop(&mut self) {
+        self.withdraw();
+        if self.asked.open().is_empty() {
+            return;
+        }
+        let asked = std::mem::replace(&mut self.asked, Asked::new(&self.core, Duration::ZERO));
+        let (core, claim) = (Arc::clone(&self.core), self.request.claim.clone());
+        let ballots = std::mem::take(&mut self.ballots);
+        asked.finish(move |asked, node, reply| follow(&core, &claim, ballots[node], asked, reply));
+    }
+}
+
+fn follow<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    claim: &Claim,
+    ballot: Ballot,
+    asked: &mut Asked<N, Reply>,
+    reply: Option<Reply>,
+) {
+    match reply {
+        Some(Reply::Voted(Vote::Granted(_))) => {
+            if !core.claims.heard(claim, ballot, core.clock.now()) {
+                // On the connection of the vote, if it is still there.
+                let release = Arc::clone(core).release(Owed::new(core, claim, ballot));
+                asked.ask(ballot.node, async move { release.await.map(|_| Reply::Released) });
+            }
+        }
+        Some(Reply::Voted(_) | Reply::Unasked(_)) => core.claims.refused(claim, ballot),
+        Some(Reply::Confirmed(..) | Reply::Released) => {}
+        None => drop(core.heard(claim, ballot)),
+    }
+}
+
+/// Every node that counts for a token has to know the token, even if it votes for the lease only now.
+fn floor_over(known: Option<Held>, floor: FencingToken) -> FencingToken {
+    known.map_or(floor, |known| floor.max(known.tokens.last()))
+}
+
+fn away<N: QuorumNode>(core: &Core<N>) -> NodeSet {
+    (0..core.quorum.nodes()).filter(|&node| core.nodes[node].is_away()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock of the client may have been set back since.
+    #[test]
+    fn a_node_that_votes_later_is_asked_for_no_lower_token() {
+        let [low, high] = [3, 9].map(FencingToken::new);
+        let held = |token| {
+            let tokens = TokenRange::single(token);
+            Some(Held { tokens, valid_until: Instant::FAR_FUTURE, nodes: NodeSet::default() })
+        };
+        assert_eq!(floor_over(held(high), low), high);
+        assert_eq!(floor_over(held(low), high), high);
+        assert_eq!(floor_over(None, low), low);
+    }
 }

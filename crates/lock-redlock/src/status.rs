@@ -1,11 +1,10 @@
-//! How it stands with the nodes.
+//! The status of the nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, QuorumNode, Server};
+use lock_core::{Error, QuorumNode, Server, Standing};
 
-use crate::asked::late;
 use crate::inner::Core;
 use crate::register::Identity;
 
@@ -13,17 +12,17 @@ use crate::register::Identity;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeStatus {
-    /// The name that it was given.
+    /// The name of the node.
     pub name: String,
-    /// Which server it is, if it could be asked and can tell.
+    /// Which server the node is, if it could be asked and can tell.
     pub server: Option<Server>,
-    /// Whether it votes.
+    /// Whether the node votes.
     pub voting: Voting,
-    /// How long it takes to answer, smoothed; `None` before the first answer.
+    /// How long the node takes to answer, smoothed. `None` before the first answer.
     pub round_trip: Option<Duration>,
-    /// How many releases it has missed that are repeated in the background.
+    /// How many releases the node has missed. They are repeated in the background.
     pub missed_releases: usize,
-    /// What it last said instead of an answer, unless it has answered since.
+    /// The last error of the node, unless it has answered since.
     pub last_error: Option<Error>,
 }
 
@@ -31,52 +30,55 @@ pub struct NodeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Voting {
-    /// It does.
+    /// The node votes.
     Yes,
-    /// It does, but cannot tell whether it has forgotten leases.
+    /// The node votes, but cannot tell whether it has forgotten leases.
     Unguarded,
-    /// It may have forgotten leases, and is kept out.
+    /// The node may have forgotten leases, and is kept out.
     KeptOut {
-        /// After what time this process vouches for it.
+        /// How long this process waits at least before it vouches for the node.
         at_least: Duration,
     },
-    /// It could not be asked, or is the same server as another.
+    /// The node is a member of a quorum of other nodes, and votes for none of this quorum's clients. See
+    /// [`Redlock::replace`](crate::Redlock::replace).
+    Elsewhere,
+    /// The node could not be asked, or is the same server as another node.
     No,
 }
 
-/// Asks every node how it stands with it.
+/// Asks every node for its status.
 pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus> {
     let nodes = core.quorum.nodes();
     let mut asked = core
         .ask(0..nodes, core.settings.patience(), |core, node| async move { core.meet(node).await });
-    let mut said = vec![Err(late(asked.limit())); nodes];
-    while let Some(batch) = asked.answers().await {
-        for (node, standing) in batch {
-            said[node] = standing;
-        }
+    let mut standings: Vec<_> = (0..nodes).map(|_| None).collect();
+    for (node, standing) in asked.all().await {
+        standings[node] = Some(standing);
     }
-    let status = |(node, standing): (usize, Result<_, Error>)| {
+    let said = asked.said();
+    let status = |(node, standing): (usize, Option<Option<Arc<Standing>>>)| {
         let it = &core.nodes[node];
         let server = match core.identity(node) {
-            Some(Identity::Known(server)) => Some(server),
+            Some(Identity::Known(standing)) => Some(standing.server.clone()),
             _ => None,
         };
         let voting = match (&standing, core.kept_out_for(node)) {
-            (Err(_), _) => Voting::No,
-            (Ok(None), _) => Voting::Unguarded,
-            (Ok(Some(_)), Some(at_least)) => Voting::KeptOut { at_least },
-            (Ok(Some(_)), None) => Voting::Yes,
+            (None, _) => Voting::No,
+            (Some(None), _) => Voting::Unguarded,
+            (Some(Some(standing)), _) if !core.is_member(standing) => Voting::Elsewhere,
+            (Some(Some(_)), Some(at_least)) => Voting::KeptOut { at_least },
+            (Some(Some(_)), None) => Voting::Yes,
         };
         NodeStatus {
             name: it.name.to_string(),
             server,
             voting,
             round_trip: it.trip(),
-            missed_releases: it.debts.len(),
-            last_error: standing.err().or_else(|| it.state().trouble.clone()),
+            missed_releases: it.agenda().releases(),
+            last_error: said[node].clone().or_else(|| it.state().trouble.clone()),
         }
     };
-    said.into_iter().enumerate().map(status).collect()
+    standings.into_iter().enumerate().map(status).collect()
 }
 
 /// Vouches for every node.
@@ -84,12 +86,8 @@ pub(crate) async fn init<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error
     let nodes = core.quorum.nodes();
     let limit = core.settings.patience();
     let mut asked = core.ask(0..nodes, limit, |core, node| core.vouch_now(node));
-    let mut said = vec![Some(late(limit)); nodes];
-    while let Some(batch) = asked.answers().await {
-        for (node, answer) in batch {
-            said[node] = answer.err();
-        }
-    }
+    asked.all().await;
+    let said = asked.said();
     if said.iter().all(Option::is_none) {
         return Ok(());
     }

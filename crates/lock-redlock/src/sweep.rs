@@ -1,20 +1,20 @@
-//! When a map is rid of what is over.
+//! Removing entries from a map that are over.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Below this many entries nobody looks for those that are over.
+/// A map with fewer entries is not swept.
 pub(crate) const MIN: usize = 64;
 
-/// Looks through a map whenever its size may have doubled since the last time, so that the cost of looking
-/// is spread over as many entries.
+/// Sweeps a map whenever its size may have doubled since the last sweep, so that the cost of a sweep is spread over as
+/// many new entries.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: usize,
 }
 
 impl Sweep {
-    /// Called before something is added.
+    /// To be called before an entry is added.
     pub(crate) fn run<K: Hash + Eq, V>(
         &mut self,
         map: &mut HashMap<K, V>,

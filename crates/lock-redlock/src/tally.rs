@@ -1,4 +1,4 @@
-//! What the votes so far come to.
+//! Counting the votes so far.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted,
-    /// Somebody else has its vote, until then unless the lease is renewed.
+    /// Another claim has its vote, until `free_at` unless the lease is renewed.
     Busy {
         holder: Option<OwnerTag>,
         free_at: Option<Instant>,
@@ -29,12 +29,12 @@ pub(crate) enum Answer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A quorum is still possible, and not yet there.
+    /// A quorum is still possible and not yet there, or a vote may still come that is in another claim's way.
     Open,
     Won,
-    /// Somebody else has a quorum, or will have.
+    /// Another claim has a quorum, or will have one.
     Held,
-    /// Nobody has one, and those who have votes are in one another's way.
+    /// No claim has a quorum, and the claims with votes are in one another's way.
     Split {
         /// Whether the others are to give way to this claim.
         favourite: bool,
@@ -53,7 +53,12 @@ impl Tally {
         self.answers[node] = Some(answer);
     }
 
-    /// Those that have not answered.
+    /// The node is asked again.
+    pub(crate) fn forget(&mut self, node: usize) {
+        self.answers[node] = None;
+    }
+
+    /// The nodes that have not answered.
     pub(crate) fn open(&self) -> NodeSet {
         self.nodes(|answer| answer.is_none())
     }
@@ -62,7 +67,7 @@ impl Tally {
         self.nodes(|answer| matches!(answer, Some(Answer::Granted)))
     }
 
-    /// Those whose vote another has, and who.
+    /// The nodes that have voted for another claim, and the owner of that claim.
     pub(crate) fn rivals(&self) -> Vec<(usize, Option<OwnerTag>)> {
         let answers = self.answers.iter().enumerate();
         let rivals = answers.filter_map(|(node, answer)| match *answer {
@@ -72,9 +77,9 @@ impl Tally {
         rivals.collect()
     }
 
-    /// Certain as early as it can be: what the nodes in [`open`](Self::open) will say makes no difference
-    /// to whether this claim has a quorum.
-    pub(crate) fn verdict(&self) -> Verdict {
+    /// The verdict, as early as it is certain: the answers of the nodes in [`open`](Self::open) can no longer change
+    /// whether this claim has a quorum. Of the nodes in `open`, those in `asked` may still vote for this claim.
+    pub(crate) fn verdict(&self, asked: NodeSet) -> Verdict {
         let (needed, open) = (self.quorum.needed(), self.open().len());
         let granted = self.granted().len();
         let rivals = self.rivals();
@@ -87,30 +92,35 @@ impl Tally {
         if granted + rivals.len() + open < needed {
             return Verdict::Unable;
         }
-        // With no vote of its own it is in nobody's way.
-        if granted == 0 {
-            return Verdict::Held;
-        }
-        // Strangers do not know the rule by which one gives way to another.
+        // A node that has still to release an earlier ballot of the claim names the claim itself.
+        let mine = granted + rivals.iter().filter(|(_, holder)| *holder == Some(self.me)).count();
+        // Strangers do not know the rule by which one claim gives way to another.
         let strangers = rivals.iter().filter(|(_, holder)| holder.is_none()).count();
         if strangers > self.quorum.nodes() - needed {
             return Verdict::Held;
         }
-        let mut votes = BTreeMap::from([(self.me, granted)]);
+        let mut votes = BTreeMap::new();
         for holder in rivals.into_iter().filter_map(|(_, holder)| holder) {
             *votes.entry(holder).or_default() += 1;
         }
-        if votes.values().any(|&votes| votes >= needed) {
+        votes.insert(self.me, mine);
+        if votes.iter().any(|(tag, &votes)| *tag != self.me && votes >= needed) {
             return Verdict::Held;
         }
-        // The first of those with the most votes: everybody who sees the same picks the same.
+        // Without a vote of its own, this claim is in no other claim's way. A vote that is still to come may be: if
+        // every contender went away before its only vote had come, none would get the lock.
+        if mine == 0 {
+            let may_come = self.open().iter().any(|node| asked.contains(node));
+            return if may_come { Verdict::Open } else { Verdict::Held };
+        }
+        // The first tag among those with the most votes: all clients that see the same votes pick the same favourite.
         let most = votes.values().copied().max();
         let favourite = votes.iter().find(|(_, votes)| Some(**votes) == most).map(|(tag, _)| *tag);
         Verdict::Split { favourite: favourite == Some(self.me) }
     }
 
-    /// When enough leases of others will have ended for a quorum to be free, unless they are renewed; the
-    /// latest that is known of, if that cannot be told. `None` if there is a lease without an end.
+    /// When a quorum will be free, because enough leases of other claims have ended, unless they are renewed. If too
+    /// few nodes have answered to tell, the latest known end of a lease. `None` if that lease has no known end.
     pub(crate) fn free_at(&self, now: Instant) -> Option<Instant> {
         let mut free = Vec::new();
         for answer in self.answers.iter().flatten() {
@@ -155,7 +165,8 @@ mod tests {
     #[test]
     fn a_split_goes_to_who_has_the_most_votes() {
         let (mine, out) = (Some(Answer::Granted), Some(Answer::Out));
-        let verdict = |answers: &[_]| tally(answers).verdict();
+        let none = NodeSet::default();
+        let verdict = |answers: &[_]| tally(answers).verdict(none);
         let split = |favourite| Verdict::Split { favourite };
         assert_eq!(verdict(&[mine, mine, Some(busy(1)), Some(busy(2)), out]), split(true));
         assert_eq!(verdict(&[mine, mine, Some(busy(1)), Some(busy(1)), out]), split(false));
@@ -165,10 +176,18 @@ mod tests {
             Verdict::Held
         );
         assert_eq!(verdict(&[mine, out, out, out, None]), Verdict::Unable);
-        assert_eq!(verdict(&[None, Some(busy(1)), Some(busy(2))]), Verdict::Held);
+        let contended = tally(&[None, Some(busy(1)), Some(busy(2))]);
+        assert_eq!(contended.verdict(none), Verdict::Held);
+        assert_eq!(contended.verdict(contended.open()), Verdict::Open);
+        let held = tally(&[None, Some(busy(1)), Some(busy(1))]);
+        assert_eq!(held.verdict(held.open()), Verdict::Held);
         let stranger = Some(Answer::Busy { holder: None, free_at: None });
         assert_eq!(verdict(&[mine, stranger, stranger]), Verdict::Held);
         assert_eq!(verdict(&[mine, mine, None, None, None]), Verdict::Open);
+        // Earlier ballots of the claim, which some nodes still have to release.
+        let earlier = Some(busy(5));
+        assert_eq!(verdict(&[earlier, earlier, earlier]), split(true));
+        assert_eq!(verdict(&[earlier, Some(busy(1)), Some(busy(1)), mine, out]), split(false));
         assert_eq!(verdict(&[mine, mine, mine, None, None]), Verdict::Won);
     }
 
@@ -197,8 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// Once it is decided whether there is a quorum, no further answer changes that, and it is decided
-        /// no later than by the last.
+        /// Once it is decided whether there is a quorum, no further answer changes that. The last answer decides at the
+        /// latest.
         #[test]
         fn a_verdict_is_early_and_final(
             answers in prop::collection::vec(answer(), 1..=9),
@@ -210,7 +229,7 @@ mod tests {
             for step in 0..nodes {
                 let node = (step + order.index(nodes)) % nodes;
                 tally.note(node, answers[node]);
-                let verdict = tally.verdict();
+                let verdict = tally.verdict(NodeSet::default());
                 let (granted, open) = (tally.granted().len(), tally.open().len());
                 let needed = Quorum::of(nodes).needed();
                 let is_open = granted < needed && granted + open >= needed;
@@ -224,7 +243,7 @@ mod tests {
             prop_assert!(decided.is_some());
         }
 
-        /// Of contenders who share the votes of all nodes out among them, one and only one is the favourite.
+        /// If contenders have the votes of all nodes among them, exactly one is the favourite.
         #[test]
         fn a_split_has_one_favourite(votes in prop::collection::vec(1..9u32, 1..=9)) {
             let quorum = Quorum::of(votes.len());
@@ -234,7 +253,8 @@ mod tests {
                     let answer = if voter == me { Answer::Granted } else { busy(voter) };
                     tally.note(node, answer);
                 }
-                matches!(tally.verdict(), Verdict::Won | Verdict::Split { favourite: true })
+                let verdict = tally.verdict(NodeSet::default());
+                matches!(verdict, Verdict::Won | Verdict::Split { favourite: true })
             });
             prop_assert_eq!(favourites.count(), 1);
         }

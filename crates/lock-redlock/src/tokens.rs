@@ -6,12 +6,12 @@ use lock_core::{FencingToken, TokenRange};
 
 use crate::quorum::{NodeSet, Quorum};
 
-/// The tokens that the nodes granted to one claim, on the way to those of the quorum.
+/// The tokens that the nodes granted to one claim, from which the tokens of the quorum follow.
 ///
-/// The quorum's last token is the highest that any of its nodes gave, and every one of them has to know it:
-/// because that was the one it gave, or because it has confirmed since that the claim still holds and that
-/// it has given out nothing higher. Two quorums meet in a node, and what that gives to the later is above
-/// what it knew of the earlier.
+/// The last token of the quorum is the highest that any of its nodes gave. Every node of the quorum has to know it. A
+/// node knows it if it gave that token itself. Or the node has confirmed since that the claim still holds, and that the
+/// node has given nothing higher. Two quorums have a node in common. The token that this node gives to the later claim
+/// is above the token that it knew of the earlier one.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     quorum: Quorum,
@@ -23,19 +23,19 @@ pub(crate) struct Agreement {
 #[derive(Clone, Copy, Debug)]
 struct Share {
     tokens: TokenRange,
-    /// The token that it was last asked to confirm, and whether it did.
+    /// The token that the node was last asked to confirm, and whether it did.
     asked: Option<(FencingToken, bool)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There is something to wait for.
+    /// More answers are needed.
     Wait,
-    /// These nodes are to confirm this token.
+    /// These nodes have to confirm this token.
     Confirm(FencingToken, NodeSet),
     /// These nodes agree.
     Agreed(TokenRange, NodeSet),
-    /// Too few can.
+    /// Too few nodes can agree.
     Impossible,
 }
 
@@ -49,7 +49,7 @@ impl Agreement {
         self.shares[node] = Some(Share { tokens, asked: None });
     }
 
-    /// A node has confirmed this token, which says nothing of a higher one that it was asked for since.
+    /// A node has confirmed this token. That says nothing about a higher token that it was asked for since.
     pub(crate) fn confirm(&mut self, node: usize, token: FencingToken) {
         if let Some(Share { asked: Some((asked, confirmed)), .. }) = &mut self.shares[node]
             && *asked == token
@@ -58,7 +58,7 @@ impl Agreement {
         }
     }
 
-    /// A node has not, so that its vote is worth nothing.
+    /// A node has not confirmed a token, so its vote does not count.
     pub(crate) fn refuse(&mut self, node: usize) {
         self.shares[node] = None;
     }
@@ -68,7 +68,7 @@ impl Agreement {
         self.shares.iter().flatten().map(|share| share.tokens.last()).max()
     }
 
-    /// What is to be done next. So many votes may still come.
+    /// The next step. `open` votes may still come.
     pub(crate) fn step(&mut self, open: usize) -> Step {
         let needed = self.quorum.needed();
         let granted = self.shares.iter().flatten().count();
@@ -96,7 +96,7 @@ impl Agreement {
         if behind.is_empty() { Step::Wait } else { Step::Confirm(target, behind) }
     }
 
-    /// Up to the token that they all know, from where all of them have given out no earlier one.
+    /// The tokens up to the one that all these nodes know, as far down as none of them has given them to another claim.
     fn range(&self, agreed: NodeSet, last: FencingToken) -> TokenRange {
         let shares = agreed.iter().filter_map(|node| self.shares[node]);
         let first = shares.map(|share| share.tokens.first()).max().unwrap_or(last);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(agreement.step(2), Step::Wait);
         agreement.confirm(0, token);
         agreement.refuse(4);
-        // A vote that comes meanwhile counts if it is in step, and is asked to be if it is behind.
+        // A later vote counts at once if it is in step. A node that is behind is asked to confirm.
         agreement.grant(3, range(8, 8));
         assert_eq!(agreement.step(1), Step::Confirm(token, set(&[3])));
         agreement.confirm(3, token);
@@ -195,7 +195,7 @@ mod tests {
         agreement.grant(3, range(10, 10));
         agreement.grant(4, range(11, 11));
         assert_eq!(agreement.step(0), Step::Confirm(higher, set(&[0, 2, 3])));
-        // The answer to what it was asked first.
+        // The answer to the first question.
         agreement.confirm(0, lower);
         agreement.confirm(2, higher);
         assert_eq!(agreement.step(0), Step::Wait);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(agreement.step(0), Step::Agreed(range(11, 11), set(&[0, 2, 4])));
     }
 
-    /// One node's counter, and what it last gave to the claim.
+    /// The counter of one node, and what it last gave to the claim.
     #[derive(Clone, Debug)]
     struct Vote {
         behind: u64,
@@ -217,8 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is agreed on, a quorum knows its last token, gave out nothing above it, and gave out
-        /// nothing in the range before.
+        /// If tokens are agreed on, a quorum knows the last one, has given nothing above it, and gave nothing in the
+        /// range before.
         #[test]
         fn what_is_agreed_on_is_above_all_that_a_quorum_gave_out(
             votes in prop::collection::vec(vote(), 1..=7),
@@ -231,7 +231,7 @@ mod tests {
             for (node, vote) in votes.iter().enumerate() {
                 let open = votes.len() - node - 1;
                 if vote.votes {
-                    // A node ahead of the floor gives the next of its own numbers.
+                    // A node ahead of the floor gives its own next number.
                     let last = 100 + vote.behind;
                     agreement.grant(node, range(last - vote.behind.min(3), last));
                     counters[node] = last;

@@ -4,11 +4,11 @@ use lock_core::Instant;
 
 use crate::quorum::NodeSet;
 
-/// Until when so many of these leases are certainly there, if there are as many, and which nodes have those that
-/// are there for so long: as many, or more.
+/// Until when `needed` of these leases are certainly there, and the nodes whose leases last at least that long. `None`
+/// if there are fewer leases.
 ///
-/// Every node's deadline is dated from before its request was sent and comes before the node's own. At any
-/// instant before the result, `needed` nodes hold.
+/// The deadline of each lease counts from before its request was sent, so it comes before the deadline at the node. At
+/// every instant before the result, `needed` nodes have the lease.
 pub(crate) fn until(deadlines: &[(usize, Instant)], needed: usize) -> Option<(Instant, NodeSet)> {
     let mut ends: Vec<_> = deadlines.iter().map(|&(_, end)| end).collect();
     ends.sort_unstable();

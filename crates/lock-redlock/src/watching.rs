@@ -10,20 +10,20 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::Stream;
 use lock_core::{Backoff, Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
-use tokio::time::Sleep;
 
 use crate::asked::late;
+use crate::background::Timer;
 use crate::hints::Merger;
 use crate::inner::Core;
-use crate::moves::Move;
+use crate::watched;
 
-/// How long to wait before a node is listened to again that could not be reached.
+/// How long to wait before listening again to a node that could not be reached.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
-/// How much is heard from one node at a time. Then others are listened to, and other tasks run, before it goes on.
+/// How many hints are taken from one node at a time. Then the other nodes and other tasks have their turn.
 const AT_ONCE: usize = 32;
 
-/// Listens to a key on all nodes. Returns when a quorum of them listens; the others are joined as the watch is
+/// Listens to a key on all nodes. Returns when it listens to a quorum. The watch joins the other nodes while it is
 /// polled.
 pub(crate) async fn watch<N: QuorumNode>(core: &Arc<Core<N>>, key: &Key) -> Result<Watch, Error> {
     let mut watching = Watching::new(core, key);
@@ -36,19 +36,17 @@ struct Watching<N> {
     key: Key,
     ears: Vec<Ear>,
     merger: Merger,
-    moves: Arc<Move>,
-    /// How often the lock had changed hands when the merger was told.
-    moved: u64,
+    _watched: watched::Watching,
     ready: VecDeque<Hint>,
     /// When the nodes must have answered for the watch to begin.
     deadline: Instant,
-    timer: Option<(Instant, Pin<Box<Sleep>>)>,
+    timer: Timer,
 }
 
-/// How one node is listened to.
+/// The connection to one node, and its state.
 struct Ear {
     state: State,
-    /// When it was last joined.
+    /// When the node was last joined.
     since: Instant,
     backoff: Backoff,
     trouble: Option<Error>,
@@ -58,7 +56,7 @@ enum State {
     Joining(BoxFuture<'static, Result<Watch, Error>>),
     Listening(Watch),
     Waiting(Instant),
-    /// It has no hints to give.
+    /// The node has no hints to give.
     Deaf,
 }
 
@@ -72,20 +70,19 @@ impl<N: QuorumNode> Watching<N> {
             key: key.clone(),
             ears: (0..core.quorum.nodes()).map(ear).collect(),
             merger: Merger::new(core.quorum),
-            moves: core.moves.watch(key),
-            moved: 0,
+            _watched: core.watched.watch(key),
             ready: VecDeque::new(),
             deadline: core.clock.now() + core.settings.patience(),
-            timer: None,
+            timer: Timer::default(),
         }
     }
 
-    /// Ready when a quorum listens, or will not in time.
+    /// Ready when a quorum is joined, or cannot be joined in time.
     fn poll_joined(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let core = Arc::clone(&self.core);
         let _entered = core.background.enter();
         self.poll_ears(context);
-        // What it may have missed until now it was not asked to hear.
+        // The watch begins now, so it cannot have missed an earlier hint.
         self.ready.clear();
         if self.merger.is_sure() {
             return Poll::Ready(Ok(()));
@@ -110,12 +107,8 @@ impl<N: QuorumNode> Watching<N> {
         self.core.failure("listen", listening, &said.collect::<Vec<_>>())
     }
 
-    /// Listens to all nodes. Returns whether all was heard that there was; otherwise the task is woken.
+    /// Listens to all nodes. Returns whether it has heard all that there was. Otherwise it wakes the task.
     fn poll_ears(&mut self, context: &mut Context<'_>) -> bool {
-        let moved = self.moves.count();
-        if std::mem::replace(&mut self.moved, moved) != moved {
-            self.merger.moved();
-        }
         let mut is_all = true;
         for node in 0..self.ears.len() {
             let may_say_more = (0..AT_ONCE).all(|_| self.poll_ear(node, context));
@@ -127,7 +120,7 @@ impl<N: QuorumNode> Watching<N> {
         is_all
     }
 
-    /// Listens to one node; whether something happened.
+    /// Listens to one node. Returns whether something happened.
     fn poll_ear(&mut self, node: usize, context: &mut Context<'_>) -> bool {
         let now = self.core.clock.now();
         let ear = &mut self.ears[node];
@@ -151,7 +144,7 @@ impl<N: QuorumNode> Watching<N> {
                     return true;
                 }
                 Poll::Ready(None) => {
-                    // One that ends as soon as it has begun is not worth much.
+                    // A watch that ends at once counts as a failure.
                     let state = if now >= ear.since + ear.backoff.pause() {
                         ear.backoff.reset();
                         join(&self.core, node, &self.key)
@@ -167,23 +160,8 @@ impl<N: QuorumNode> Watching<N> {
         true
     }
 
-    /// Ready when this instant has come.
     fn poll_timer(&mut self, at: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
-        let Some(at) = at else { return Poll::Pending };
-        let left = at.saturating_duration_since(self.core.clock.now());
-        if left.is_zero() {
-            return Poll::Ready(());
-        }
-        if self.timer.as_ref().is_none_or(|(set_to, _)| *set_to != at) {
-            self.timer = Some((at, Box::pin(tokio::time::sleep(left))));
-        }
-        let Some((_, timer)) = &mut self.timer else { return Poll::Pending };
-        let polled = timer.as_mut().poll(context);
-        if polled.is_ready() {
-            // It may have been early on this clock, and then is set anew.
-            self.timer = None;
-        }
-        polled
+        at.map_or(Poll::Pending, |at| self.timer.poll(self.core.clock, at, context))
     }
 
     fn next_event(&self) -> Option<Instant> {

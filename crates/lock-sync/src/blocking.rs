@@ -1,4 +1,4 @@
-//! From synchronous code.
+//! Waiting from synchronous code.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Panics where tokio's blocking functions do, with their words and the caller's location.
+/// Panics where tokio's blocking functions panic, with their message and the caller's location.
 #[track_caller]
 pub(crate) fn assert_may_block() {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // The answer is there already: all that is left of blocking is the check.
+    // The value has already arrived, so `blocking_recv` does nothing but the check.
     let _ = sender.send(());
     let _ = receiver.blocking_recv();
 }
 
-/// Waits for a future of this crate, which needs no runtime of the caller's.
+/// Waits for a future of this crate. The caller needs no runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

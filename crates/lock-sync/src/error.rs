@@ -1,4 +1,4 @@
-//! What the primitives return when they do not return a guard.
+//! The errors of the primitives.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,15 +11,16 @@ use lock_core::Error;
 pub enum LockError {
     /// The wait limit was reached.
     ///
-    /// If the store had failed or not answered at the end of it, `source` says so; otherwise it was
-    /// somebody else who held the lock.
+    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise another
+    /// holder had the lock.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// What the caller holds already, and would have shared or made stronger, is lost.
+    /// The caller already has a guard whose lease this call would have shared or made stronger, and that lease is
+    /// lost.
     Lost(LeaseLost),
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
     Backend(Error),
@@ -51,11 +52,12 @@ impl StdError for LockError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TryLockError {
-    /// Somebody holds the lock, here or elsewhere, or waits for it here.
+    /// A client holds the lock, in this process or another, or another task of this process waits for it.
     WouldBlock,
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// What the caller holds already, and would have shared or made stronger, is lost.
+    /// The caller already has a guard whose lease this call would have shared or made stronger, and that lease is
+    /// lost.
     Lost(LeaseLost),
     /// The backend failed.
     Backend(Error),
@@ -84,14 +86,14 @@ impl StdError for TryLockError {
 
 /// Why a release could not be confirmed.
 ///
-/// The guard is gone in any case, and so is its right to the data.
+/// The guard is gone in any case, and with it the access to the data.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: somebody else may have held the lock meanwhile.
+    /// The lease had ended before: another holder may have had the lock meanwhile.
     Lost(LeaseLost),
-    /// The backend did not confirm. If the error is [retryable](Error::is_retryable), the driver goes on
-    /// trying until the lease has ended by itself.
+    /// The backend did not confirm the release. If the error is [retryable](Error::is_retryable), the driver goes
+    /// on trying until the lease has ended by itself.
     Backend(Error),
 }
 
@@ -115,8 +117,8 @@ impl StdError for ReleaseError {
 
 /// The lease of a guard is over, although the guard lives.
 ///
-/// From its instant on somebody else may hold the lock. What the holder has written under its
-/// fencing token stands; what it writes from now on must not.
+/// Another holder may have the lock now. What this holder has written under its fencing token so far is valid.
+/// The resource must refuse what this holder writes from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost(LossReason);
 
@@ -125,7 +127,7 @@ impl LeaseLost {
         Self(reason)
     }
 
-    /// Why.
+    /// Why the lease was lost.
     pub fn reason(&self) -> LossReason {
         self.0
     }
@@ -148,15 +150,14 @@ impl StdError for LeaseLost {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Its deadline passed without a renewal: the store was out of reach, this process was stopped,
+    /// The deadline passed without a renewal: the store was out of reach, this process was stopped,
     /// or renewal is switched off.
     Expired,
-    /// The store said so: the key expired there, was deleted, or has another owner.
+    /// The store reported the loss: the key has expired there, was deleted, or has another owner.
     Revoked,
     /// The [maximum hold](crate::Builder::max_hold) was reached.
     HeldTooLong,
-    /// The runtime that the driver was [put on](crate::Builder::on_runtime) has shut down: nobody renews
-    /// the lease any more.
+    /// The [runtime of the driver](crate::Builder::on_runtime) has shut down, so the lease is no longer renewed.
     DriverStopped,
 }
 

@@ -1,19 +1,21 @@
-//! Code of others that runs inside ours: wakers, and whatever a waker owns.
+//! Foreign code that this crate calls: wakers, and the values that a waker owns.
 //!
-//! A waker may own anything, a guard of the very lock that it waits for as well. So none is cloned, woken or
-//! dropped while a lock of this crate is held. One that panics stops no other, and no drop of ours panics
-//! because of it: [`survive`] ends the panic, of which the panic hook has told by then.
+//! A waker may own anything, even a guard of the lock that it waits for. So this crate clones, wakes and drops
+//! wakers only while it holds none of its own locks. A waker that panics does not stop other wakers, and no drop of
+//! this crate panics because of it: [`survive`] ends the panic. The panic hook has reported it by then.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
-/// Runs code of others, whose panic ends here.
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+
+/// Runs foreign code. A panic of that code ends here.
 pub(crate) fn survive(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         // Its drop could panic again.
@@ -32,7 +34,7 @@ pub(crate) fn discard(waker: Option<Waker>) {
     }
 }
 
-/// Wakes all who listen, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But there a
+/// Wakes all listeners, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But with `Notify` a
 /// waker that panics stops others.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
@@ -41,7 +43,7 @@ pub(crate) struct Bell {
     listeners: Mutex<Listeners>,
 }
 
-/// Those who listen for the next ring, by number.
+/// The wakers of the listeners for the next ring, by number.
 #[derive(Debug, Default)]
 struct Listeners {
     last: u64,
@@ -74,7 +76,7 @@ pub(crate) struct Listening<B: Deref<Target = Bell>> {
     bell: B,
     /// How often the bell had rung before.
     heard: u64,
-    /// There is one once a waker was left.
+    /// The number of the waker in the bell, if there is one.
     number: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! What every guard is made of, and what every guard can do.
+//! The parts and the methods that all guards have.
 
-/// The parts of a guard. Each public guard has these parts under a name of its own.
+/// The parts of a guard. Each public guard is a type of its own around these parts.
 ///
 /// The parts are dropped in the order in which they stand here. So the next holder finds the data free, and
-/// a caller that gets the last `Arc` of the lock finds the data its own.
+/// a caller that gets the last `Arc` of the lock can take the data out.
 pub(crate) struct Guarded<D, H, L = ()> {
     pub(crate) data: D,
     pub(crate) hold: H,
@@ -11,13 +11,13 @@ pub(crate) struct Guarded<D, H, L = ()> {
 }
 
 impl<D, H, L> Guarded<D, H, L> {
-    /// Changes what the guard reaches of the data.
+    /// Narrows the guard to a part of the data.
     pub(crate) fn map<E>(self, narrow: impl FnOnce(D) -> E) -> Guarded<E, H, L> {
         let Self { data, hold, lock } = self;
         Guarded { data: narrow(data), hold, lock }
     }
 
-    /// As [`map`](Self::map), where the data decides whether that can be.
+    /// As [`map`](Self::map), if the closure succeeds.
     pub(crate) fn try_map<E>(
         self,
         narrow: impl FnOnce(D) -> Result<E, D>,
@@ -29,17 +29,17 @@ impl<D, H, L> Guarded<D, H, L> {
         }
     }
 
-    /// The parts of a guard that does not tell from which lock it came.
+    /// The parts of a guard that does not keep its lock.
     pub(crate) fn without_lock(self) -> Guarded<D, H> {
         Guarded { data: self.data, hold: self.hold, lock: () }
     }
 }
 
-/// Gives a guard with a field `core` the methods of its lease, its scope, and the traits that every guard
-/// shares with tokio's.
+/// Gives a guard with a field `core` the methods of its lease, `scope`, and the traits that the guards of tokio
+/// have as well.
 ///
-/// `mut` says that the data can be written through the guard. The names are those of the example of `scope`:
-/// the constructor of the lock, and the method that makes the guard.
+/// `mut` means that the guard gives write access. The two literals go into the example of `scope`: the
+/// constructor of the lock, and the method that makes the guard.
 macro_rules! guard {
     ([$($generics:tt)*] $Guard:ty => mut $target:ty, $make:literal, $lock:literal) => {
         impl<$($generics)*> $Guard {
@@ -62,27 +62,27 @@ macro_rules! guard {
 
 /// Adds the methods of its lease to a guard with a field `core`.
 ///
-/// `shared` is for guards beside which there may be others.
+/// `shared` is for a guard that can exist at once with other guards of its lock.
 macro_rules! lease_methods {
     () => {
         /// The fencing token of this guard. Each exclusive holder's token is higher than every earlier one.
         ///
-        /// Hand the token to the resource that the lock protects, and let the resource refuse lower tokens:
-        /// see [`FencingToken`](lock_core::FencingToken).
+        /// Send the token with each write to the resource that the lock protects, and let the resource refuse lower
+        /// tokens: see [`FencingToken`](lock_core::FencingToken).
         pub fn fencing_token(&self) -> lock_core::FencingToken {
             self.core.hold.fencing_token()
         }
 
         crate::guard::lease_methods! {
             @every
-            "Releases the lock, and waits until the store has confirmed it or the lock has gone to \
-             another task of this process."
+            "Releases the lock, and waits until the store has confirmed the release or another task of \
+             this process has the lock."
         }
     };
 
     (shared) => {
-        /// The fencing token of this guard: lower than that of every writer after it, and no lower than
-        /// that of any writer before.
+        /// The fencing token of this guard. It is lower than the token of every later writer, and no lower than
+        /// the token of every earlier writer.
         ///
         /// Readers that share a lease have one token, and readers of another process have another. The order
         /// of the tokens of readers that hold the lock at once means nothing. A downgraded guard keeps the token
@@ -95,8 +95,8 @@ macro_rules! lease_methods {
         crate::guard::lease_methods! {
             @every
             "Gives up this guard's part in the lock. If no other reader of this process shares the \
-             lease, waits until the store has confirmed the release or the lock has gone to another \
-             task of this process."
+             lease, waits until the store has confirmed the release or another task of this process \
+             has the lock."
         }
     };
 
@@ -159,8 +159,8 @@ macro_rules! reach {
     };
 }
 
-/// Adds `map` and `try_map` to a guard. `by` is the guard of tokio that does it, and `into` is the guard of the
-/// part, which may keep no lock.
+/// Adds `map` and `try_map` to a guard. `by` is the guard of tokio that narrows the data. `into` is the guard of the
+/// part, and `without_lock` means that this guard does not keep the lock.
 macro_rules! narrowing {
     (
         $(#[$map:meta])* map,
@@ -183,7 +183,7 @@ macro_rules! narrowing {
         ///
         /// # Errors
         ///
-        /// The guard itself, if it is not.
+        /// The guard itself, if the closure returns `None`.
         pub fn try_map<$($generics)*>(this: Self, f: F) -> Result<$Part<$($args)*>, Self>
         where
             F: FnOnce($whole) -> Option<$part>,

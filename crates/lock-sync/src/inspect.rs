@@ -1,19 +1,18 @@
-//! For people who look after the locks.
+//! Inspection and forced release, for operators.
 
 use lock_core::{Error, InspectBackend, Inspection, Key};
 
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
-    /// Who holds the lock of this name and who waits for it, whatever kind of lock it is, as the store sees
-    /// it now.
+    /// The holders and waiters of the lock with this name, as the store sees them now. The lock may be of any kind.
     ///
-    /// It shows leases and places in the queue, not guards and tasks: those of one process that hold a lock
-    /// together have one lease, and however many wait there have one place.
+    /// The result lists leases and places in the queue, not guards and tasks. The tasks of one process that hold a
+    /// lock together have one lease, and all tasks of one process that wait have one place.
     ///
-    /// It does not show what this process has given up before: the store hears of that first, as for
-    /// [`available_permits`](crate::Semaphore::available_permits). A lease that is
-    /// [cached](crate::Mutex::with_cache) is shown.
+    /// The result does not contain what this process gave up before the call: the call first waits until the store
+    /// has answered those releases, as [`available_permits`](crate::Semaphore::available_permits) does. It contains
+    /// a lease that is [cached](crate::Mutex::with_cache).
     ///
     /// # Cancel safety
     ///
@@ -21,9 +20,9 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does;
-    /// [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the
-    /// [prefix](crate::Builder::prefix), is too long.
+    /// - [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the
+    ///   [prefix](crate::Builder::prefix), is too long;
+    /// - any error of the store or of the connection to it.
     ///
     /// # Examples
     ///
@@ -51,20 +50,19 @@ impl<B: ?Sized> Locks<B> {
         lock.ask_about(self.backend.inspect(lock.key())).await
     }
 
-    /// Ends every lease on the lock of this name, whoever has it and whatever kind of lock it is. Returns how
-    /// many there were.
+    /// Ends every lease on the lock with this name, of any owner and of any kind. Returns the number of leases.
     ///
-    /// For people who clean up: it does not ask the holders. Their guards are lost, which they learn from a
-    /// hint of the store or with their next renewal; what they write until then is refused only where
-    /// fencing tokens are compared. Whoever waits is served.
+    /// This is a last resort for operators: it does not ask the holders. The leases of their guards are lost. A
+    /// holder learns this from a hint of the store or with its next renewal. Until then, only a resource that
+    /// compares fencing tokens refuses what the holder writes. The next waiters get the lock.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the leases may or may not have ended.
     ///
     /// # Errors
     ///
-    /// As [`inspect`](Self::inspect). Repeating it ends what was granted meanwhile, too.
+    /// As [`inspect`](Self::inspect). Another call also ends leases that were granted meanwhile.
     ///
     /// # Examples
     ///

@@ -1,37 +1,37 @@
-//! The methods that every guard has: those of its lease.
+//! The methods that every guard has for its lease.
 
-/// Adds `release`. The words are those of its docs, and the expression is how the parts of the guard do it.
+/// Adds `release`. The two literals go into its docs. The expression releases the parts of the guard.
 macro_rules! lease_release {
     ($release:literal, $lease:literal, $this:ident => $released:expr) => {
         #[doc = $release]
         ///
         /// # Cancel safety
         ///
-        /// Once it was polled, the release happens no matter what becomes of the future.
+        /// Once the future was polled, the release happens even if the future is dropped.
         ///
         /// # If the lease is lost
         ///
-        /// The error says so. Nothing of a later holder is touched.
+        /// The error says so. The lease of a later holder is not affected.
         ///
         /// # Errors
         ///
         #[doc = concat!("- [`ReleaseError::Lost`](crate::ReleaseError::Lost) if ", $lease, " had ended before;")]
-        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm. The
-        ///   driver goes on trying where that can help, until the lease has ended by itself.
+        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm the release. If
+        ///   another attempt can succeed, the driver goes on trying until the lease has ended by itself.
         pub async fn release($this) -> Result<(), crate::ReleaseError> {
             $released
         }
     };
 }
 
-/// Adds what can be asked about its lease to a guard, which has its hold in this field.
+/// Adds the questions about its lease to a guard. The second argument is the field with the hold.
 macro_rules! lease_questions {
     ($it:literal, $($hold:ident).+) => {
         /// Whether the lease is held now, by the clock of this process.
         ///
-        /// No I/O: the deadline counts from before the last request that the store granted was sent,
-        /// on a clock that goes on while the machine sleeps, and ends before the store's. Once it has
-        /// returned `false` it never returns `true` again.
+        /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
+        /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
+        /// `is_valid` has returned `false`, it never returns `true` again.
         pub fn is_valid(&self) -> bool {
             self.$($hold).+.check().is_ok()
         }
@@ -47,7 +47,7 @@ macro_rules! lease_questions {
 
         /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
         ///
-        /// A lease can be lost before it: see [`is_valid`](Self::is_valid).
+        /// The lease can be lost before this instant: see [`is_valid`](Self::is_valid).
         pub fn valid_until(&self) -> lock_core::Instant {
             self.$($hold).+.valid_until()
         }
@@ -59,12 +59,12 @@ macro_rules! lease_questions {
 
         /// A future that resolves when the lease is lost.
         ///
-        #[doc = concat!("It borrows nothing and may outlive the ", $it, "; it never resolves if that is \
+        #[doc = concat!("It borrows nothing and may outlive the ", $it, ". It never resolves if the ", $it, " is \
                          dropped or released first.")]
         ///
         /// # Cancel safety
         ///
-        /// Dropping it loses nothing; a lease that is lost stays lost.
+        /// Dropping the future has no effect. A lease that is lost stays lost.
         pub fn lost(&self) -> crate::Lost {
             self.$($hold).+.lost()
         }
@@ -73,12 +73,12 @@ macro_rules! lease_questions {
         ///
         /// # Errors
         ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the future is done, which is
-        /// then dropped where it stands.
+        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the future has completed. The future is
+        /// then dropped.
         ///
         /// # Cancel safety
         ///
-        /// That of the future.
+        /// As `work`.
         pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
         where
             F: std::future::Future,
@@ -88,20 +88,20 @@ macro_rules! lease_questions {
     };
 }
 
-/// Adds the scope of a guard: of one through which the data can be written, or of a `shared` one. The
-/// names are those of the example: the constructor, and the method that makes the guard.
+/// Adds `scope` to a guard, with write access to the data, or with read access for a `shared` guard. The
+/// two literals go into the example: the constructor, and the method that makes the guard.
 macro_rules! lease_scope {
     ($data:ty, $make:literal, $lock:literal) => {
         /// Runs work on the data for as long as the lease is held.
         ///
         /// # Errors
         ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done, which is then
-        /// dropped where it stands. The data keeps what was written to it by then.
+        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done. The work is then
+        /// dropped. The data keeps what the work has written by then.
         ///
         /// # Cancel safety
         ///
-        /// That of the work.
+        /// As `work`.
         ///
         /// # Examples
         ///
@@ -136,12 +136,12 @@ macro_rules! lease_scope {
         ///
         /// # Errors
         ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done, which is then
-        /// dropped where it stands.
+        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done. The work is then
+        /// dropped.
         ///
         /// # Cancel safety
         ///
-        /// That of the work.
+        /// As `work`.
         ///
         /// # Examples
         ///

@@ -1,7 +1,7 @@
-//! Locks with tokio's surface that hold across processes and machines.
+//! Locks with the interface of `tokio::sync` that hold across processes and machines.
 //!
-//! [`Locks`] is the handle that an app keeps; [`Mutex`] is what it locks. They work over any
-//! [`Backend`](lock_core::Backend): one in memory for tests and single processes, Redis or Valkey
+//! An app keeps one [`Locks`] handle, and makes each [`Mutex`] with it. Both work over any
+//! [`Backend`](lock_core::Backend): the memory backend for tests and single processes, Redis or Valkey
 //! with the crate `lock-redis`.
 //!
 //! ```
@@ -22,10 +22,10 @@
 //!
 //! # What there is
 //!
-//! | what | made by | the backend must be able to |
+//! | primitive | made by | the backend must be able to |
 //! | --- | --- | --- |
 //! | [`Mutex`] | [`Locks::mutex`] | grant leases: any can |
-//! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | the same; in one step if it can |
+//! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases: any can; some grant them all in one step |
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend); for upgradable reads, [convert](lock_core::ConvertBackend) as well |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
 //! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
@@ -33,14 +33,14 @@
 //! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
-//! | holders and waiters of a lock, listed | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
+//! | a list of the holders and waiters of a lock | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
 //!
-//! [A page of its own](from_tokio) says item by item what changes from `tokio::sync`.
+//! [`from_tokio`] lists every item of `tokio::sync`, and what differs here.
 //!
 //! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
-//! was created before, polled or not. Between processes a message can be lost, and no process hears that
-//! another one has created a future. So a `Notify` would now and then lose a wake-up. Most of its uses are to
-//! wait for a value, for a leader or for the others: see [`OnceCell`], [`Election`] and [`Barrier`].
+//! was created before, polled or not. Between processes a message can be lost, and no process learns that
+//! another one has created a future. So a `Notify` would now and then lose a wake-up. Programs mostly use it to
+//! wait for a value, for a leader or for other tasks: see [`OnceCell`], [`Election`] and [`Barrier`].
 //!
 //! # What is promised
 //!
@@ -48,37 +48,37 @@
 //! differ by less than the [drift](lock_core::Ttl::drift) that is allowed for, and (c) the holder stops
 //! when its guard says that the lease is lost.
 //!
-//! Fencing tokens depend on none of the three: each exclusive lease that the store grants comes with higher
-//! tokens than every earlier one. So a resource that refuses lower tokens is safe. Permits are held at once, so
-//! [their tokens promise less](Semaphore#fencing-tokens).
+//! Fencing tokens depend on none of these conditions: each exclusive lease that the store grants comes with
+//! higher tokens than every earlier one. So a resource that refuses lower tokens is safe. Several holders have
+//! permits at once, so [the tokens of permits promise less](Semaphore#fencing-tokens).
 //!
 //! # What runs where
 //!
-//! If no task of this process has the lock, the task that wants it asks the store itself, on its own thread.
-//! If a task of this process gives the lock up, the next task gets it on the thread that gives it up.
+//! If no task of this process holds the lock, the task that wants it asks the store itself, on its own thread.
+//! If a task of this process gives the lock up, the next task gets it on that thread.
 //! Everything that must not depend on a task runs on the *driver*, a thread with a small runtime:
-//! renewals, releases of dropped guards, and requests whose task went away.
+//! renewals, releases of dropped guards, and requests whose task is gone.
 //! [`Builder::on_runtime`] puts the driver on a runtime of yours instead.
 //!
-//! The process listens to the store on a runtime of yours that has several threads, if tasks ask for locks there: the
-//! thread that hears of a grant goes on with the waiter. Otherwise the driver listens.
+//! If tasks on a multi-threaded runtime of yours ask for locks, the process listens to the store on that runtime:
+//! the thread that receives the news of a grant goes on with the waiter. Otherwise the driver listens.
 //!
 //! # Waiting and taking turns
 //!
 //! However many tasks of a process wait for a lock, the process has one place in the queue of the store. When
-//! the turn of the process comes, the store tells it, and its first task enters without asking. The lock then
-//! passes from task to task within the process while no other process waits, and after that as far as
-//! [`Handoff`] says. Each exclusive guard has a fencing token of its own. If tasks still wait when the turn of
-//! the process is over, the process goes to the end of the queue in the same step.
+//! the turn of the process comes, the store tells the process, and its first waiter gets the lock without a request.
+//! The lock then passes from task to task within the process while no other process waits. Once another process
+//! waits, [`Handoff`] limits this. Each exclusive guard has a fencing token of its own. If tasks still wait when the
+//! turn of the process is over, the process goes to the end of the queue in the step that releases the lock.
 //!
-//! A dead process holds the others up for a short time only:
+//! A dead process delays the others for a short time only:
 //!
-//! | what happens | how long it may hold up the others |
+//! | event | longest delay for the others |
 //! | --- | --- |
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
 //! | a process whose turn comes is gone, and its connection is closed | not at all |
-//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second: the next process in the queue asks then |
-//! | this happens to several processes in a row | [`Ttl::claim`](lock_core::Ttl::claim), and then until another process asks |
+//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second: then the next process in the queue asks |
+//! | several processes in a row die in this way | [`Ttl::claim`](lock_core::Ttl::claim), and then until another process asks |
 //! | a message is lost, or the connection of a waiting process breaks | until that process is connected again and asks, or else until another process asks |
 //!
 //! Another process asks after a third of [`Ttl::place`](lock_core::Ttl::place) at the latest: ten seconds with the
@@ -91,10 +91,11 @@
 //! The process renews it after a tenth of that. A process that cannot reach the store in its first second with
 //! the lock loses the lock.
 //!
-//! A guard that lives for a while watches its key as well. If the key is deleted or overwritten and the
-//! store says so, the guard is lost within milliseconds, not at the next renewal.
+//! The process also watches the key of a guard that lives for a while. If the key is deleted or overwritten and
+//! the store says so, the lease is lost within milliseconds, not at the next renewal.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 
 mod bare;
 mod blocking;
@@ -112,6 +113,7 @@ mod recipes;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod sync;
 mod waits;
 
 #[doc = include_str!("from_tokio.md")]

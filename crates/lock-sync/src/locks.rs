@@ -8,18 +8,17 @@ use lock_core::{Backend, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
 use crate::bare::{BareLock, alarm};
-use crate::engine::{Choices, Home, Shared};
+use crate::engine::{Choices, Home, Keyed, Shared};
 use crate::handoff::Handoff;
 
-/// The locks of one backend: what an app builds once and keeps.
+/// The locks of one backend. An app builds this handle once and keeps it.
 ///
-/// It names locks, carries their defaults, and owns the driver, a thread that renews leases,
-/// releases what dropped guards gave up, and listens for releases elsewhere. Clones share all of it.
-/// The driver starts with the first lock that is asked for, and ends when the last handle, lock and
-/// guard is gone.
+/// It makes locks by name, has their defaults, and owns the driver. The driver is a thread that renews leases,
+/// sends the releases of dropped guards, and listens for releases by other processes. Clones share all of this.
+/// The driver starts when a lock is first asked for, and ends when the last handle, lock and guard is gone.
 ///
-/// Within one process, everything made by one `Locks` and its clones under one name is one lock, with
-/// one queue. Two separate `Locks` over the same store contend like two processes.
+/// Within one process, all locks that one `Locks` and its clones make under one name are one lock, with
+/// one line of waiters. Two separate `Locks` over one store contend like two processes.
 ///
 /// # Examples
 ///
@@ -41,17 +40,17 @@ use crate::handoff::Handoff;
 ///
 /// # What the backend must be able to do
 ///
-/// The type parameter is the backend, so that asking for what it cannot do is an error of the compiler's:
-/// [`mutex`](Self::mutex) is there over every [`Backend`], [`rwlock`](Self::rwlock) over a
-/// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not carry it: a
-/// `Mutex<T>` is one type whatever it stands on.
+/// The type parameter is the backend, so a call that the backend cannot serve does not compile:
+/// [`mutex`](Self::mutex) exists over every [`Backend`], [`rwlock`](Self::rwlock) over a
+/// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not have this parameter:
+/// `Mutex<T>` is one type over all backends.
 ///
-/// Code that is to work over any backend takes `&Locks<B>` with the ability that it needs as the bound of
-/// `B`, or a handle with that ability alone: `Locks`, without a parameter, is `Locks<dyn Backend>`, which
-/// [`erase`](Self::erase) makes of any other.
+/// Code for any backend takes `&Locks<B>`, and bounds `B` by the ability that it needs. Code that needs mutexes
+/// alone can take `Locks`: without a parameter, that is `Locks<dyn Backend>`. [`erase`](Self::erase) turns any
+/// other handle into one.
 pub struct Locks<B: ?Sized = dyn Backend> {
     pub(crate) shared: Arc<Shared>,
-    /// The same as in `shared`, with all its abilities.
+    /// The backend that is also in `shared`, here with all its abilities.
     pub(crate) backend: Arc<B>,
 }
 
@@ -67,7 +66,7 @@ impl<B: Backend> Locks<B> {
         Builder::new(Arc::new(backend))
     }
 
-    /// The same locks, of which only the mutex is left.
+    /// A handle to these locks without the type of the backend. It makes only locks that every backend can serve.
     ///
     /// # Examples
     ///
@@ -88,19 +87,19 @@ impl<B: Backend> Locks<B> {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// Refuses every further acquisition, and waits until the store has heard of every release.
+    /// Refuses every further acquisition, and waits until the store has answered every release.
     ///
-    /// Waiting tasks get [`LockError::Closed`](crate::LockError::Closed). Guards that are still alive
-    /// stay valid, are renewed, and release when they are dropped; they are not waited for.
+    /// Waiters get [`LockError::Closed`](crate::LockError::Closed). Guards that are still alive
+    /// stay valid. The driver renews their leases, and releases them when the guards are dropped. `shutdown` does
+    /// not wait for these guards.
     ///
-    /// Call it before the process ends: what the driver has not sent by then is not sent at all, and
-    /// the store frees such a lock only at the end of its lease. It returns as soon as nothing is
-    /// under way, and in any case after one [lease](Builder::ttl), when there is nothing left to
-    /// release.
+    /// Call it before the process ends. The driver never sends a release that it has not sent by then, and
+    /// the store frees such a lock only at the end of its lease. `shutdown` returns as soon as no request is
+    /// under way, and at the latest after one [lease](Builder::ttl): by then every lease that was given up has ended.
     ///
     /// # Cancel safety
     ///
-    /// The locks stay closed; calling it again waits again.
+    /// If the future is dropped, the locks stay closed. Another call waits again.
     pub async fn shutdown(&self) {
         for entry in self.shared.close() {
             entry.close();
@@ -108,7 +107,7 @@ impl<B: ?Sized> Locks<B> {
         if !self.shared.is_driven() {
             return;
         }
-        // The driver's clock serves callers without a runtime, too; a driver that goes away rings.
+        // The driver's clock serves callers without a runtime, too. If the driver ends, the bell rings.
         let bell = alarm(&self.shared, self.shared.policy.ttl.duration());
         tokio::select! {
             () = self.shared.flights.all_landed() => {}
@@ -173,10 +172,10 @@ impl<B: Backend> Builder<B> {
         Self { backend, ttl: None, choices }
     }
 
-    /// How long a lease lives unless it is renewed: how long others wait for a crashed holder.
+    /// How long a lease lives unless it is renewed. Others wait for a crashed holder for this time.
     ///
-    /// Renewed every third of it. A short lease is noticed sooner when it is lost, and survives
-    /// shorter outages. 10 ms to 24 h.
+    /// It is between 10 ms and 24 h. The driver renews a lease after each third of it. With a shorter lease a loss
+    /// is noticed sooner, but a shorter outage of the store ends the lease.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -189,32 +188,32 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// How long `lock` waits at most, unless the call says otherwise.
+    /// How long a call waits at most, unless it has a limit of its own.
     ///
-    /// Without a limit `lock` waits for other holders as long as it takes, and for a store out of
+    /// Without a limit a call waits for other holders without end, and for a store that is out of
     /// reach as long as one lease lives. With a limit it waits for both until the limit is reached.
     pub fn wait_limit(mut self, limit: Duration) -> Self {
         self.choices.wait_limit = Some(limit);
         self
     }
 
-    /// How long a guard may hold the lock at most: a cap on renewal, against tasks that hang.
+    /// How long a guard may hold the lock at most. This bounds the damage of a task that hangs.
     ///
-    /// At its end the guard is lost and the lock is released.
+    /// When the time is over, the lease is lost and the lock is released.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.choices.max_hold = Some(limit);
         self
     }
 
-    /// How far the locks are passed on inside this process while others wait elsewhere. For one of
-    /// them, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
+    /// How far this process passes a lock on among its own tasks while other processes wait. For a single
+    /// lock, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
     pub fn handoff(mut self, handoff: Handoff) -> Self {
         self.choices.handoff = handoff;
         self
     }
 
-    /// What is put before every name, other than those made with [`Key::as_is`]: a namespace of the
-    /// app, the same over every backend.
+    /// A prefix for every name except those made with [`Key::as_is`]: a namespace of the app. It works over
+    /// every backend.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.choices.prefix = prefix.as_ref().to_vec();
         self
@@ -222,34 +221,35 @@ impl<B: Backend> Builder<B> {
 
     /// Runs the driver on this runtime instead of a thread of its own.
     ///
-    /// Saves the thread, and makes tests under tokio's paused time possible. On a runtime with one thread, a hand-over
-    /// from another process is faster by up to a third, because it wakes one thread of this process instead of two.
-    /// In exchange leases are renewed only while that runtime is not blocked. When the runtime shuts down, every guard
-    /// is lost, each waiter gets an error, and leases that were not released by then end by themselves. The runtime
-    /// needs a timer.
+    /// This saves the thread, and makes tests under tokio's paused time possible. On a runtime with one thread, a
+    /// hand-over from another process is faster by up to a third, because it wakes one thread of this process instead
+    /// of two. In exchange leases are renewed only while that runtime is not blocked. When the runtime shuts down, the
+    /// lease of every guard is lost, each waiter gets an error, and leases that were not released by then end by
+    /// themselves. The runtime needs a timer.
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.choices.runtime = Some(runtime);
         self
     }
 
-    /// Sends every request from the driver's runtime, also those for which a task waits.
+    /// Sends every request from the driver's runtime, even if a task waits for its answer.
     ///
-    /// By default a task asks on its own runtime, where the answer reaches it without waking another
-    /// thread, and a backend may keep a connection there: `lock-redis` has one for each runtime that
-    /// asks. If the runtime has several threads, the process also listens to the store there. The runtime
-    /// needs I/O and time, as `#[tokio::main]` gives it. Switch this on for one connection in all, at the
-    /// price of two wake-ups for each request and each grant, or if your runtime has no I/O or time.
+    /// By default a task sends the request on its own runtime, and the answer reaches the task without waking another
+    /// thread. That runtime needs I/O and time, as `#[tokio::main]` provides. A backend may keep a connection for each
+    /// such runtime, and `lock-redis` does. If the runtime has several threads, the process also listens to the store
+    /// there. Switch this option on if your runtime has no I/O or time, or to have one connection in all. It costs two
+    /// wake-ups for each request and each grant.
     pub fn requests_on_driver(mut self, on_driver: bool) -> Self {
         self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
         self
     }
 
-    /// Builds the locks. Nothing is sent and nothing is started yet.
+    /// Builds the locks. It sends no request and does not start the driver.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidTtl`] for a lease out of range; [`ErrorKind::InvalidConfig`] for a limit of
-    /// zero; [`ErrorKind::InvalidKey`] for a prefix that leaves no room for a name.
+    /// - [`ErrorKind::InvalidTtl`] for a [`ttl`](Self::ttl) out of range;
+    /// - [`ErrorKind::InvalidConfig`] for a [`wait_limit`](Self::wait_limit) or [`max_hold`](Self::max_hold) of zero;
+    /// - [`ErrorKind::InvalidKey`] for a [`prefix`](Self::prefix) that leaves no room for a name.
     pub fn build(self) -> Result<Locks<B>, Error> {
         let ttl = self.ttl.map_or(Ok(Ttl::DEFAULT), Ttl::new)?;
         for (name, limit) in

@@ -1,4 +1,4 @@
-//! The future that tells a holder that it holds no longer.
+//! The future that tells a holder that its lease is lost.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,14 +11,13 @@ use pin_project::pin_project;
 use crate::engine::{Lease, Losing};
 use crate::error::LeaseLost;
 
-/// Resolves when the lease of the guard that it came from is lost; never, if the guard is dropped
-/// or released first.
+/// Resolves when the lease of its guard is lost. It never resolves if the guard is dropped or released first.
 ///
 /// It borrows nothing, so it can stand beside the work on the guard's data in a `select!`.
 ///
-/// The driver resolves it, at the deadline of the lease or at the store's word, whichever comes
-/// first. A process that is stopped or starved may see it late:
-/// [`is_valid`](crate::MutexGuard::is_valid) needs no driver.
+/// The driver resolves it at the deadline of the lease, or earlier if the store reports the loss. In a process
+/// that is stopped or starved, this may happen late. [`is_valid`](crate::MutexGuard::is_valid) does not depend on
+/// the driver.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct Lost(#[pin] Waiting);
@@ -27,12 +26,12 @@ type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
 
 impl Lost {
     pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
-        // From now on, and not from the first poll: the guard may be gone by then.
+        // Here and not with the first poll: the guard may be gone by then.
         let losing = Losing::new(lease, hold);
         Self(Box::pin(async move { losing.wait().await }))
     }
 
-    /// Resolves with the first of several; never, if there are none.
+    /// Resolves with the first of several. It never resolves if there are none.
     pub(crate) fn first_of(mut all: Vec<Self>) -> Self {
         let first = poll_fn(move |context| {
             let lost = all.iter_mut().map(|lost| Pin::new(lost).poll(context));
@@ -72,7 +71,7 @@ impl<F, C> WhileHeld<F, C> {
     }
 }
 
-/// Looks at the clock before and after every step of the work, because the driver may be late.
+/// Checks the clock before and after every poll of the work, because the driver may be late.
 impl<F: Future, C: Fn() -> Result<(), LeaseLost>> Future for WhileHeld<F, C> {
     type Output = Result<F::Output, LeaseLost>;
 

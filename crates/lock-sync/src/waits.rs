@@ -1,4 +1,4 @@
-//! What every future is made of that waits for a guard.
+//! The parts of every future that waits for a guard.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,13 +8,14 @@ use pin_project::pin_project;
 
 use crate::blocking::{assert_may_block, block_on};
 
-/// What a future can do for its caller besides being awaited.
+/// A future that waits for a guard.
 pub(crate) trait Waits: Future + Sized {
     type Guard;
-    /// Why there is no guard, before the error of the future is made of it.
+    /// Why there is no guard. The future converts it into its public error.
     type Refusal;
 
-    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
+    /// Sends the requests from the driver. A caller that blocks its thread needs this, because no other thread may
+    /// be running the caller's runtime.
     fn on_driver(&mut self);
 
     fn poll_guard(
@@ -31,7 +32,7 @@ pub(crate) fn block<F: Waits>(mut future: F) -> F::Output {
     block_on(future)
 }
 
-/// Resolves as the future does that is in it, for a caller that makes another error of the refusal.
+/// Resolves to the outcome of the inner future, with the refusal in place of its public error.
 #[pin_project]
 pub(crate) struct Attempt<F>(#[pin] pub(crate) F);
 
@@ -45,8 +46,8 @@ impl<F: Waits> Future for Attempt<F> {
 
 /// Defines a public future: its generic parameters, with bounds and without, its fields, and how it is polled.
 ///
-/// The first field is the wait. The second, if there is one, is the lock, borrowed or owned: it is dropped after the
-/// wait. The expression polls the wait for the guard.
+/// The first field is the wait. The second field, if there is one, is the lock, borrowed or owned. It is dropped after
+/// the wait. The expression polls the wait and makes the guard.
 macro_rules! future {
     (
         $(#[$meta:meta])*
@@ -60,7 +61,7 @@ macro_rules! future {
         pub struct $Future<$($generics)* $(= $Default)?> {
             $wait: $Wait,
             $($lock: $Lock,)?
-            /// As tokio's futures, so that what is inside may change.
+            /// Like tokio's futures, this one is `!Unpin`, so that its fields may change.
             #[pin]
             _pinned: std::marker::PhantomPinned,
         }

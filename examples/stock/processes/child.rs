@@ -13,10 +13,12 @@ use crate::redis_store::RedisStore;
 use crate::store::Store;
 use crate::{AnyError, buyer};
 
-/// What a child is to do. It travels in the environment, where a password in the URL does not show
+/// The orders of a child. They travel in the environment, where a password in the URL does not show
 /// up in the list of processes.
 pub(super) struct Orders {
     pub(super) url: String,
+    /// The server of the stock.
+    pub(super) store: String,
     pub(super) run: String,
     pub(super) buyer: String,
     pub(super) wanted: u32,
@@ -27,6 +29,7 @@ impl Orders {
     pub(super) fn give(&self, command: &mut Command) {
         command
             .env(REDIS_URL, &self.url)
+            .env("STOCK_STORE", &self.store)
             .env("STOCK_RUN", &self.run)
             .env("STOCK_BUYER", &self.buyer)
             .env("STOCK_WANTED", self.wanted.to_string())
@@ -36,6 +39,7 @@ impl Orders {
     fn receive() -> Result<Self, AnyError> {
         Ok(Self {
             url: var(REDIS_URL)?,
+            store: var("STOCK_STORE")?,
             run: var("STOCK_RUN")?,
             buyer: var("STOCK_BUYER")?,
             wanted: var("STOCK_WANTED")?.parse()?,
@@ -51,7 +55,7 @@ fn var(name: &str) -> Result<String, AnyError> {
 /// Buys as a child of the process that gave the orders.
 pub(crate) async fn buy() -> Result<(), AnyError> {
     let orders = Orders::receive()?;
-    let store = Store::Redis(RedisStore::connect(&orders.url, &orders.run).await?);
+    let store = Store::Redis(RedisStore::connect(&orders.store, &orders.run).await?);
     let locks = Locks::new(RedisBackend::open(orders.url.as_str())?);
     let mutex = orders.lock.then(|| locks.mutex(orders.run.as_str(), ())).transpose()?;
 
@@ -61,7 +65,7 @@ pub(crate) async fn buy() -> Result<(), AnyError> {
         return Err("this is not for people to run".into());
     }
     let visits = buyer::shop(&orders.buyer, orders.wanted, &store, mutex.as_ref()).await?;
-    // The last guard was released by being dropped: see that this has been sent.
+    // The last guard was released by being dropped. Wait until that release has been sent.
     locks.shutdown().await;
     visits.iter().for_each(|visit| println!("{}", wire::line(visit)));
     Ok(())

@@ -1,4 +1,4 @@
-//! The second part: processes that share nothing but a Redis server.
+//! The second part: processes that share only Redis servers.
 //!
 //! The example starts itself once per buyer. A child says that it is ready, waits for a line, buys,
 //! and prints its visits.
@@ -12,77 +12,126 @@ use std::process::Stdio;
 use std::{env, io};
 
 use lock_core::Clock;
-use lock_tests::{RedisServer, find_redis_server};
+use lock_tests::{RedisCluster, RedisServer, Sentinels, find_redis_server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::args::{Args, CHILD, REDIS_URL};
+use crate::args::{Args, CHILD, Over, REDIS_URL};
 use crate::processes::child::Orders;
 use crate::redis_store::RedisStore;
 use crate::report::{Report, Visit};
 use crate::store::Store;
 use crate::{AnyError, tasks};
 
-/// The server of this run.
-pub(crate) enum Server {
+/// The servers of this run: those of the locks, and the one of the stock.
+///
+/// The stock is on one server. If the locks are in a cluster or behind sentinels, the stock is on another server.
+pub(crate) enum Servers {
     Given(String),
     Own(Box<RedisServer>),
+    /// Locks at this URL, which the app gave.
+    GivenDeployment(String, Box<RedisServer>),
+    Cluster(RedisCluster, Box<RedisServer>),
+    Sentinels(Sentinels, Box<RedisServer>),
 }
 
-impl Server {
+impl Servers {
+    /// The URL of the locks.
     pub(crate) fn url(&self) -> String {
         match self {
-            Self::Given(url) => url.clone(),
+            Self::Given(url) | Self::GivenDeployment(url, _) => url.clone(),
             Self::Own(server) => server.url(),
+            Self::Cluster(cluster, _) => cluster.url(),
+            Self::Sentinels(sentinels, _) => sentinels.url(),
         }
     }
 
-    /// Without the URL that was given, which may hold a password.
+    /// The URL of the stock.
+    pub(crate) fn store(&self) -> String {
+        match self {
+            Self::Given(url) => url.clone(),
+            Self::Own(server)
+            | Self::GivenDeployment(_, server)
+            | Self::Cluster(_, server)
+            | Self::Sentinels(_, server) => server.url(),
+        }
+    }
+
+    /// A description without the given URL, which may contain a password.
     pub(crate) fn description(&self) -> String {
         match self {
             Self::Given(_) => format!("the one given in {REDIS_URL} or with --redis"),
+            Self::GivenDeployment(..) => {
+                format!(
+                    "the one given in {REDIS_URL} or with --redis; the stock is on another server"
+                )
+            }
             Self::Own(server) => format!("one that was started for this, on {}", server.addr()),
+            Self::Cluster(..) | Self::Sentinels(..) => {
+                format!("started for this: {}; the stock is on another server", self.url())
+            }
         }
     }
 }
 
-/// The server that was given, or one that is found and started; why there is none.
-pub(crate) fn server(args: &Args) -> Result<Server, String> {
+/// The given servers, or some that are started. The error says why there are none.
+pub(crate) fn servers(args: &Args) -> Result<Servers, String> {
     if args.processes == 0 {
         return Err("no processes were asked for".to_owned());
     }
-    if let Some(url) = &args.redis {
-        return Ok(Server::Given(url.clone()));
+    let start = || {
+        let program = find_redis_server()
+            .map_err(|missing| format!("{missing}. Name a running one in {REDIS_URL}"))?;
+        RedisServer::builder().program(program).try_start().map(Box::new)
+    };
+    match (&args.redis, args.over) {
+        (Some(url), Over::Server) if is_deployment(url) => {
+            Ok(Servers::GivenDeployment(url.clone(), start()?))
+        }
+        (Some(url), Over::Server) => Ok(Servers::Given(url.clone())),
+        (_, Over::Server) => start().map(Servers::Own),
+        (_, Over::Cluster) => {
+            let store = start()?;
+            Ok(Servers::Cluster(RedisCluster::start(3, 3), store))
+        }
+        (_, Over::Sentinels) => {
+            let store = start()?;
+            Ok(Servers::Sentinels(Sentinels::start(2, 3), store))
+        }
     }
-    let program = find_redis_server()
-        .map_err(|missing| format!("{missing}. Name a running one in {REDIS_URL}"))?;
-    RedisServer::builder().program(program).try_start().map(|server| Server::Own(Box::new(server)))
 }
 
-pub(crate) async fn run(args: &Args, url: String) -> Result<Report, AnyError> {
+/// Whether a URL names several servers.
+fn is_deployment(url: &str) -> bool {
+    let scheme = url.split("://").next().unwrap_or_default();
+    scheme.ends_with("+cluster") || scheme.ends_with("+sentinel")
+}
+
+pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<Report, AnyError> {
     let run = format!("stock-{}-{:x}", std::process::id(), Clock::boot().now().as_nanos());
-    let store = RedisStore::connect(&url, &run)
+    let store = RedisStore::connect(&servers.store(), &run)
         .await
         .map_err(|error| format!("no connection to the Redis server: {error}"))?;
     store.fill(args.stock).await?;
-    let report = sell(args, &url, &run, Store::Redis(store.clone())).await;
+    let report = sell(args, servers, &run, Store::Redis(store.clone())).await;
     store.clear().await?;
     report
 }
 
-async fn sell(args: &Args, url: &str, run: &str, store: Store) -> Result<Report, AnyError> {
+async fn sell(args: &Args, servers: &Servers, run: &str, store: Store) -> Result<Report, AnyError> {
     let mut buyers = Vec::new();
     for number in 1..=args.processes {
         let wanted = args.wanted_by_each(args.processes);
         buyers.push(Buyer::start(&Orders {
-            url: url.to_owned(),
+            url: servers.url(),
+            store: servers.store(),
             run: run.to_owned(),
             buyer: format!("process {number}"),
             wanted,
             lock: args.lock,
         })?);
     }
-    // All begin together, so that none has bought everything before the last has connected.
+    // All buyers begin together, so that none buys everything before the last one has connected.
     for buyer in &mut buyers {
         buyer.expect_ready().await?;
     }
@@ -144,7 +193,7 @@ impl Buyer {
     }
 }
 
-/// Starts this program as a child. Its arguments are for everybody to read, so they say nothing.
+/// The command that starts this program as a child. Every user can read its arguments, so they contain no secret.
 fn command(orders: &Orders) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     orders.give(&mut command);
@@ -158,11 +207,46 @@ mod tests {
 
     use super::*;
 
+    /// The example runs itself as its children, which a test cannot. So the buyers are tasks here.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_is_oversold_over_a_cluster_and_behind_sentinels() {
+        for over in [Over::Cluster, Over::Sentinels] {
+            let args = Args { over, ..Args::default() };
+            let servers = tokio::task::block_in_place(|| servers(&args).unwrap());
+            assert!(is_deployment(&servers.url()) && !is_deployment(&servers.store()));
+            let store = RedisStore::connect(&servers.store(), "test").await.unwrap();
+            store.fill(args.stock).await.unwrap();
+            let store = Store::Redis(store);
+            let mut buyers = tokio::task::JoinSet::new();
+            for number in 1..=args.processes {
+                let (store, wanted) = (store.clone(), args.wanted_by_each(args.processes));
+                let backend = lock_redis::RedisBackend::open(servers.url()).unwrap();
+                let mutex = lock_sync::Locks::new(backend).mutex("test", ()).unwrap();
+                let name = format!("task {number}");
+                buyers.spawn(async move {
+                    crate::buyer::shop(&name, wanted, &store, Some(&mutex)).await.unwrap()
+                });
+            }
+            let visits = buyers.join_all().await.into_iter().flatten().collect();
+            let left = store.read(None).await.unwrap().unwrap_or_default();
+            let report = Report::new(true, args.stock, left, visits);
+            let refused = tasks::late_write(&store, &report).await.unwrap();
+            assert!(report.with_stale_write(refused).is_good(), "{over}");
+        }
+    }
+
+    #[test]
+    fn deployments_are_known_by_their_urls() {
+        assert!(is_deployment("rediss+cluster://h1,h2") && is_deployment("valkey+sentinel://s/m"));
+        assert!(!is_deployment("redis://h") && !is_deployment("redis+unix:///run/redis.sock"));
+    }
+
     #[test]
     fn a_child_gets_the_url_in_its_environment_alone() {
         let url = "redis://:secret@127.0.0.1:6379";
         let orders = Orders {
             url: url.to_owned(),
+            store: url.to_owned(),
             run: "run".to_owned(),
             buyer: "process 1".to_owned(),
             wanted: 1,

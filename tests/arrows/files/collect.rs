@@ -1,4 +1,5 @@
-//! What the files of a crate define, and which paths they name. Nothing is resolved here.
+//! The definitions in the files of a crate, and the paths that the files name. Nothing is resolved
+//! here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +17,7 @@ pub(super) type Names = Vec<String>;
 pub(super) struct Crate {
     pub(super) modules: Vec<Module>,
     pub(super) items: Vec<Defined>,
-    /// The macros of the crate. A macro may be named without a path from where its text is in scope.
+    /// The macros of the crate. In the scope of its text, a macro may be named without a path.
     pub(super) macros: HashMap<String, Vec<usize>>,
 }
 
@@ -30,7 +31,7 @@ pub(super) struct Module {
     pub(super) exports: Vec<Names>,
     pub(super) methods_called: HashSet<String>,
     pub(super) impls: Vec<Impl>,
-    /// A macro stands where items stand, so the module may have items that no text names.
+    /// A macro is called in place of items, so the module may have items that no text names.
     pub(super) expands: bool,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Meaning {
     Use(Names),
 }
 
-/// An item, and what belongs to it by the text of the item itself.
+/// An item, and the names that its text defines.
 pub(super) struct Defined {
     pub(super) file: String,
     pub(super) variants: HashSet<String>,
@@ -63,7 +64,7 @@ pub(super) enum Kind {
     Macro,
     /// Everything in a module.
     Glob,
-    /// What may be an item where a macro is called, which is somewhere else.
+    /// The possible items of a macro call, which are defined elsewhere.
     Perhaps,
 }
 
@@ -84,9 +85,9 @@ struct Collector<'a> {
     sources: &'a Sources,
     result: &'a mut Crate,
     module: usize,
-    /// Where the files of the module's children are.
+    /// The folder of the files of the module's children.
     folder: String,
-    /// What `Self` stands for.
+    /// The meaning of `Self`.
     this: Names,
 }
 
@@ -276,7 +277,7 @@ impl Visit<'_> for Collector<'_> {
     }
 
     fn visit_pat_ident(&mut self, pattern: &syn::PatIdent) {
-        // A constant or a unit struct; any other name is one of a variable.
+        // A constant or a unit struct; every other name is that of a variable.
         if text(&pattern.ident).starts_with(char::is_uppercase) {
             self.mention(vec![text(&pattern.ident)], Kind::Item);
         }
@@ -305,11 +306,11 @@ impl Visit<'_> for Collector<'_> {
         }
     }
 
-    /// Who may see an item is no use of it.
+    /// The visibility of an item is no use of an item.
     fn visit_visibility(&mut self, _: &Visibility) {}
 }
 
-/// The paths of a use with the names that they get. A glob has none.
+/// The paths of a use and the names they get. A glob gets no name.
 fn flatten(tree: &UseTree, before: &mut Names, leaves: &mut Vec<(Names, Option<String>)>) {
     let with = |name: &Ident| match text(name) {
         name if name == "self" && !before.is_empty() => before.clone(),

@@ -1,4 +1,4 @@
-//! What the check sees in small made-up crates.
+//! The results of the check for small made-up crates.
 
 use super::{Graph, Sources, cycles, graph, naming};
 
@@ -54,25 +54,6 @@ fn a_cycle_is_found_however_long_it_is_and_what_hangs_on_it_is_not_in_it() {
 }
 
 #[test]
-fn a_cycle_is_within_a_folder_if_all_its_files_are() {
-    let files = [
-        ("lib.rs", "mod low; mod top;"),
-        ("low/mod.rs", "pub mod a; pub mod b; pub struct Low;"),
-        ("low/a.rs", "fn a(_: super::b::B) {} pub struct A;"),
-        ("low/b.rs", "pub struct B(super::a::A);"),
-        ("top.rs", "pub struct Top;"),
-    ];
-    let cycle = &cycles(&of(&files))[0];
-    assert!(cycle.is_within("low/") && cycle.touches("low/"));
-    assert!(!cycle.is_within("top") && !cycle.touches("top"));
-    let mut files = files;
-    files[2].1 = "fn a(_: crate::top::Top) {} pub struct A;";
-    files[4].1 = "pub struct Top(crate::low::b::B);";
-    let cycle = &cycles(&of(&files))[0];
-    assert!(!cycle.is_within("low/") && cycle.touches("low/") && cycle.touches("top"));
-}
-
-#[test]
 fn files_that_use_one_another_one_way_are_no_cycle() {
     let files = [ROOT, ("a.rs", "pub struct A(crate::b::B);"), ("b.rs", "pub struct B;")];
     assert_eq!(arrows(&files), ["a.rs > b.rs"]);
@@ -85,7 +66,7 @@ fn a_parent_may_declare_and_re_export_what_uses_it() {
     let root = ("lib.rs", "mod a; pub use a::{Parent, X};");
     let parent = "mod child; pub use self::child::{X, Y}; pub struct Parent;";
     assert_eq!(arrows(&[root, ("a/mod.rs", parent), child]), ["a/child.rs > a/mod.rs"]);
-    // The names of both ways to store a module's file mean one module.
+    // Both names of a module's file mean one module.
     assert_eq!(arrows(&[root, ("a.rs", parent), child]), ["a/child.rs > a.rs"]);
 
     let names_it = format!("{parent} pub fn f() -> Y {{ todo!() }}");

@@ -12,8 +12,8 @@
 //! - Inline modules belong to the file that has them. Modules and functions under `#[cfg(test)]` do not
 //!   count, nor do links in comments: a test may use everything.
 //!
-//! The check would rather see too much than too little: it reads all names of a file as if they were in scope
-//! in the whole module, and every word in a macro as a path. It fails if a path of the crate leads nowhere.
+//! The check sees too much rather than too little: it reads all names of a file as if they were in scope in
+//! the whole module, and every word in a macro as a path. It fails if a path of the crate leads nowhere.
 
 mod collect;
 mod made_up;
@@ -30,7 +30,7 @@ use collect::Crate;
 /// The text of every file of a crate, by its path below `src`.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// Of every file, the files on which it depends, and one path in its code that says so.
+/// For every file, the files on which it depends, and one path in its code for each.
 pub(crate) type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Reads the sources of the package in this folder.
@@ -70,7 +70,7 @@ pub(crate) fn naming(sources: &Sources, folder: &str, module: &str) -> Vec<Strin
     named.collect()
 }
 
-/// Files that depend on one another in a circle: as many of them as do.
+/// Files that depend on one another in a circle, as many as possible.
 pub(crate) struct Cycle {
     files: BTreeSet<String>,
     /// A shortest way around.
@@ -126,17 +126,7 @@ fn way_around<'g>(graph: &'g Graph, file: &'g String) -> Vec<&'g String> {
 }
 
 impl Cycle {
-    /// Whether all files of the cycle are in this folder.
-    pub(crate) fn is_within(&self, folder: &str) -> bool {
-        self.files.iter().all(|file| file.starts_with(folder))
-    }
-
-    /// Whether a file of the cycle is in this folder.
-    pub(crate) fn touches(&self, folder: &str) -> bool {
-        self.files.iter().any(|file| file.starts_with(folder))
-    }
-
-    /// The files and a shortest way around, as a reader needs them who is to break the cycle.
+    /// The files and a shortest way around, for the reader who breaks the cycle.
     pub(crate) fn describe(&self, graph: &Graph) -> String {
         let steps = self.way.windows(2).map(|step| {
             let path = &graph[&step[0]][&step[1]];

@@ -1,18 +1,18 @@
-//! From paths to the files that define what they reach.
+//! From paths to the files that define their items.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::Graph;
 use super::collect::{Crate, Kind, Meaning, Mention, Module};
 
-/// How many uses may lead from one to the next. More than that go around in circles.
+/// The most uses that may lead from one to the next. More of them go around in circles.
 const LONGEST_CHAIN: u32 = 16;
 
-/// What a path reaches, so far as it was followed.
+/// The target of a path, as far as it was followed.
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Module(usize),
-    /// An item, and the name behind it: of a variant, or of what an `impl` defines.
+    /// An item, and the name behind it: that of a variant, or one that an `impl` defines.
     Item(usize, Option<String>),
     /// An item that a macro in this module may have made.
     Made(usize),
@@ -66,7 +66,7 @@ impl<'c> Resolver<'c> {
         resolver
     }
 
-    /// The files that define what a path reaches.
+    /// The files that define the target of a path.
     fn files(&self, module: usize, mention: &Mention) -> BTreeSet<String> {
         let mut places = self.resolve(module, &mention.path, 0);
         if let ([name], Kind::Macro) = (mention.path.as_slice(), mention.kind)
@@ -99,7 +99,7 @@ impl<'c> Resolver<'c> {
         files
     }
 
-    /// The files of those traits among what a module re-exports whose methods it calls itself.
+    /// The files of those re-exported traits whose methods the module calls itself.
     fn traits_used(&self, module: usize, path: &[String]) -> BTreeSet<String> {
         let called = &self.of.modules[module].methods_called;
         let places = self.resolve(module, path, 0).into_iter();
@@ -117,7 +117,7 @@ impl<'c> Resolver<'c> {
             "crate" => vec![Place::Module(0)],
             "self" => vec![Place::Module(module)],
             "super" => vec![self.parent(module)],
-            // A name that the module does not have is one of another crate, or of a variable.
+            // A name that the module does not have belongs to another crate, or to a variable.
             name => match self.look_up(module, name, depth) {
                 found if found.is_empty() => vec![Place::Outside],
                 found => found,
@@ -142,7 +142,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// Everything that a name may mean in a module. Nothing if the module does not have it.
+    /// Everything that a name may mean in a module. Empty if the module does not have the name.
     fn look_up(&self, module: usize, name: &str, depth: u32) -> Vec<Place> {
         if depth > LONGEST_CHAIN {
             return Vec::new();

@@ -1,10 +1,12 @@
-//! Processes that die or stand still, and how long the others wait then.
+//! Processes that die or stand still, and how long the others then wait.
 //!
 //! The bounds, with a lease of `ttl`:
 //! - a waiter whose connection is closed is passed over at once;
-//! - a hand-over that nobody claims ends after `min(ttl, 1 s)`, and goes to the next when anybody asks;
+//! - a hand-over that no owner claims ends after `min(ttl, 1 s)`, and goes to the next claim when a
+//!   client asks;
 //! - a holder that died costs its `ttl`;
-//! - a waiter asks by itself every third of `max(ttl, 3 s)`, and at once when it was disconnected.
+//! - a waiter asks without a message every third of `max(ttl, 3 s)`, and at once when it was
+//!   disconnected.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,19 +16,19 @@ use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
 
 use super::{SOON, until_in_line};
 
-/// After how long a hand-over ends that nobody claims.
+/// The time after which an unclaimed hand-over ends.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
-/// For how long a place in line is kept for a waiter that does not ask, with a lease that is no longer.
+/// How long a place is kept for a waiter that does not ask, with a lease that is no longer than this.
 pub(crate) const PLACE: Duration = Duration::from_secs(3);
 
-/// How often a waiter with such a lease asks by itself.
+/// How often a waiter with such a lease asks without a message.
 pub(crate) const THIRD: Duration = Duration::from_secs(1);
 
-/// What a loaded machine may add.
+/// The time that a loaded machine may add.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
-/// For what must not take any of these times: a third of [`TTL`](super::TTL) is far longer.
+/// For steps that must not take any of these times: a third of [`TTL`](super::TTL) is far longer.
 pub(crate) const AT_ONCE: Duration = SLACK;
 
 /// The server counts in whole milliseconds.
@@ -40,7 +42,7 @@ pub(crate) fn workers<const N: usize>(server: &RedisServer, lease: Duration) -> 
     [(); N].map(|()| options(lease).spawn(&server.url()))
 }
 
-/// Makes these wait for the lock "it" in this order, with this order.
+/// Makes these workers wait for the lock "it" in this order, each with this command.
 pub(crate) fn line_up(server: &RedisServer, waiters: &[&Worker], order: &str) {
     let already = in_line(server);
     for (before, waiter) in (already..).zip(waiters) {
@@ -50,7 +52,7 @@ pub(crate) fn line_up(server: &RedisServer, waiters: &[&Worker], order: &str) {
     until_in_line(server, already + waiters.len() as i64);
 }
 
-/// How many stand in line for the lock "it".
+/// How many claims wait for the lock "it".
 fn in_line(server: &RedisServer) -> i64 {
     server.cli(&["LLEN", super::QUEUE]).int()
 }
@@ -59,11 +61,11 @@ pub(crate) fn now() -> Instant {
     Clock::boot().now()
 }
 
-/// The connections that the server has, without the kit's own.
+/// The connections of the server, without those of the kit.
 fn connections(server: &RedisServer) -> HashSet<String> {
     let list = server.cli(&["CLIENT", "LIST"]).text();
     let clients = list.lines().filter(|line| !line.contains(" user=kit "));
-    // The first word is the number of the connection, which is never given again.
+    // The first word is the number of the connection, which is never used again.
     clients.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
@@ -71,12 +73,12 @@ fn connections(server: &RedisServer) -> HashSet<String> {
 pub(crate) fn kill_noticed(server: &RedisServer, victim: &Worker) {
     let before = connections(server);
     victim.kill();
-    // Others may open some meanwhile, but close none.
+    // Other clients may open connections meanwhile, but close none.
     let noticed = || !before.is_subset(&connections(server));
     eventually("the server has noticed", SOON, noticed);
 }
 
-/// What becomes of a process.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is dead, and the server knows.
@@ -95,7 +97,7 @@ impl Fate {
         }
     }
 
-    /// How long the victim's place in line is in the way of those behind it, who ask every [`THIRD`].
+    /// How long the victim's place blocks the claims behind it, whose clients ask every [`THIRD`].
     pub(crate) fn place(self) -> Duration {
         match self {
             Self::Killed => THIRD + SLACK,

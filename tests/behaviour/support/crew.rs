@@ -1,4 +1,4 @@
-//! Processes that take turns, and what they have written down.
+//! Processes that take turns, and their notes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tempfile::NamedTempFile;
 
 use super::SOON;
 
-/// The length of a record: two short numbers, three long ones, and what stands between them.
+/// The length of a record: two short numbers, three long ones, and the separators.
 const RECORD: usize = 2 * (10 + 1) + 3 * (20 + 1);
 
-/// One turn: who had the lock, when it was asked for and had, and its token.
+/// One turn: which task had the lock, when it asked for it and got it, and its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) process: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts so many processes, and returns once every task has had a turn.
+    /// Starts this many processes, and returns once every task has had a turn.
     pub(crate) fn start(options: &WorkerBuilder, url: &str, processes: usize, tasks: u32) -> Self {
         Self::of((0..processes).map(|_| options.clone().spawn(url)).collect(), tasks)
     }
@@ -76,13 +76,13 @@ impl Crew {
         });
     }
 
-    /// How many turns have been taken.
+    /// The number of turns so far.
     pub(crate) fn count(&self) -> usize {
         let bytes = std::fs::metadata(self.ledger.path()).unwrap().len();
         usize::try_from(bytes).unwrap() / RECORD
     }
 
-    /// The turns from the one of this number on, in the order in which they were taken.
+    /// The turns from this number on, in order.
     #[track_caller]
     pub(crate) fn turns_since(&self, first: usize) -> Vec<Turn> {
         use std::io::{Read, Seek, SeekFrom};
@@ -97,10 +97,10 @@ impl Crew {
             .collect()
     }
 
-    /// Lets all of them rest, and returns all turns.
+    /// Stops all processes, and returns all turns.
     ///
     /// Fails if a process gave up, a turn was overwritten by another, or a token is not above the
-    /// one before.
+    /// previous one.
     #[track_caller]
     pub(crate) fn rest(self) -> Vec<Turn> {
         for worker in &self.workers {

@@ -1,4 +1,4 @@
-//! Everything of which one holder excludes all others, to be put to the same tests.
+//! Every lock with exclusive holders, for the same tests.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use lock_sync::{
 
 use super::LOCK;
 
-/// A handle of a lock, which is "it" unless it is said. Clones are the same handle.
+/// A handle of a lock, by default "it". Clones are the same handle.
 pub(crate) trait Excluding: Clone + Send + Sync + 'static {
     type Guard: Guard;
 
-    /// The keys that the server has while it is held.
+    /// The keys on the server while the lock is held.
     const KEYS: &'static [&'static str];
 
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self;
@@ -39,7 +39,7 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
     fn blocking_take(&self) -> Result<Self::Guard, Denied>;
 }
 
-/// What all guards have.
+/// The common part of all guards.
 pub(crate) trait Guard: Debug + Send + 'static {
     fn fencing_token(&self) -> FencingToken;
 
@@ -52,10 +52,10 @@ pub(crate) trait Guard: Debug + Send + 'static {
     fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + 'static;
 }
 
-/// Why there is no guard, whatever the lock calls it.
+/// The reason why there is no guard, for all kinds of locks.
 #[derive(Debug)]
 pub(crate) enum Denied {
-    /// Somebody else has it.
+    /// Another client has the lock.
     WouldBlock,
     Timeout {
         source: Option<Error>,
@@ -68,8 +68,8 @@ pub(crate) enum Denied {
 pub(crate) type TheMutex = Arc<Mutex<()>>;
 pub(crate) type TheWriter = Arc<RwLock<()>>;
 pub(crate) type TheOnePermit = Arc<Semaphore>;
-/// Each time in the name of somebody new. Its guards borrow it, and here they have to outlive everything:
-/// so it stays for as long as the process.
+/// A new owner each time. Its guards borrow it, and here they have to outlive everything, so it lives as
+/// long as the process.
 pub(crate) type TheReentrant = &'static ReentrantMutex<()>;
 
 impl Excluding for TheMutex {
@@ -130,7 +130,7 @@ impl Excluding for TheWriter {
     }
 }
 
-/// What is there besides while a lock is shared, be it with nobody.
+/// The additional keys while a lock is shared, even with a single holder.
 const SHARED: &[&str] = &[LOCK, "lock:{it}:grants", "lock:{it}:holders"];
 
 impl Excluding for TheOnePermit {
@@ -231,7 +231,7 @@ guard!(
     ReentrantGuard<'static, ()>
 );
 
-/// From the errors of those who wait, and of those who do not.
+/// From the errors of calls that wait, and of those that do not.
 macro_rules! denied {
     ($(waiting $waiting:ident, trying $trying:ident: $would_block:ident;)*) => {$(
         impl From<$waiting> for Denied {
@@ -262,7 +262,7 @@ denied! {
     waiting ReentrantLockError, trying TryReentrantLockError: WouldBlock;
 }
 
-/// Makes tests of these functions, which are generic over [`Excluding`], for everything that excludes.
+/// Makes tests of these functions, which are generic over [`Excluding`], for every exclusive lock.
 macro_rules! for_all_that_excludes {
     (async on two threads: $($test:ident)*) => {
         $crate::support::for_all_that_excludes! {

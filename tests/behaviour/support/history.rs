@@ -1,21 +1,21 @@
-//! Who held a lock in which way, from when to when, and whether that could be.
+//! Which task held a lock in which way, and when, and whether these holds were allowed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lock_core::{FencingToken, Instant};
 
-/// In which way.
+/// The way of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Way {
     Read,
-    /// With the prospect of writing.
+    /// Reading, with the right to upgrade.
     Upgradable,
     Write,
     Permits(u64),
 }
 
 impl Way {
-    /// Whether two can hold the lock in these ways at once.
+    /// Whether two tasks can hold the lock in these ways at once.
     fn stands(self, other: Self) -> bool {
         matches!(
             (self, other),
@@ -34,7 +34,7 @@ pub(crate) struct Span {
     turn: u64,
     pub(crate) way: Way,
     token: FencingToken,
-    /// When its turn began: it has asked since then.
+    /// When the turn began: the task asked after that.
     pub(crate) asked: Instant,
     pub(crate) had: Instant,
     until: Instant,
@@ -65,12 +65,12 @@ impl Span {
         }
     }
 
-    /// Which turn of which task. A task holds the lock in several ways in one turn.
+    /// The turn and its task. A task holds the lock in several ways in one turn.
     fn whose(&self) -> (u32, u32, u64) {
         (self.process, self.task, self.turn)
     }
 
-    /// Of one who asks, is served and leaves at these times, for tests.
+    /// The turn of a task that asks, gets the lock and leaves at these times, for tests.
     #[cfg(test)]
     fn at(process: u32, way: Way, token: u64, [asked, had, until]: [u64; 3]) -> Self {
         let at = Instant::from_nanos;
@@ -80,7 +80,7 @@ impl Span {
     }
 }
 
-/// All that was written down, by the time at which it began.
+/// All notes, by the time of the beginning.
 #[derive(Debug)]
 pub(crate) struct History(Vec<Span>);
 
@@ -98,7 +98,7 @@ impl History {
         &self.0
     }
 
-    /// How many turns were taken.
+    /// The number of turns.
     pub(crate) fn turns(&self) -> usize {
         self.0.iter().map(Span::whose).collect::<HashSet<_>>().len()
     }
@@ -108,8 +108,8 @@ impl History {
         self.0.iter().map(|span| span.process).collect()
     }
 
-    /// Checks that no two held the lock at once in ways that exclude each other, and that tokens rise
-    /// from writer to writer. Returns in which pairs of ways two processes held it at once.
+    /// Checks that no two tasks held the lock at once in ways that exclude each other, and that tokens
+    /// increase from writer to writer. Returns the pairs of ways in which two processes held it at once.
     #[track_caller]
     pub(crate) fn assert_readers_and_writers(&self) -> HashSet<(Way, Way)> {
         let mut beside = HashSet::new();
@@ -131,8 +131,8 @@ impl History {
         beside
     }
 
-    /// A writer's token is above all of those who had left before it asked, and a reader's is no lower than
-    /// any writer's who had.
+    /// A writer's token is above the tokens of all tasks that had left before the writer asked. A reader's
+    /// token is at least that of every writer that had left.
     fn assert_tokens_rise(&self) {
         let mut ends: Vec<Span> =
             self.0.iter().filter(|span| span.until > span.had).copied().collect();
@@ -153,7 +153,7 @@ impl History {
             }
             let (before, least) = match span.way {
                 Way::Write => (highest, 1),
-                // They share that of a writer who has become a reader.
+                // They share the token of a writer that has become a reader.
                 _ => (highest_written, 0),
             };
             if let Some(before) = before {
@@ -163,11 +163,11 @@ impl History {
         }
     }
 
-    /// Checks that there never were more permits than that. Returns how many there were at most, and how
-    /// many processes had some then.
+    /// Checks that there never were more permits than that. Returns the most that were held at once, and
+    /// how many processes held them then.
     #[track_caller]
     pub(crate) fn assert_permits(&self, limit: u64) -> (u64, usize) {
-        // At one instant those who leave are out before those who come are in.
+        // At one instant, tasks leave before others enter.
         let mut events = BTreeMap::<(Instant, bool), Vec<Span>>::new();
         for &span in self.0.iter().filter(|span| span.until > span.had) {
             events.entry((span.had, true)).or_default().push(span);

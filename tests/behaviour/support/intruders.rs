@@ -1,4 +1,4 @@
-//! Others who try to get in, all the time.
+//! Clients that try to get in, all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,12 +63,12 @@ impl Intruders {
         self.state.forbidden.store(true, Ordering::SeqCst);
     }
 
-    /// They stay out for the time being.
+    /// They stop for the time being.
     pub(crate) fn may(&self) {
         self.state.forbidden.store(false, Ordering::SeqCst);
     }
 
-    /// Returns once both have tried some more.
+    /// Returns once both have tried several more times.
     pub(crate) async fn has_tried(&self) {
         let tries = || self.state.tries.each_ref().map(|tries| tries.load(Ordering::SeqCst));
         let before = tries();

@@ -1,4 +1,4 @@
-//! What is on the server.
+//! The keys on the server.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::SOON;
 /// The key of the lock "it".
 pub(crate) const LOCK: &str = "lock:{it}";
 
-/// Those who wait for it, in order.
+/// The waiting claims, in order.
 pub(crate) const QUEUE: &str = "lock:{it}:queue";
 
-/// The leases of those who share it, by their ends.
+/// The leases of the sharers, by their ends.
 const HOLDERS: &str = "lock:{it}:holders";
 
 /// How long a key has left to live; `None` if it has no end, or does not exist.
@@ -23,17 +23,17 @@ pub(crate) fn ttl_of(server: &RedisServer, key: &str) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// One of the leases of those who share the lock "it".
+/// One lease of a sharer of the lock "it".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
-    /// How it is shared, and its owner.
+    /// The mode and the owner.
     name: String,
     /// By the clock of the server, in milliseconds.
     ends: u64,
 }
 
 impl Lease {
-    /// How long it has left to live; nothing if its time is over.
+    /// The rest of the lease; zero if it is over.
     #[track_caller]
     pub(crate) fn left(&self, server: &RedisServer) -> Duration {
         let time = server.cli(&["TIME"]);
@@ -44,7 +44,7 @@ impl Lease {
     }
 }
 
-/// The leases of those who share the lock "it": what ends first comes first.
+/// The leases of the sharers of the lock "it", the first end first.
 #[track_caller]
 pub(crate) fn leases(server: &RedisServer) -> Vec<Lease> {
     let reply = server.cli(&["ZRANGE", HOLDERS, "0", "-1", "WITHSCORES"]);
@@ -53,13 +53,13 @@ pub(crate) fn leases(server: &RedisServer) -> Vec<Lease> {
     reply.array().chunks_exact(2).map(lease).collect()
 }
 
-/// What a lock leaves behind.
+/// The keys that a lock leaves behind.
 pub(crate) trait Leftovers {
     /// The keys that hold a lock.
     fn locks(&self) -> Vec<String>;
 
-    /// Waits until no lock is held, and checks what stays: the fences, and how many permits there are,
-    /// which end by themselves.
+    /// Waits until no lock is held, and checks the keys that stay: the fences, and the numbers of
+    /// permits, which expire.
     fn assert_all_free(&self);
 }
 

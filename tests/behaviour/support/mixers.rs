@@ -1,4 +1,4 @@
-//! Processes that hold one lock in many ways, and what they have written down.
+//! Processes that hold one lock in many ways, and their notes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ pub(crate) struct Mixers {
 }
 
 impl Mixers {
-    /// Makes these begin, each with so many tasks, and returns once each has had a turn. How they hold the
-    /// lock is said at [`Worker`].
+    /// Starts these workers, each with this many tasks, and returns once each has had a turn. See [`Worker`]
+    /// for the ways in which they hold the lock.
     pub(crate) fn start(workers: Vec<Worker>, tasks: u32, how: &str) -> Self {
         let ledger = NamedTempFile::new().unwrap();
         for worker in &workers {
@@ -48,14 +48,14 @@ impl Mixers {
         });
     }
 
-    /// Waits until so much has been written in all.
+    /// Waits until this much has been written in all.
     #[track_caller]
     pub(crate) fn until(&self, lines: usize) {
         eventually("much was written", SOON * 3, || self.count() >= lines);
     }
 
-    /// Waits until all of so many permits were held at once, by several processes. A loaded machine may take a
-    /// while to let that happen.
+    /// Waits until all permits were held at once, by several processes. On a loaded machine that may take a
+    /// while.
     #[track_caller]
     pub(crate) fn until_all_are_held(&self, permits: u64) {
         eventually("all permits were held at once", SOON * 3, || {
@@ -70,13 +70,13 @@ impl Mixers {
         self.lines().len()
     }
 
-    /// What has been written, but for a line that is not whole.
+    /// The notes, without a line that is not complete.
     fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.ledger.path()).unwrap();
         text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
     }
 
-    /// Lets all rest who are alive, and returns what they have written. Fails if one gave up.
+    /// Stops all processes that are alive, and returns their notes. Fails if one gave up.
     #[track_caller]
     pub(crate) fn rest(self) -> History {
         let alive: Vec<&Worker> = self.workers.iter().filter(|worker| worker.is_alive()).collect();

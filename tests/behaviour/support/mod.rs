@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The common parts of the tests.
 
 mod crashes;
 mod crew;
@@ -39,15 +39,15 @@ pub(crate) use self::waiting::{
     Waiting, asked_within, until_heard, until_in_line, until_quiet, until_refused, waiting,
 };
 
-/// The default lease. What has to wait for its end comes too late for [`SOON`].
+/// The default lease. Its end comes too late for [`SOON`].
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// A client of its own, with the defaults.
+/// A new client with the defaults.
 pub(crate) fn client(url: impl Into<String>) -> Locks<RedisBackend> {
     client_with(url, |redis| redis, |locks| locks)
 }
 
-/// A client of its own, with other options.
+/// A new client with other options.
 pub(crate) fn client_with(
     url: impl Into<String>,
     redis: impl FnOnce(lock_redis::Builder) -> lock_redis::Builder,
@@ -67,12 +67,12 @@ pub(crate) fn rwlock(locks: &Locks<RedisBackend>) -> Arc<RwLock<u32>> {
     Arc::new(locks.rwlock("it", 0).unwrap())
 }
 
-/// Whether somebody else is said to have the lock.
+/// Whether the error says that another client has the lock.
 pub(crate) fn would_block<G>(tried: &Result<G, TryLockError>) -> bool {
     matches!(tried, Err(TryLockError::WouldBlock))
 }
 
-/// Two clients of one server: two processes, as far as it can tell.
+/// Two clients of one server: for the server they are two processes.
 pub(crate) struct Pair {
     pub(crate) server: RedisServer,
     pub(crate) here: Locks<RedisBackend>,
@@ -84,12 +84,12 @@ impl Pair {
         Self::with(|redis| redis, |locks| locks)
     }
 
-    /// Two clients that serve others before themselves.
+    /// Two clients that serve other processes before themselves.
     pub(crate) fn fair() -> Self {
         Self::with(|redis| redis, |locks| locks.handoff(Handoff::Fair))
     }
 
-    /// Two clients that are set up alike.
+    /// Two clients with equal options.
     pub(crate) fn with(
         redis: impl Fn(lock_redis::Builder) -> lock_redis::Builder,
         locks: impl Fn(lock_sync::Builder<RedisBackend>) -> lock_sync::Builder<RedisBackend>,

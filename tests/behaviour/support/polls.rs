@@ -1,4 +1,4 @@
-//! Futures that are given up at a chosen point.
+//! Futures that are dropped at a chosen point.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use super::soon;
 
-/// The future was dropped after as many polls as were asked for.
+/// The future was dropped after the requested number of polls.
 #[derive(Debug)]
 pub(crate) struct PolledOut;
 
 /// Polls a future each time it is woken, and drops it at the end of the last of `polls` polls.
 ///
-/// Fails the test if it is not woken soon.
+/// Fails the test if the future is not woken soon.
 #[track_caller]
 pub(crate) fn after_polls<F: Future>(
     future: F,
@@ -38,9 +38,9 @@ pub(crate) fn after_polls<F: Future>(
     })
 }
 
-/// Asks over and over for what somebody else holds, who lets go of it at about the time when the future
-/// is dropped, which is after each number of polls. `begin` returns what is held, and the future. How
-/// often it was dropped, and how often there was something.
+/// Asks over and over for a lock that another client holds, and releases at about the time when the
+/// future is dropped, which is after each number of polls. `begin` returns the guard of the other
+/// client, and the future. Returns how often the future was dropped, and how often it had a result.
 pub(crate) async fn give_up_at_every_poll<H, F, G, E>(
     rounds: usize,
     begin: impl AsyncFn() -> (H, F),

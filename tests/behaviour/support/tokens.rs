@@ -2,7 +2,7 @@
 
 use lock_core::{FencingToken, Instant};
 
-/// One guard: when it was asked for, when it was had, and its token.
+/// One guard: when it was requested, when it was granted, and its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) asked: Instant,
@@ -10,8 +10,8 @@ pub(crate) struct Grant {
     pub(crate) token: FencingToken,
 }
 
-/// Checks that whoever asked after another one had the lock got a higher token, and that no two got
-/// the same.
+/// Checks that a caller that asked after another caller had the lock got a higher token, and that
+/// no two got one token.
 #[track_caller]
 pub(crate) fn assert_tokens_increase(grants: &[Grant]) {
     let mut by_token: Vec<u64> = grants.iter().map(|grant| grant.token.get()).collect();

@@ -1,4 +1,4 @@
-//! Work that goes wrong unless a lock keeps it apart.
+//! Work that goes wrong without exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,11 +10,10 @@ use tokio::task::JoinSet;
 
 use super::{Excluding, Grant, Guard, SOON, soon};
 
-/// Tasks of several clients that take one lock over and over, and count under it in a way that
-/// loses counts when two do it at once.
+/// Tasks of several clients that take one lock over and over. Under the lock each task counts in a
+/// way that loses counts when two tasks do it at once.
 ///
-/// They never give up and take no error for an answer: each lock is granted in the end, without
-/// anybody's help.
+/// They never give up and accept no error: each lock is granted in the end, without help.
 pub(crate) struct Traffic {
     shared: Arc<Shared>,
     tasks: JoinSet<Vec<Grant>>,
@@ -27,17 +26,17 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// What became of it.
+/// The outcome.
 pub(crate) struct Tally {
     /// How many counted.
     pub(crate) turns: u64,
-    /// How far they came.
+    /// The final count.
     pub(crate) counted: u64,
     pub(crate) grants: Vec<Grant>,
 }
 
 impl Traffic {
-    /// Starts `tasks` tasks for each of these handles of one lock, in whatever client.
+    /// Starts `tasks` tasks for each of these handles of one lock, of any client.
     pub(crate) fn start<X: Excluding>(locks: impl IntoIterator<Item = X>, tasks: usize) -> Self {
         let mut traffic = Self { shared: Arc::default(), tasks: JoinSet::new() };
         for lock in locks {
@@ -81,11 +80,11 @@ async fn work<X: Excluding>(lock: X, shared: Arc<Shared>) -> Vec<Grant> {
         let guard = lock.take().await.unwrap();
         grants.push(Grant { asked, had: clock.now(), token: guard.fencing_token() });
         shared.count().await;
-        // By turns in each of the two ways to give a lock up.
+        // Alternately in each of the two ways to release a lock.
         if grants.len() % 2 == 0 {
             drop(guard);
         } else if let Err(error) = guard.release().await {
-            // The lock is given up either way.
+            // The lock is released either way.
             assert!(matches!(error, ReleaseError::Lost(_) | ReleaseError::Backend(_)));
         }
     }

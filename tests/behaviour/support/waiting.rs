@@ -12,7 +12,7 @@ use super::{QUEUE, SOON, soon};
 /// A task that waits for a lock.
 pub(crate) struct Waiting(JoinHandle<Result<OwnedMutexGuard<()>, LockError>>);
 
-/// Begins to wait in a task of its own, which goes on whatever the test does meanwhile.
+/// Starts to wait in a new task, which goes on whatever the test does meanwhile.
 pub(crate) fn waiting(mutex: &Arc<Mutex<()>>) -> Waiting {
     Waiting(tokio::spawn(Arc::clone(mutex).lock_owned()))
 }
@@ -30,20 +30,20 @@ impl Waiting {
     }
 }
 
-/// Waits until somebody who asked was refused, after the server had counted so far.
+/// Waits until a caller was refused, after the server's count reached this number.
 pub(crate) async fn until_refused(server: &RedisServer, before: &CommandStats) {
     // A refusal says how long the present lease lasts.
     let refused = async || server.commandstats().since(before).calls("pttl") > 0;
-    eventually_async("somebody is refused", SOON, refused).await;
+    eventually_async("a caller is refused", SOON, refused).await;
 }
 
-/// Waits until somebody listens to what happens to a lock.
+/// Waits until a client listens to the events of a lock.
 pub(crate) async fn until_heard(server: &RedisServer) {
     let heard = async || !server.cli(&["PUBSUB", "CHANNELS"]).array().is_empty();
-    eventually_async("somebody listens", SOON, heard).await;
+    eventually_async("a client listens", SOON, heard).await;
 }
 
-/// Waits until so many clients stand in line for the lock "it".
+/// Waits until this many claims wait for the lock "it".
 #[track_caller]
 pub(crate) fn until_in_line(server: &RedisServer, count: i64) {
     eventually(&format!("{count} stand in line"), SOON, || {
@@ -51,7 +51,7 @@ pub(crate) fn until_in_line(server: &RedisServer, count: i64) {
     });
 }
 
-/// Waits until the server is asked nothing any more.
+/// Waits until the server gets no more requests.
 pub(crate) async fn until_quiet(server: &RedisServer) {
     soon(async {
         let mut before = server.commandstats();
@@ -67,7 +67,7 @@ pub(crate) async fn until_quiet(server: &RedisServer) {
     .await;
 }
 
-/// What the server is asked during this time.
+/// The requests that the server gets during this time.
 pub(crate) async fn asked_within(server: &RedisServer, window: Duration) -> CommandStats {
     let before = server.commandstats();
     tokio::time::sleep(window).await;

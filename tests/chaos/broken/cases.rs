@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_tests::chaos::check::Property::{self, *};
 use lock_tests::chaos::{Deployment, Fault, How, Plan, Step};
 
-/// A flaw, what brings it to light, and what sees it.
+/// A flaw, the circumstances that reveal it, and the property that it breaks.
 pub(super) struct Case {
     pub(super) flaw: &'static str,
     /// The property that it breaks.
@@ -14,16 +14,16 @@ pub(super) struct Case {
     pub(super) scene: Scene,
 }
 
-/// Circumstances under which some flaws show, and under which a lock without any is sound.
+/// Circumstances under which some flaws show, and under which a lock without a flaw is sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Scene {
-    /// Nothing fails. One server, much wanted locks.
+    /// No fault. One server, with high contention.
     Calm,
-    /// The same, where a lock goes back after each holder.
+    /// No fault, and a lock is released after each holder.
     Fair,
-    /// The same with one task for each worker, so that locks are often free.
+    /// No fault, a release after each holder, and one task for each worker, so that locks are often free.
     Quiet,
-    /// Sections that last for most of a lease, and some longer than anybody waits.
+    /// Sections that last for most of a lease, and some for longer than any waiter waits.
     Slow,
     /// Readers and writers.
     Readers,
@@ -31,13 +31,13 @@ pub(super) enum Scene {
     Barrier,
     /// All workers but one stand still for longer than a lease, again and again.
     Pauses,
-    /// The same, with values that one makes and all read.
+    /// As `Pauses`, with values that one worker makes and all read.
     Cells,
-    /// The same over a quorum.
+    /// As `Pauses`, over a quorum.
     QuorumPauses,
     /// The links of a worker are as slow as leases are short.
     SlowLinks,
-    /// The links of a worker are closed, and stay so for a while.
+    /// The links of a worker are closed for a while.
     CutOff,
     /// All workers but one are killed at once.
     Killed,
@@ -106,7 +106,7 @@ impl Scene {
             }
             Self::Fair => Plan { fair: true, tasks: 8, hold: ms(20), ..one(vec![]) },
             Self::Quiet => Plan { workers: 2, tasks: 1, hold: ms(80), ..one(vec![]) },
-            // Holds so long leave few turns: a queue deals them out to all workers.
+            // Such long holds leave few turns: a queue deals them out to all workers.
             Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), fair: true, ..one(vec![]) },
             Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
@@ -142,15 +142,18 @@ impl Scene {
             }
             Self::Stale => {
                 let lacks = [(0, 2), (1, 0)].map(|(worker, server)| {
-                    let lack = Step::new(Partition, ms(1_500), ms(10_000));
+                    let lack = Step::new(Partition, ms(1_500), ms(15_000));
                     lack.servers(&[server], 3).workers(&[worker])
                 });
-                let back = [3_000, 5_500, 8_000, 10_500].map(|at| {
-                    let back = Step::new(KillStale, ms(at), ms(750)).how(How::By(ms(700)));
+                // A holder that a server has forgotten is still there when the server is back, also on a machine that
+                // is busy: leases are long beside the time that a start takes.
+                let back = [3_000, 6_500, 10_000, 13_500].map(|at| {
+                    let back = Step::new(KillStale, ms(at), ms(1_350)).how(How::By(ms(1_300)));
                     back.servers(&[1], 3)
                 });
                 let steps = lacks.into_iter().chain(back).collect();
-                Plan { workers: 2, tasks: 2, hold: ms(500), ..many(3, steps) }
+                let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, steps) };
+                plan.with_ttl(ms(1_200))
             }
         }
     }
@@ -167,8 +170,8 @@ impl Scene {
     }
 }
 
-/// All but one of three stand still for longer than leases live: most of the time, one of them holds each lock.
-/// In between they all go on for at least so long.
+/// All but one of three workers stand still for longer than a lease: most of the time, one of them holds each
+/// lock. In between, all run for at least that long.
 fn pauses(count: u32, between: Duration) -> Vec<Step> {
     let pause = |number: u32| {
         let at = ms(2_500) + (ms(1_300) + between) * number;

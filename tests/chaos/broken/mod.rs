@@ -1,5 +1,5 @@
-//! The testers are tested: locks that are broken on purpose are found out, and the same lock without a flaw is
-//! not, in the same circumstances.
+//! The checkers are tested: they find locks that are broken on purpose, and accept the lock without a flaw in
+//! the same circumstances.
 
 mod cases;
 
@@ -17,10 +17,10 @@ use lock_tests::chaos::{Report, run};
 use self::cases::{CASES, Case, Scene};
 use crate::STAGE;
 
-/// So many runs at once for each core: each of them sleeps for most of the time.
+/// The number of runs at once for each core: each of them sleeps for most of the time.
 const JOBS: usize = 4;
 
-/// In so many runs a flaw is to be found, and as often a lock without any may be in doubt.
+/// The most runs in which a flaw must show, and the most inconclusive runs of a lock without a flaw.
 const BUDGET: usize = 8;
 
 fn play(scene: Scene, flaw: &str, seed: u64) -> Report {
@@ -29,7 +29,7 @@ fn play(scene: Scene, flaw: &str, seed: u64) -> Report {
     run(&scene.plan(seed), &Cast { program, primitives, flaw: Some(flaw.to_owned()) })
 }
 
-/// `CHAOS_FLAW` is the only one that is looked for, and `none` stands for the lock without any.
+/// `CHAOS_FLAW` selects one flaw, and `none` selects the lock without one.
 #[test]
 fn every_flaw_is_found_and_nothing_where_there_is_none() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ fn every_flaw_is_found_and_nothing_where_there_is_none() {
     let sound = scenes.into_iter().filter(|_| wanted("none")).map(Job::Sound);
     let found = CASES.iter().filter(|case| wanted(case.flaw)).map(Job::Found);
     let mut jobs: Vec<Job> = found.chain(sound).collect();
-    // Those that take long come first, so that nobody waits for them in the end.
+    // The long ones come first, so that none is left alone at the end.
     let took = |job: &Job| job.scene().plan(0).healed() + job.scene().plan(0).ttl * 8;
     jobs.sort_by_key(|job| Reverse(took(job)));
     assert!(!jobs.is_empty(), "there is no flaw {only:?}");
@@ -51,21 +51,21 @@ fn every_flaw_is_found_and_nothing_where_there_is_none() {
 fn every_property_has_a_flaw_that_breaks_it() {
     let broken: BTreeSet<Property> = CASES.iter().map(|case| case.breaks).collect();
     let all = Property::ALL.into_iter();
-    // That events make sense is a property of those who write them down.
+    // Whether events make sense is a property of the code that writes them.
     let rest: Vec<_> = all.filter(|it| *it != Property::History && !broken.contains(it)).collect();
     assert_eq!(rest, []);
 }
 
-/// Something to be shown.
+/// A statement to prove.
 #[derive(Clone, Copy)]
 enum Job {
-    /// That a flaw is found.
+    /// A flaw is found.
     Found(&'static Case),
-    /// That nothing is found.
+    /// Nothing is found.
     Sound(Scene),
 }
 
-/// Does all of that, and says what could not be shown.
+/// Proves all statements, and names those that could not be proved.
 fn all(jobs: &[Job]) -> Vec<String> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -99,7 +99,7 @@ impl Job {
     }
 }
 
-/// A run that proves nothing is replaced by another.
+/// An inconclusive run is replaced by another.
 fn sound(scene: Scene) -> Result<(), String> {
     let mut last = String::new();
     for seed in 0..BUDGET {
@@ -122,7 +122,7 @@ fn found(case: &Case) -> Result<(), String> {
         let report = play(*scene, flaw, number as u64);
         let broken = report.broken();
         if broken.contains(breaks) {
-            // What it is known for is of no interest to anybody.
+            // The folder of a known flaw is not needed.
             report.folder.as_ref().map(std::fs::remove_dir_all);
             println!("{flaw} in {scene:?}: {broken:?} in run {number}, {:.1?}", report.took);
             return Ok(());
@@ -130,7 +130,7 @@ fn found(case: &Case) -> Result<(), String> {
         seen = format!(
             "{flaw} breaks {breaks}, but in {scene:?} only {broken:?} was seen: {report:#}"
         );
-        // A run that proves nothing counts for nothing.
+        // An inconclusive run does not count.
         vain += usize::from(report.verdict() != Verdict::Inconclusive);
         if vain == BUDGET {
             break;

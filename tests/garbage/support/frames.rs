@@ -1,6 +1,6 @@
-//! Where what a real server says begins and ends.
+//! Where the replies of a real server begin and end.
 
-/// Puts together what comes in pieces, and takes it apart into replies and pushes.
+/// Joins pieces, and splits them into replies and pushes.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
@@ -11,14 +11,14 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next reply or push, if it is there to its end.
+    /// The next reply or push, if it is complete.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         let end = end(&self.bytes, 0)?;
         Some(self.bytes.drain(..end).collect())
     }
 }
 
-/// Where the elements of an aggregate begin, and where the last one ends; nothing of what is none.
+/// Where the elements of an aggregate begin, and where the last one ends; empty for other values.
 pub(crate) fn elements(frame: &[u8]) -> Vec<usize> {
     let Some((b'*' | b'~' | b'>' | b'%', count, mut at)) = header(frame, 0) else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn elements(frame: &[u8]) -> Vec<usize> {
     places
 }
 
-/// Where the value ends that begins at `from`.
+/// The end of the value that begins at `from`.
 fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let (kind, count, mut at) = header(bytes, from)?;
     match kind {
@@ -55,7 +55,7 @@ fn end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The type of a value, the number after it, if it is one, and where its first line ends.
+/// The type of a value, the number after it, if there is one, and the end of its first line.
 fn header(bytes: &[u8], from: usize) -> Option<(u8, i64, usize)> {
     let rest = &bytes[from..];
     let line = rest.windows(2).position(|pair| pair == b"\r\n")?;

@@ -1,39 +1,39 @@
-//! What is done to what a server says.
+//! The harm to the replies of a server.
 
 use lock_tests::Random;
 
 use super::elements;
 
-/// One way to harm a reply or a push. The rest of what the server says follows after it.
+/// One way to harm a reply or a push. The rest of the server's bytes follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Harm {
-    /// It ends before its end.
+    /// It is cut short.
     Cut,
-    /// It ends before its end, and so does the connection.
+    /// It is cut short, and the connection ends.
     CutOff,
-    /// It is of another type.
+    /// It gets another type.
     Type,
-    /// One of its bytes is another.
+    /// One of its bytes is changed.
     Byte,
-    /// One of its digits is another.
+    /// One of its digits is changed.
     Digit,
-    /// Before it stands a length that nothing has.
+    /// A wrong length is put before it.
     Length,
-    /// It is wrapped in more lists than anybody reads.
+    /// It is wrapped in more lists than any reader expects.
     Depth,
-    /// Before it comes a message that nobody asked for.
+    /// A message without a subscription is put before it.
     Push,
-    /// The message comes in the middle of a list.
+    /// The message is put into the middle of a list.
     PushInside,
-    /// Before it comes a line without an end.
+    /// A line without an end is put before it.
     Endless,
-    /// Before it come bytes without a meaning.
+    /// Bytes without a meaning are put before it.
     Noise,
-    /// Something else is said in its place.
+    /// Another reply takes its place.
     Other,
-    /// It is said twice.
+    /// It is sent twice.
     Twice,
-    /// It is not said at all.
+    /// It is not sent at all.
     Dropped,
 }
 
@@ -55,7 +55,7 @@ impl Harm {
         Self::Dropped,
     ];
 
-    /// What is said instead, and whether anything is said after it.
+    /// The harmed bytes, and whether anything follows them.
     pub(crate) fn harm(self, frame: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
         let mut frame = frame.to_vec();
         let at = random.below(frame.len());
@@ -110,7 +110,7 @@ impl Harm {
     }
 }
 
-/// A length, after which nothing comes that is as long.
+/// A length, before a value that is shorter.
 fn length(random: &mut Random) -> Vec<u8> {
     let kind = char::from(*random.pick(b"$*%~>|!="));
     let number = *random.pick(&[
@@ -129,7 +129,7 @@ fn length(random: &mut Random) -> Vec<u8> {
     format!("{kind}{number}\r\n").into_bytes()
 }
 
-/// A message of any kind, with anything in it.
+/// A message of any kind, with any content.
 fn push(random: &mut Random) -> Vec<u8> {
     let kinds = [
         "message",
@@ -166,7 +166,7 @@ fn push(random: &mut Random) -> Vec<u8> {
     push
 }
 
-/// Something that a server may say, but not here. It answers no request.
+/// A valid reply of a server, in the wrong place. It answers no request.
 fn other(random: &mut Random) -> &'static [u8] {
     const SAID: [&[u8]; 33] = [
         b"_\r\n",

@@ -1,4 +1,4 @@
-//! A proxy that harms what the server says.
+//! A proxy that harms the replies of the server.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 
 use super::{Frames, Harm, SOON, times};
 
-/// What is done to what the server says from now on.
+/// What the proxy does from now on.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// In which ways.
+    /// The ways of harm.
     harms: Vec<Harm>,
-    /// To how many replies and pushes of a thousand.
+    /// How many replies and pushes of a thousand are harmed.
     often: usize,
 }
 
@@ -27,8 +27,8 @@ impl Plan {
     }
 }
 
-/// A proxy that harms what the server says, on a thread of its own. Every connection has a sequence of its
-/// own of what is done to which of its replies.
+/// A proxy that harms the replies of the server, on a thread of its own. Every connection has a sequence
+/// of its own, which decides how each of its replies is harmed.
 #[derive(Debug)]
 pub(crate) struct Mangler {
     addr: SocketAddr,
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 impl Mangler {
-    /// Before this server. Nothing is harmed at first.
+    /// A proxy before this server. Nothing is harmed at first.
     pub(crate) fn start(target: SocketAddr, random: Random) -> Self {
         let shared = Arc::new(Shared { plan: Mutex::new(Plan::none()), done: Mutex::default() });
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -74,7 +74,7 @@ impl Mangler {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// Does harm in these ways, one after the other, and then in all of them at once.
+    /// Harms in these ways, one after the other, and then in all of them at once.
     pub(crate) async fn do_all(&self, harms: &[Harm]) {
         for &harm in harms {
             self.follow(Plan { harms: vec![harm], often: 15 });
@@ -86,7 +86,7 @@ impl Mangler {
         self.follow(Plan::none());
     }
 
-    /// Every time that more is done, there is time for more. Fails if nothing is done any more.
+    /// Waits for more harm, and extends the time whenever more was done. Fails if no more harm is done.
     async fn until(&self, is_enough: impl Fn(&BTreeMap<Harm, usize>) -> bool) {
         while !is_enough(&self.done()) {
             let before: usize = self.done().values().sum();
@@ -95,7 +95,7 @@ impl Mangler {
         }
     }
 
-    /// What was done so far, and how often.
+    /// The harm so far, and how often each was done.
     pub(crate) fn done(&self) -> BTreeMap<Harm, usize> {
         self.shared.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

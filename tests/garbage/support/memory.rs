@@ -1,11 +1,11 @@
-//! How much memory this process has at once.
+//! The peak memory of this process.
 
 use std::fs;
 
-/// More than all that is kept of replies that never end, and less than any length that they announce.
+/// More than is kept of all replies that never end, and less than any length that they announce.
 const MOST: u64 = 512 << 20;
 
-/// The most that this process had when it began to be watched.
+/// The peak memory of this process when the watch began.
 #[derive(Debug)]
 pub(crate) struct Memory(u64);
 
@@ -14,7 +14,7 @@ impl Memory {
         Self(peak())
     }
 
-    /// Fails if it has had much more at once since.
+    /// Fails if the peak has grown by much since.
     #[track_caller]
     pub(crate) fn is_bounded(&self) {
         let more = peak().saturating_sub(self.0);
@@ -22,7 +22,7 @@ impl Memory {
     }
 }
 
-/// The most bytes at once.
+/// The peak in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -34,7 +34,7 @@ fn what_is_taken_is_seen() {
     let memory = Memory::watch();
     let taken = vec![1_u8; 64 << 20];
     assert!(taken.iter().all(|byte| *byte == 1));
-    // What others gave back before is taken first.
+    // Memory that was freed before is used first.
     assert!(peak() >= memory.0 && peak() > 64 << 20);
     memory.is_bounded();
 }

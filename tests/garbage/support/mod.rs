@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The common parts of the tests.
 
 mod frames;
 mod harm;
@@ -18,16 +18,17 @@ pub(crate) use self::memory::Memory;
 pub(crate) use self::panics::Panics;
 pub(crate) use self::word::{Word, owner_of};
 
-/// Longer than it takes until a harm is done once more, on a loaded machine too.
+/// Longer than the time until the next harm, on a loaded machine too.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Longer than any request may take: to connect, and to be answered after a script had to be loaded.
+/// Longer than any request may take: to connect, and to get an answer after a script had to be
+/// loaded.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a request waits for its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How a client is set up.
+/// The options of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) protocol: Protocol,
@@ -39,7 +40,7 @@ impl Setup {
     pub(crate) const RESP3: Self = Self { protocol: Protocol::Resp3, tracking: false };
     pub(crate) const TRACKING: Self = Self { protocol: Protocol::Resp3, tracking: true };
 
-    /// A client of its own.
+    /// A new client.
     pub(crate) fn client(self, url: &str) -> RedisBackend {
         RedisBackend::builder(url)
             .protocol(self.protocol)

@@ -1,11 +1,12 @@
-//! Panics of whatever thread.
+//! Panics of any thread.
 
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
 
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Notes every panic of this process, also of tasks and threads that nobody waits for.
+/// Notes every panic of this process, including those of tasks and threads that no other task waits
+/// for.
 #[derive(Debug)]
 pub(crate) struct Panics(usize);
 
@@ -22,7 +23,7 @@ impl Panics {
         Self(seen().len())
     }
 
-    /// Fails if there were any since, apart from those of tests, which fail by it themselves.
+    /// Fails if there were any since, except those of tests, which fail by the panic itself.
     #[track_caller]
     pub(crate) fn none(&self) {
         const OURS: &str = "panicked at tests/garbage/";

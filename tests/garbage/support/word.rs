@@ -1,4 +1,4 @@
-//! The server's own word, past all that is done to it on the way.
+//! The server's data, read past the proxy.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::{Clock, Instant, OwnerToken};
 use lock_tests::resp::{Client, Value};
 
-/// A connection on which nothing is harmed.
+/// A connection without harm.
 #[derive(Debug)]
 pub(crate) struct Word(Client);
 
@@ -15,8 +15,8 @@ impl Word {
         Self(Client::connect(addr, Duration::from_secs(10)).unwrap())
     }
 
-    /// What is said against somebody who believes to hold this name until then, if anything is. The lease
-    /// must not be one that the test itself ends meanwhile.
+    /// The contradiction to a client that believes to hold this name until then, if there is one. The
+    /// test must not end the lease meanwhile.
     pub(crate) fn against(
         &mut self,
         name: &str,
@@ -24,7 +24,7 @@ impl Word {
         until: Instant,
     ) -> Option<String> {
         let held = self.held(name);
-        // Looked at afterwards: only if it is not over yet did it count when the server answered.
+        // Checked afterwards: the belief counts only if it was still valid when the server answered.
         let is_over = Clock::boot().now() >= until;
         (!is_owner(&held, owner) && !is_over).then(|| {
             let whose = owner_of(owner);
@@ -32,7 +32,8 @@ impl Word {
         })
     }
 
-    /// What is said against somebody who believes not to hold this name any more, nor to wait for it.
+    /// The contradiction to a client that believes neither to hold this name any more, nor to wait for
+    /// it.
     pub(crate) fn against_the_end(&mut self, name: &str, owner: &OwnerToken) -> Option<String> {
         let waits = format!("x:{}", owner_of(owner));
         let place =
@@ -59,7 +60,7 @@ fn is_owner(held: &Value, owner: &OwnerToken) -> bool {
     matches!(held, Value::Text(text) if text == owner.expose())
 }
 
-/// A token as it is stored. It is of a test, and no secret.
+/// A token as it is stored. It belongs to a test, and is no secret.
 pub(crate) fn owner_of(owner: &OwnerToken) -> String {
     String::from_utf8_lossy(owner.expose()).into_owned()
 }

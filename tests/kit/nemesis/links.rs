@@ -24,13 +24,13 @@ fn client(scene: &Scene, worker: usize, server: usize, timeout: Duration) -> Cli
     Client::connect(proxy.addr(), timeout).unwrap()
 }
 
-/// How long an answer takes, if there is one soon enough.
+/// The time until the answer, if it comes soon enough.
 fn ping(client: &mut Client) -> Option<Duration> {
     let begin = Instant::now();
     client.command(&["PING"]).ok().map(|_| begin.elapsed())
 }
 
-/// All links but the one that is to suffer.
+/// All links but the faulty one.
 fn others_are_well(scene: &Scene) {
     for worker in 0..2 {
         for server in (0..3).filter(|server| (worker, *server) != (0, 1)) {
@@ -110,7 +110,7 @@ fn replies_are_cut_over_and_over_and_what_was_asked_for_is_done() {
     scene.during(|| {
         for number in 1..=3 {
             let mut client = client(&scene, 0, 1, LIMIT);
-            // The last is carried out without an answer.
+            // The last request is executed without an answer.
             let mut answers = 0;
             let key = number.to_string();
             eventually("a reply is cut", LIMIT, || match client.command(&["INCR", &key]) {
@@ -132,7 +132,7 @@ fn what_goes_over_a_link_dribbles_or_comes_twice() {
     let dribbling = scene(dribble);
     let mut slow = client(&dribbling, 0, 1, LIMIT);
     dribbling.during(|| {
-        // Fourteen bytes there and seven back, each a millisecond after the other.
+        // Fourteen bytes there and seven back, a millisecond for each.
         let dribbles = || ping(&mut slow).unwrap() >= Duration::from_millis(18);
         eventually("bytes come one by one", LIMIT, dribbles);
         others_are_well(&dribbling);

@@ -1,4 +1,4 @@
-//! Faults: each does what it says, to whom it says, and is made good.
+//! Faults: each has its effect on its target alone, and is healed.
 
 mod links;
 mod servers;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Long enough for anything that a test does meanwhile.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A stage on which steps happen while a test looks on.
+/// A stage on which steps run while a test observes.
 struct Scene {
     stage: Stage,
     folder: TempDir,
@@ -37,19 +37,19 @@ impl Scene {
         Self { stage, folder }
     }
 
-    /// One server, whose data nothing else changes: the workers rest.
+    /// One server, whose data nothing else changes: the workers are stopped.
     fn quiet(steps: Vec<Step>) -> Self {
         let scene = Self::of(Deployment::Redis, steps);
         scene.stage.rest(LIMIT).unwrap();
         scene
     }
 
-    /// Looks on while the steps happen. They are made good when that is over, if not before.
+    /// Observes while the steps run. They are healed at the end, if not earlier.
     fn during(&self, look: impl FnOnce()) -> Vec<Carried> {
         let nemesis = Nemesis::new(self.folder.path()).unwrap();
         let carried = thread::scope(|scope| {
             let running = scope.spawn(|| nemesis.run(&self.stage, Instant::now()));
-            // Also when what it sees is not what it should be.
+            // Also when an assertion of the test fails.
             let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(look));
             nemesis.stop();
             let carried = running.join().unwrap();
@@ -59,7 +59,7 @@ impl Scene {
         carried
     }
 
-    /// Lets the steps happen until they are over.
+    /// Runs the steps to their end.
     fn until_over(&self) -> Vec<Carried> {
         let nemesis = Nemesis::new(self.folder.path()).unwrap();
         let carried = nemesis.run(&self.stage, Instant::now());

@@ -7,7 +7,7 @@ use lock_tests::{RedisServer, eventually, process};
 
 use super::{LIMIT, LONG, Scene};
 
-/// A fault of the only server, for as long as the test looks on.
+/// A fault of the only server, for as long as the test observes.
 fn step(fault: Fault) -> Step {
     Step::new(fault, Duration::ZERO, LONG).servers(&[0], 1)
 }
@@ -176,7 +176,7 @@ fn rights_are_taken_from_the_workers_and_given_back() {
             };
             match reply.unwrap() {
                 Value::Error(error) => {
-                    // The first is about the command, the others about one in a script.
+                    // The first is about the command, the others about a command in a script.
                     let told = error.starts_with("NOPERM")
                         || ["can't run this command", "ACL failure in script"]
                             .iter()
@@ -210,7 +210,7 @@ fn a_clock_jumps_and_jumps_back() {
 
 #[test]
 fn a_clock_gains_until_it_goes_right_and_keeps_what_it_has_gained() {
-    // Far beyond what leases allow for, so that it shows.
+    // Far more than leases allow for, so that it shows.
     let scene = Scene::quiet(vec![step(Fault::ClockRate).how(How::Rate(2_000_000))]);
     let server = server(&scene);
     server.cli(&["SET", "k", "v", "PX", "60000"]);
@@ -243,7 +243,7 @@ fn faults_of_one_server_at_once_end_one_by_one() {
     let at = |fault, begins, lasts| Step::new(fault, millis(begins), lasts).servers(&[0], 1);
     let scene = Scene::quiet(vec![
         at(Fault::StopServer, 0, LONG),
-        // Neither can be told now.
+        // Neither command can be sent now.
         at(Fault::OutOfMemory, 100, LONG),
         at(Fault::KillEmpty, 200, millis(200)),
         at(Fault::KillKept, 300, millis(300)),
@@ -254,7 +254,7 @@ fn faults_of_one_server_at_once_end_one_by_one() {
     let first = server.pid();
     scene.during(|| {
         eventually("it is down", LIMIT, || !process::is_alive(first));
-        // It comes back when the later of both kills ends, and stands still at once.
+        // The server comes back when the later of both kills ends, and stands still at once.
         eventually("it is up, and stands still", LIMIT, || {
             std::panic::catch_unwind(|| server.pid()).is_ok_and(process::is_stopped)
         });

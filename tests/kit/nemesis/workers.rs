@@ -84,7 +84,7 @@ fn faults_of_one_worker_at_once_end_one_by_one() {
     );
     let first = scene.stage.posts()[1].pid();
     scene.during(|| {
-        // Who comes in the place of one that stands still does so as well.
+        // A worker that replaces one that stands still stands still as well.
         eventually("the next stands still", LIMIT, || {
             let pid = scene.stage.posts()[1].pid();
             pid != first && process::is_stopped(pid)

@@ -1,4 +1,4 @@
-//! A process that uses the servers as one: as far as they can tell.
+//! A client of the servers, which looks to them like a process of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Client {
         Self::with(nodes, |quorum| quorum, |locks| locks.renewal(false).ttl(ttl)).await
     }
 
-    /// The same, with other options.
+    /// As above, with other options.
     pub(crate) async fn with(
         nodes: &Nodes,
         quorum: impl FnOnce(Builder<RedisBackend>) -> Builder<RedisBackend>,
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-/// A quorum whose nodes are reached through these, and are named by their ports.
+/// A quorum whose nodes are reached through these.
 pub(crate) fn builder(nodes: &Nodes, ways: &[Proxy]) -> Builder<RedisBackend> {
     let mut builder = Redlock::builder();
     for (node, way) in ways.iter().enumerate() {
@@ -81,7 +81,7 @@ pub(crate) fn builder(nodes: &Nodes, ways: &[Proxy]) -> Builder<RedisBackend> {
             .connect_timeout(nodes.timeout())
             .build()
             .unwrap();
-        builder = builder.node(way.addr().port().to_string(), backend);
+        builder = builder.nodes([backend]);
     }
     builder.node_timeout(nodes.timeout()).max_ttl(nodes.max_ttl)
 }

@@ -12,7 +12,7 @@ use super::{LEASE, Nodes, SOON};
 /// What they do by turns, as it is told to a [`Worker`].
 const HOW: &str = "write read descend read descend write";
 
-/// For how long they go on asking while nobody gets the lock.
+/// For how long they go on asking while no process gets the lock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Some processes, each with a way of its own to each server.
@@ -45,7 +45,7 @@ impl Crew {
         &self.members
     }
 
-    /// Waits until all have had another turn, those excepted that stand still.
+    /// Waits until all processes have had another turn, except those that stand still.
     #[track_caller]
     pub(crate) fn goes_on(&self, limit: Duration) -> Duration {
         let running = self.members.iter().enumerate();
@@ -70,9 +70,8 @@ impl Crew {
         })
     }
 
-    /// Lets all rest, and checks what they have written: that nobody had the lock while another had it who
-    /// excludes that, as long as their leases were valid, and that tokens increase from one to the next who
-    /// asked later.
+    /// Lets all processes rest, and checks what they have written. No two holders that exclude each other had the lock
+    /// at once while their leases were valid. Tokens increase from one holder to each holder that asked later.
     #[track_caller]
     pub(crate) fn rest(self) {
         for member in &self.members {

@@ -14,7 +14,7 @@ pub(crate) enum Forgetting {
     OldCopy,
     /// The machine loses power, and the end of what was written.
     TornLog,
-    /// Somebody deletes everything.
+    /// A client deletes everything.
     Flush,
 }
 

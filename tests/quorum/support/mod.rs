@@ -18,10 +18,10 @@ pub(crate) use self::crew::Crew;
 pub(crate) use self::forgetting::Forgetting;
 pub(crate) use self::nodes::Nodes;
 
-/// The lease of those who renew.
+/// The lease of clients that renew.
 pub(crate) const LEASE: Duration = Duration::from_millis(900);
 
-/// The longest lease: for so long, and a little more, a server is kept out that may have forgotten some.
+/// The longest lease. A server that may have forgotten leases is kept out for so long and a little more.
 pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_500);
 
 /// A lease that outlasts any test.

@@ -27,17 +27,17 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Servers of which somebody has said that they are new.
+    /// Servers that a client has declared new.
     pub(crate) async fn new(count: usize) -> Self {
         Self::with(count, MAX_TTL, |server| server).await
     }
 
-    /// The same for leases that outlast any test.
+    /// Servers for leases that outlast any test.
     pub(crate) async fn long(count: usize) -> Self {
         Self::with(count, LONG, |server| server).await
     }
 
-    /// The same with options.
+    /// Servers with options.
     pub(crate) async fn with(
         count: usize,
         max_ttl: Duration,
@@ -127,7 +127,7 @@ impl Nodes {
         }
     }
 
-    /// On which of the servers that run somebody has the lock "it".
+    /// The running servers on which a client has the lock "it".
     pub(crate) fn holding(&self) -> Vec<usize> {
         let has = |&node: &usize| {
             let found = self.servers[node].try_cli(&["EXISTS", LOCK]);

@@ -1,4 +1,4 @@
-//! What befalls one request, or the call, and not the others.
+//! Faults of one request, or of the call, that leave the other requests alone.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn renewals_whose_runtime_goes_away_are_told_so() {
                 Renewal::Unknown(error) => {
                     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
                 }
-                // What was not sent on one runtime is sent on the other.
+                // Requests that were not sent on one runtime are sent on the other.
                 renewal => assert!(rounds == 1 && demand(&renewal).is_some()),
             }
         }

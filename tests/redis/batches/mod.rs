@@ -1,4 +1,4 @@
-//! Renewals and repeats of places that begin together, and cost few calls.
+//! Renewals and repeats of places that begin together, and need few calls.
 
 mod harm;
 mod places;
@@ -26,7 +26,7 @@ fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|number| claim(number.to_string())).collect()
 }
 
-/// How many scripts ran.
+/// The number of scripts that ran.
 fn scripts(raw: &mut Client) -> u64 {
     calls(raw, "evalsha")
 }
@@ -42,12 +42,12 @@ fn renewals<'a>(backend: &'a RedisBackend, claims: &'a [Claim]) -> Vec<Running<'
     running.collect()
 }
 
-/// Renews all, which begin together.
+/// Renews all leases, with renewals that begin together.
 async fn renew(backend: &RedisBackend, claims: &[Claim]) -> Vec<Renewal> {
     join_all(renewals(backend, claims)).await
 }
 
-/// What a renewal says of claims that wait; nothing, if the lease is lost.
+/// The demand that a renewal returns; nothing, if the lease is lost.
 fn demand(renewal: &Renewal) -> Option<Demand> {
     match renewal {
         Renewal::Renewed { valid_until, tokens: None, demand } => {

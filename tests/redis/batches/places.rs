@@ -54,7 +54,7 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     hold(&holder, &claims).await;
     let line = queue_for(&other, &claims).await;
     join_all(line.iter().map(Waiter::ask)).await;
-    // Has the full script loaded.
+    // Loads the full script.
     granted(&other, &claim("readers").in_mode(Mode::Shared)).await;
     let mut raw = server.client();
     spoil_places(&mut raw, &line[6]);
@@ -70,7 +70,8 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     for (number, wait) in waits.iter().enumerate() {
         assert_eq!(wait.is_some(), number != 1, "{number}");
     }
-    // The first in the queue looks after a foreign client, which tells no client of its release.
+    // The first claim in the queue looks for the end of a foreign lease, as a foreign client tells no client of its
+    // release.
     for (number, wait) in waits.iter().enumerate() {
         let is_soon = *wait == Some(Duration::from_millis(60));
         assert_eq!(is_soon, [3, 4].contains(&number), "{number}");
@@ -81,8 +82,8 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     refused(&holder, &claim("1")).await;
 }
 
-/// The first is free, the second is without its queue, another kind of client holds the third and the fourth, where
-/// a place is before that lapsed, the fifth is shared, and in the sixth the place is lost.
+/// The first lock is free, the second lacks its queue, foreign clients hold the third and the fourth, and on the
+/// fourth an expired place comes first. The fifth is shared, and on the sixth the place is lost.
 fn spoil_places(raw: &mut Client, sixth: &Waiter) {
     raw.command::<()>(&["DEL", "lock:{1}"]);
     raw.command::<()>(&["DEL", "lock:{2}:queue"]);
@@ -127,7 +128,7 @@ async fn a_lease_that_a_short_place_was_told_of_is_not_taken() {
         assert!(matches!(attempt, Attempt::Granted(_)));
     }
     let line = queue_for(&other, &held).await;
-    // The client asks again when the lease ends, and has the lock then.
+    // The client asks again when the lease ends, and then gets the lock.
     for attempt in join_all(line.iter().map(Waiter::ask)).await {
         let Attempt::Queued { retry_after: Some(after) } = attempt.unwrap() else { panic!() };
         assert!(after <= short.duration());

@@ -1,7 +1,8 @@
-//! Renewals, and what each is told.
+//! Renewals, and the answer to each.
 
 use lock_core::{Backend, Claim, Demand, Renew, Watch};
 use lock_redis::{Protocol, RedisBackend};
+use lock_tests::quiet_retention;
 
 use super::{MANY, claims, demand, hold, open, pttl, renew, scripts};
 use crate::support::{Client, Server, Waiter, calls, claim_of, granted, long};
@@ -33,7 +34,8 @@ async fn renewals_that_begin_together_are_few_scripts() {
 #[tokio::test]
 async fn a_lone_renewal_is_the_script_that_it_was() {
     let server = Server::start();
-    let backend = open(&server);
+    let builder = RedisBackend::builder(server.url());
+    let backend = builder.retention(quiet_retention()).build().unwrap();
     let claims = claims(2);
     hold(&backend, &claims).await;
     let mut raw = server.client();
@@ -42,7 +44,7 @@ async fn a_lone_renewal_is_the_script_that_it_was() {
     for _ in 0..10 {
         renew(&backend, &claims[..1]).await;
     }
-    // The quick script reads no state, which is what a script would GET.
+    // The quick script reads no state, for which a script would use GET.
     assert_eq!(count(&mut raw), (before.0 + 10, before.1));
     let task = |claim: Claim| {
         let backend = backend.clone();
@@ -54,7 +56,7 @@ async fn a_lone_renewal_is_the_script_that_it_was() {
     assert_eq!(count(&mut raw), (before.0 + 12, before.1));
 }
 
-/// What befalls a lease before it is renewed together with others.
+/// The fate of a lease before it is renewed together with others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Nothing,
@@ -101,7 +103,7 @@ impl Fate {
     }
 }
 
-/// Leases that met their fate, and what keeps it up.
+/// Leases after their fate, and the values that keep the fate up.
 struct Scene {
     claims: Vec<Claim>,
     watches: Vec<Watch>,
@@ -157,7 +159,7 @@ fn befall_keys(raw: &mut Client, fate: Fate, lock: &str) {
         }
         Fate::WithoutState => raw.command(&["DEL", &state]),
         Fate::WithOddState => raw.command(&["SET", &state, "odd", "PX", "9999999999"]),
-        // The mark is lost, as where an older copy of the lock came back.
+        // The mark is lost, as when an older copy of the lock came back.
         Fate::Unsettled => {
             let text = raw.command::<String>(&["GET", lock]);
             raw.command(&["SET", lock, &text[..32], "PX", "5000"])
@@ -180,7 +182,8 @@ async fn each_renewal_has_its_own_answer() {
         let calls = scripts(&mut raw) - before;
         let fates = || (0..MANY).map(|number| FATES[number % FATES.len()]);
         for (number, (fate, renewal)) in fates().zip(&renewed).enumerate() {
-            // The quick script, too, takes it that no claim waits for a lock that is unwatched and unmarked.
+            // The quick script, too, assumes that no claim waits for a lock without a watch and without a
+            // mark.
             let expected =
                 if fate == Fate::Unsettled { Some(Demand::Unknown) } else { fate.demand() };
             assert_eq!(demand(renewal), expected, "{number} {fate:?}");
@@ -192,7 +195,7 @@ async fn each_renewal_has_its_own_answer() {
         assert_eq!(calls, 2 + odd, "{protocol:?}");
         assert_eq!(raw.command::<String>(&["GET", "lock:{6}"]), "theirs");
         assert_eq!(raw.command::<String>(&["GET", "lock:{9}:state"]), "odd");
-        // What was odd is put right.
+        // The odd values are corrected.
         let before = scripts(&mut raw);
         let renewed = renew(&holder, &scene.claims[1..3]).await;
         assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Quiet)));

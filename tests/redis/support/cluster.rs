@@ -1,14 +1,14 @@
-//! Two nodes of a cluster, between which a slot is moved.
+//! Two nodes of a cluster, and a slot that is moved between them.
 
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 use lock_tests::{Port, RedisServer, eventually, resp::Value};
 
 use super::relay::asking_before;
 
-/// What a cluster takes to form, on a loaded machine too.
+/// The time that a cluster needs to form, on a loaded machine too.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// A cluster of two nodes. The first one serves all slots to begin with.
+/// A cluster of two nodes. At first the first node serves all slots.
 pub(crate) struct Cluster {
     pub(crate) source: Node,
     pub(crate) target: Node,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
 }
 
 impl Cluster {
-    /// Starts the nodes. What is moved later on is the slot of this key.
+    /// Starts the nodes. The slot of this key is moved later.
     pub(crate) fn start(key: &str) -> Self {
         let (source, target) = (Node::start(), Node::start());
         let slots = (0..16_384).map(|slot| slot.to_string());
@@ -60,13 +60,13 @@ impl Cluster {
         assert!(matches!(&*moved, "OK" | "NOKEY"), "{moved}");
     }
 
-    /// The keys of the slot that are at the source still.
+    /// The keys of the slot that are still at the source.
     pub(crate) fn rest(&self) -> Vec<String> {
         let rest = self.source.server.cli(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]);
         rest.array().iter().map(Value::text).collect()
     }
 
-    /// Moves the keys that are left, and ends the move.
+    /// Moves the remaining keys, and ends the move.
     pub(crate) fn finish(&self) {
         while let Some(key) = self.rest().first() {
             self.move_if_there(key);
@@ -82,7 +82,7 @@ impl Cluster {
         plain(self.source.server.url())
     }
 
-    /// Clients of the target that say `ASKING` before each script, as one does that was redirected.
+    /// Clients of the target that send `ASKING` before each script, like a client that was redirected.
     pub(crate) async fn at_target(&self) -> Builder {
         let relay = asking_before(self.target.server.addr()).await;
         plain(format!("redis://{relay}"))
@@ -111,7 +111,7 @@ impl Node {
         self.server.cli(&["CLUSTER", "MYID"]).text()
     }
 
-    /// Whether this node serves, and has got to know the other one by its name.
+    /// Whether this node serves, and knows the other one by its name.
     fn knows(&self, other: &Self) -> bool {
         let nodes = self.server.cli(&["CLUSTER", "NODES"]).text();
         let info = self.server.cli(&["CLUSTER", "INFO"]).text();
@@ -122,11 +122,11 @@ impl Node {
 
     /// Whether there is such a key here. Says nothing of other nodes.
     pub(crate) fn has(&self, key: &str) -> bool {
-        // The only command that tells of a key of a slot that is served elsewhere is one about the whole database.
+        // Only a command about the whole database reports a key of a slot that is served elsewhere.
         self.server.cli(&["KEYS", "*"]).array().iter().any(|it| it.text() == key)
     }
 
-    /// How often the server said that a slot is being moved.
+    /// How often the server answered that a slot is being moved.
     pub(crate) fn said_try_again(&self) -> u64 {
         let info = self.server.cli(&["INFO", "errorstats"]).text();
         let line = info.lines().find_map(|line| line.strip_prefix("errorstat_TRYAGAIN:count="));

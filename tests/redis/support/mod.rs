@@ -1,4 +1,4 @@
-//! Servers from the kit, clients of another library, and short ways to ask.
+//! Servers from the kit, clients of another library, and short forms of requests.
 
 mod cluster;
 mod relay;
@@ -44,7 +44,7 @@ pub(crate) async fn granted(backend: &impl Backend, claim: &Claim) -> Grant {
     }
 }
 
-/// Asks for a lease that somebody else must have. Returns how long that one lasts.
+/// Asks for a lease that another owner must have. Returns how long that lease lasts.
 pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
     match attempt(backend, claim).await.unwrap() {
         Attempt::Busy { retry_after } => retry_after,
@@ -52,7 +52,7 @@ pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Dur
     }
 }
 
-/// The state of a lock of which this is the highest token that was given out.
+/// The state of a lock with this highest token.
 pub(crate) fn state_after(latest: u64) -> String {
     const EPOCH: u64 = 1_577_836_800_000_000;
     let clock = EPOCH + latest.div_ceil(4);
@@ -65,7 +65,7 @@ pub(crate) fn calls(raw: &mut Client, command: &str) -> u64 {
     CommandStats::parse(&raw.command::<String>(&["INFO", "commandstats"])).calls(command)
 }
 
-/// Fails the test when something takes too long.
+/// Fails the test when a call takes too long.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")
 }
@@ -75,13 +75,13 @@ pub(crate) fn proxy_before(server: &Server) -> Proxy {
     Proxy::start(([127, 0, 0, 1], server.port()).into())
 }
 
-/// Holds everything back, and keeps the connections.
+/// Holds all bytes back, and keeps the connections.
 pub(crate) fn silence(proxy: &Proxy) {
     proxy.silence(Direction::ToServer);
     proxy.silence(Direction::ToClient);
 }
 
-/// Closes the connections that are there, but not those that come.
+/// Closes the present connections, but not later ones.
 pub(crate) fn sever(proxy: &Proxy) {
     proxy.cut();
     proxy.pass();

@@ -1,4 +1,4 @@
-//! A way to a node of a cluster on which every script comes with `ASKING`.
+//! A connection to a node of a cluster that sends `ASKING` before every script.
 
 use std::net::SocketAddr;
 
@@ -6,13 +6,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Has the server accept keys of a slot that it imports, in the next command, and say nothing of it.
+/// Makes the server accept keys of a slot that it imports, in the next command, and give no reply.
 const ASKING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$4\r\nSKIP\r\n*1\r\n$6\r\nASKING\r\n";
 
-/// Listens on a free port, and passes on what comes to this address. Lives as long as the present runtime.
+/// Listens on a free port, and passes bytes on to this address. Lives as long as the present runtime.
 ///
-/// It stands for a client that follows the redirections of a cluster. Commands other than scripts go as they are: a
-/// connection in RESP2 that has subscribed takes no others.
+/// It stands for a client that follows the redirections of a cluster. Commands other than scripts pass unchanged: a
+/// connection in RESP2 that has subscribed accepts no others.
 pub(crate) async fn asking_before(target: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -56,7 +56,8 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     }
 }
 
-/// How long the request is with which the bytes begin, which is an array of strings. Nothing if it is not whole.
+/// The length of the request at the beginning of these bytes, which is an array of strings. Nothing if it is not
+/// complete.
 fn request_len(bytes: &[u8]) -> Option<usize> {
     let (count, mut at) = header(bytes, 0, b'*')?;
     for _ in 0..count {
@@ -66,7 +67,7 @@ fn request_len(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// The number in the line that begins at `at`, and where the next line begins.
+/// The number in the line that begins at `at`, and the beginning of the next line.
 fn header(bytes: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let rest = bytes.get(at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use lock_tests::RedisServer;
 use redis::FromRedisValue;
 
-/// A `redis-server` of the test's own, without persistence.
+/// A `redis-server` for one test, without persistence.
 #[derive(Debug)]
 pub(crate) struct Server(RedisServer);
 
@@ -46,7 +46,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// The first number of the version of Redis that it is, or is compatible with.
+    /// The first number of the version of Redis that the server has, or is compatible with.
     pub(crate) fn version(&self) -> u32 {
         let info: String = self.client().command(&["INFO", "server"]);
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));

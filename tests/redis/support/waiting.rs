@@ -7,7 +7,7 @@ use lock_redis::RedisBackend;
 
 use super::{long, soon};
 
-/// A claim that has a place in the queue, and the watch on which its client is told.
+/// A claim that has a place in the queue, and the watch on which its client hears.
 pub(crate) struct Waiter {
     pub(crate) backend: RedisBackend,
     pub(crate) request: Acquire,
@@ -46,7 +46,7 @@ impl Waiter {
         }
     }
 
-    /// Repeats a request that must still be queued; when it is to be repeated.
+    /// Repeats a request that must still be queued; returns when it is to be repeated.
     pub(crate) async fn asks_in(&self) -> Duration {
         match self.ask().await.unwrap() {
             Attempt::Queued { retry_after } => retry_after.unwrap(),
@@ -54,7 +54,7 @@ impl Waiter {
         }
     }
 
-    /// Asks after so long, and then again whenever it is told to, until it has the lock.
+    /// Asks after this time, and then again whenever a hint says so, until it has the lock.
     pub(crate) async fn asks_until_it_has(&self, mut rest: Duration) {
         soon(async {
             loop {
@@ -69,7 +69,8 @@ impl Waiter {
         .await;
     }
 
-    /// The next hint that this claim was granted. Other claims of the client are told here, too.
+    /// The next hint that this claim was granted. Hints about other claims of the client come here,
+    /// too.
     pub(crate) async fn told(&mut self) -> Option<Grant> {
         soon(async {
             loop {
@@ -84,7 +85,7 @@ impl Waiter {
         .await
     }
 
-    /// The next hint, of whatever kind.
+    /// The next hint, of any kind.
     pub(crate) async fn hint(&mut self) -> Hint {
         soon(self.watch.next()).await.expect("the watch has ended")
     }

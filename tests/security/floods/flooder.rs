@@ -1,4 +1,4 @@
-//! A server that talks and talks.
+//! A server that sends bytes without end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// What is said again and again: to a client with these channels, with a number that is another each time.
+/// The repeated bytes, for a client with these channels, with a new number each time.
 pub(super) type Junk = fn(channels: &[String], number: u64) -> Vec<u8>;
 
-/// A server that answers politely until a watch has begun, and then says nothing but junk.
+/// A server that answers correctly until a watch has begun, and then sends only junk.
 pub(super) struct Flooder {
     pub(super) addr: SocketAddr,
     speech: Arc<Speech>,
 }
 
-/// What it says.
+/// The junk to send.
 pub(super) struct Speech {
     pub(super) junk: Junk,
-    /// The last that a client asks before its watch has begun.
+    /// The last request of a client before its watch has begun.
     pub(super) after: &'static str,
-    /// How many bytes of it.
+    /// The number of bytes of junk.
     pub(super) most: u64,
     pub(super) said: AtomicU64,
     /// Whether the client has hung up.
@@ -43,7 +43,7 @@ impl Flooder {
         flooder
     }
 
-    /// Whether everything was said, or nobody listens any more.
+    /// Whether all the junk was sent, or the client listens no more.
     pub(super) fn is_over(&self) -> bool {
         self.speech.said.load(Ordering::Relaxed) >= self.speech.most || self.is_hung_up()
     }
@@ -92,7 +92,7 @@ fn politely(words: &[String], sign: char) -> String {
     match words[0].as_str() {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
         "SCRIPT" => format!("$40\r\n{}\r\n", "0".repeat(40)),
-        // Nothing is at the key that is looked at. The last word is the number of the request.
+        // The watched key is absent. The last word is the number of the request.
         "EVALSHA" => {
             let number = words.last().map_or("", String::as_str);
             format!("*2\r\n${}\r\n{number}\r\n$-1\r\n", number.len())

@@ -1,4 +1,4 @@
-//! A server that says more than anybody can want to hear, or a peer that has it say so.
+//! A server that sends more than a client can use, or another client that makes it do so.
 
 mod flooder;
 
@@ -10,16 +10,16 @@ use lock_tests::eventually_async;
 
 use self::flooder::{Flooder, Junk};
 
-/// How much is said. A client that keeps it all needs several times as much.
+/// How many bytes are sent. A client that keeps them all needs several times as much memory.
 const FLOOD: u64 = 6 << 20;
 
 /// How much memory that may cost.
 const MOST: u64 = 6 << 20;
 
-/// How much one that does not end may cost.
+/// How much memory a message without an end may cost.
 const LONGEST: u64 = 256 << 20;
 
-/// How much is said of it before its client has to hang up.
+/// How many bytes of it are sent before its client has to hang up.
 const FAR: u64 = 1 << 30;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,12 +40,12 @@ fn resident() -> u64 {
     kilobytes << 10
 }
 
-/// What a watch goes through.
+/// The junk during a watch.
 struct Ordeal {
     protocol: Protocol,
     tracking: bool,
     junk: Junk,
-    /// Whether the client puts up with all of it. Otherwise it hangs up.
+    /// Whether the client endures all of it. Otherwise it hangs up.
     endures: bool,
 }
 
@@ -54,24 +54,24 @@ impl Ordeal {
         Self { protocol, tracking: false, junk, endures: true }
     }
 
-    /// The same for a client whose keys are tracked.
+    /// As above, for a client whose keys are tracked.
     fn tracked(junk: Junk) -> Self {
         Self { tracking: true, ..Self::new(Protocol::Resp3, junk) }
     }
 
-    /// Something that is no message at all.
+    /// Bytes that are no message at all.
     fn endless(protocol: Protocol, junk: Junk) -> Self {
         Self { endures: false, ..Self::new(protocol, junk) }
     }
 
-    /// By how much the memory grows.
+    /// The growth of the memory.
     async fn growth(&self) -> u64 {
         let after = if self.tracking { "EVALSHA" } else { "SUBSCRIBE" };
         let flooder = Flooder::start(self.junk, after, if self.endures { FLOOD } else { FAR });
         let backend = RedisBackend::builder(format!("redis://{}", flooder.addr))
             .protocol(self.protocol)
             .tracking(self.tracking)
-            // It is not answered as long as there is junk to be said.
+            // The client gets no answer as long as junk is to be sent.
             .command_timeout(PATIENCE)
             .notifications(Notifications::Off)
             .build()
@@ -101,7 +101,8 @@ fn invalid(keys: &str) -> Vec<u8> {
     format!(">2\r\n$10\r\ninvalidate\r\n{keys}").into_bytes()
 }
 
-/// Whether this is the only test in its process, whose memory is looked at. If not, has one run it.
+/// Whether this is the only test in its process, whose memory is measured. If not, starts a process
+/// for it alone.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "LOCK_TESTS_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -124,7 +125,7 @@ async fn what_nobody_wants_to_hear_costs_no_memory() {
         Ordeal::new(Protocol::Resp2, |_, number| message('*', &format!("{number}"), "released")),
         Ordeal::new(Protocol::Resp3, |channels, _| message('>', &channels[0], "released")),
         Ordeal::new(Protocol::Resp3, |channels, number| {
-            // Grants of places that nobody has asked for.
+            // Grants of places that no claim has asked for.
             let grant = format!("granted {number:032x} 1 1 1000 1 0 lock:{{flood}}");
             message('>', channels.last().unwrap(), &grant)
         }),

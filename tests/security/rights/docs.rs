@@ -80,7 +80,7 @@ fn cells(row: &str) -> Vec<String> {
     row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn rights_in(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! The least rights of each feature, and what each of them is needed for.
+//! The least rights of each feature, and the need for each of them.
 
 use lock_core::conformance::Suite;
 use lock_core::{Mode, OwnerToken};
@@ -7,17 +7,17 @@ use lock_redis::{Builder, Notifications, Protocol};
 use super::laws::{Law, ability, backend};
 use super::scenes::Scene;
 
-/// What apps use, and the least that its user has to be allowed.
+/// A feature that apps use, and the least rights of its user.
 pub(super) struct Feature {
-    /// As the docs call it.
+    /// Its name in the docs.
     pub(super) name: &'static str,
-    /// Each right, with something of the feature that breaks without it.
+    /// Each right, with a part of the feature that breaks without it.
     pub(super) rights: Vec<(&'static str, Law)>,
-    /// What holds with these rights.
+    /// The laws that hold with these rights.
     pub(super) laws: Vec<Law>,
-    /// The ways to set a client up.
+    /// The ways to set up a client.
     pub(super) setups: &'static [fn(Builder) -> Builder],
-    /// What the server says of keys: its `notify-keyspace-events`.
+    /// The events that the server reports: its `notify-keyspace-events`.
     pub(super) events: &'static str,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn all() -> Vec<Feature> {
     ]
 }
 
-/// Those of which the docs give the rights together, on one line.
+/// The features whose rights the docs give together, on one line.
 pub(super) fn usual() -> Vec<Feature> {
     vec![mutex(), rwlock(), semaphore(), reentrant()]
 }
@@ -60,7 +60,7 @@ fn by_time(builder: Builder) -> Builder {
 
 const ONE_PERMIT: Mode = Mode::Permits { take: 1, of: 1 };
 
-/// `Mutex` of those who wait by the clock alone.
+/// `Mutex`, with waiters that wait by the clock alone.
 fn mutex_by_time() -> Feature {
     let taken = Law::Backend("a_free_key_is_granted");
     Feature {
@@ -119,7 +119,7 @@ fn mutex() -> Feature {
     Feature { name: "mutex", rights, laws, setups: &IN_LINE, events: "" }
 }
 
-/// What waiting in line takes besides, whatever the kind of lock.
+/// The additional rights for places in the queue, for any kind of lock.
 fn in_line() -> Vec<(&'static str, Law)> {
     let (queued, told) = ("a_refused_watcher_is_queued", "a_release_wakes_a_watcher");
     vec![
@@ -140,7 +140,7 @@ fn laws_of_a_line() -> Vec<Law> {
     backend("a_release_wakes_a_watcher", "every_answer_tells_the_demand")
 }
 
-/// `RwLock`, whose writers are as those of a mutex.
+/// `RwLock`, whose writers need what a mutex needs.
 fn rwlock() -> Feature {
     let mut rights = mutex().rights;
     rights.extend(shared());
@@ -158,14 +158,14 @@ fn rwlock() -> Feature {
     Feature { name: "reader-writer lock", rights, laws, setups: &IN_LINE, events: "" }
 }
 
-/// Laws of conversions that are about permits as well.
+/// Laws of conversions that also concern permits.
 const OF_PERMITS_AS_WELL: [&str; 3] = [
     "every_conversion_is_served",
     "converting_what_is_not_held_fails",
     "impossible_conversions_are_refused",
 ];
 
-/// What several holders of one lock take.
+/// The rights for several holders of one lock.
 fn shared() -> Vec<(&'static str, Law)> {
     let shared = Law::Backend("readers_share_a_key");
     vec![
@@ -177,7 +177,7 @@ fn shared() -> Vec<(&'static str, Law)> {
     ]
 }
 
-/// `Semaphore`. A `Barrier` takes what a mutex takes as well.
+/// `Semaphore`. A `Barrier` also needs what a mutex needs.
 fn semaphore() -> Feature {
     let counted = Law::Backend("permits_add_up_to_their_limit");
     let large = Law::Backend("a_large_request_is_not_starved");
@@ -213,7 +213,8 @@ fn reentrant() -> Feature {
     Feature { name: "reentrant mutex", rights, laws, setups: &IN_LINE, events: "" }
 }
 
-/// What kinds of lock take that several may hold, and whose queue holds others than writers.
+/// The rights for kinds of lock that several owners may hold, and whose queue holds other claims
+/// than exclusive ones.
 fn of_many(taken: Law, waited_for: Law, mode: Mode) -> Vec<(&'static str, Law)> {
     let mut rights: Vec<_> = [
         "~lock:*",
@@ -246,7 +247,7 @@ fn of_many(taken: Law, waited_for: Law, mode: Mode) -> Vec<(&'static str, Law)> 
     rights
 }
 
-/// A server among those of a quorum, for mutexes, reader-writer locks and values.
+/// A server of a quorum, for mutexes, reader-writer locks and values.
 fn node() -> Feature {
     let (vote, mode) = (Law::Node("a_vote_is_a_lease"), Law::Node("a_vote_keeps_to_its_mode"));
     let mut rights: Vec<_> = [
@@ -280,14 +281,14 @@ fn node() -> Feature {
     rights.extend(shared.map(|right| (right, mode)));
     rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
     rights.push(("+info", Law::Node("an_unknown_node_abstains")));
-    // The others have somebody wait in the server's queue, which those of a quorum do not.
+    // The other laws use the server's queue, which the servers of a quorum do not.
     let mut laws =
         ability(&Suite::quorum(), Law::Node, &["a_vote_overtakes_nobody", "a_vote_queues_nobody"]);
     laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
     Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }
 }
 
-/// A user who looks at locks, and does nothing to them.
+/// A user that inspects locks, and changes nothing.
 fn looking() -> Feature {
     let sees = Law::Scene(Scene::LooksAtOthers);
     let rights = [
@@ -315,7 +316,7 @@ fn looking() -> Feature {
     }
 }
 
-/// Hearing of what others than this library do to a lock.
+/// Hints about changes of a lock by other clients than those of this library.
 fn notifications() -> Feature {
     let hears = Law::Scene(Scene::HearsOfDeletions);
     let mut rights = mutex_by_time().rights;
@@ -348,7 +349,7 @@ fn enabling_notifications() -> Feature {
     )
 }
 
-/// Notifications for which the server's configuration is looked at, or changed.
+/// Notifications for which the server's configuration is read, or changed.
 fn configured(
     name: &'static str,
     law: Law,
@@ -360,7 +361,8 @@ fn configured(
     Feature { name, laws: vec![law], setups, ..feature }
 }
 
-/// Hearing of what others than this library do to a lock, from the server's tracking.
+/// Hints about changes of a lock by other clients than those of this library, from the server's
+/// tracking.
 fn tracking() -> Feature {
     let hears = Law::Scene(Scene::HearsOfDeletions);
     let mut rights = mutex_by_time().rights;

@@ -1,11 +1,11 @@
-//! What a feature does, and has to do with the least rights.
+//! The behaviour that a feature must have with the least rights.
 
 use lock_core::conformance::{self, Suite, Verdict};
 
 use super::scenes::Scene;
 use super::world::World;
 
-/// Something that a feature does.
+/// One behaviour of a feature.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Law {
     /// A law of every backend.
@@ -17,7 +17,7 @@ pub(super) enum Law {
     Permits(&'static str),
     Cell(&'static str),
     Node(&'static str),
-    /// What no law says.
+    /// A behaviour that no law covers.
     Scene(Scene),
 }
 
@@ -43,7 +43,7 @@ pub(super) fn backend(first: &str, last: &str) -> Vec<Law> {
     all[first..=last].iter().copied().map(Law::Backend).collect()
 }
 
-/// All laws of an ability but those that another feature is needed for.
+/// All laws of an ability, except those that need another feature.
 pub(super) fn ability(
     suite: &Suite<World>,
     law: fn(&'static str) -> Law,

@@ -1,8 +1,8 @@
 //! The least rights of a user on the server, feature by feature.
 //!
-//! The table in `features` names the rights of each feature, and beside each right something that the
-//! feature cannot do without it. So what is tested is both that the rights are enough, and that none of
-//! them can be left out. The page of the docs is compared with the table.
+//! The table in `features` names the rights of each feature, and beside each right a part of the
+//! feature that fails without it. So the tests prove that the rights are enough, and that each of them
+//! is needed. A test compares the page of the docs with the table.
 
 mod docs;
 mod features;
@@ -17,7 +17,7 @@ use lock_core::conformance::Verdict;
 use self::features::{Feature, all};
 use self::world::World;
 
-/// How many servers are up at once.
+/// The most servers at once.
 const AT_ONCE: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,7 +49,8 @@ async fn without_any_one_of_its_least_rights_a_feature_does_less() {
                 let (name, events) = (feature.name, feature.events);
                 runs.push(async move {
                     let verdict = law.run(&World::new(&rules, events, setup).impatient()).await;
-                    // What is not done is less, too, even where the contract allows it.
+                    // Without the right the feature does less, too, if the contract allows it to do
+                    // nothing.
                     let holds = verdict == Verdict::Holds;
                     holds.then(|| format!("{name} without {right}: {law:?} holds"))
                 });
@@ -60,7 +61,7 @@ async fn without_any_one_of_its_least_rights_a_feature_does_less() {
     none(futures::stream::iter(runs)).await;
 }
 
-/// What there must be none of.
+/// The keys that must not exist.
 async fn none(complaints: impl futures::Stream<Item: Future<Output = Option<String>>>) {
     let complaints = complaints.buffer_unordered(AT_ONCE).filter_map(async |complaint| complaint);
     let complaints: Vec<_> = complaints.collect().await;
@@ -68,7 +69,7 @@ async fn none(complaints: impl futures::Stream<Item: Future<Output = Option<Stri
 }
 
 impl Feature {
-    /// The rights as `ACL SETUSER` takes them, without one of them.
+    /// The rights in the form of `ACL SETUSER`, without one of them.
     fn rules(&self, without: Option<&str>) -> Vec<&'static str> {
         let rights = self.rights.iter().map(|(right, _)| *right);
         let rights: Vec<_> = rights.filter(|right| Some(*right) != without).collect();

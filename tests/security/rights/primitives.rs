@@ -1,8 +1,9 @@
-//! What apps use, each with the least rights that the docs name for it, and one user on both sides.
+//! The primitives of apps, each with the least rights in the docs, and one user on both sides.
 
 use std::time::Duration;
 
 use lock_core::ErrorKind;
+use lock_redis::check::Severity;
 use lock_redis::{Builder, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{Handoff, LockError, Locks, Owner};
@@ -10,7 +11,7 @@ use lock_tests::RedisServer;
 
 use super::features::{Feature, all};
 
-/// Longer than anything takes that works, and far shorter than a lease.
+/// Longer than any step that works, and far shorter than a lease.
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(30);
 
@@ -21,7 +22,7 @@ fn feature(name: &str) -> Feature {
     all().into_iter().find(|feature| feature.name == name).unwrap()
 }
 
-/// A server with a user who may do what these features take.
+/// A server with a user that has the rights of these features.
 fn server(features: &[&str]) -> RedisServer {
     let mut words = vec!["on", ">secret", "resetkeys", "resetchannels", "-@all"];
     for name in features {
@@ -38,7 +39,7 @@ fn locks(backend: RedisBackend) -> Locks<RedisBackend> {
     Locks::builder(backend).ttl(TTL).handoff(Handoff::Fair).build().unwrap()
 }
 
-/// Two clients for each way in which the feature can be set up.
+/// Two clients for each setup of the feature.
 fn pairs(name: &str, server: &RedisServer) -> Vec<[Locks<RedisBackend>; 2]> {
     let setups = feature(name).setups.iter();
     setups.map(|&setup| [(); 2].map(|()| locks(backend(server, setup)))).collect()
@@ -199,11 +200,15 @@ async fn the_check_says_more_to_those_who_may_ask_more() {
     let server = server(&["mutex"]);
     let report = async || backend(&server, |it| it).check().await.unwrap();
     let least = report().await;
-    assert_eq!((least.version, least.eviction_policy, least.notifications), (None, None, None));
-    // A user that may use mutexes can inspect them as well.
-    assert!(!least.warnings.iter().any(|it| it.contains("cannot be seen")), "{:?}", least.warnings);
+    let told = &least.servers[0];
+    assert_eq!((&told.version, &told.eviction_policy, &told.notifications), (&None, &None, &None));
+    // A user that may use mutexes can also inspect them.
+    assert_eq!(least.with_code("holders-unseen").count(), 0, "{least}");
+    // What the other kinds of locks need is named.
+    assert!(least.with_code("rights-missing").all(|it| it.severity == Severity::Info), "{least}");
     server.cli(&["ACL", "SETUSER", USER, "+info", "+config|get"]);
     let more = report().await;
-    assert!(more.version.is_some() && more.notifications.is_some(), "{more}");
-    assert_eq!(more.eviction_policy.as_deref(), Some("noeviction"));
+    let told = &more.servers[0];
+    assert!(told.version.is_some() && told.notifications.is_some(), "{more}");
+    assert_eq!(told.eviction_policy.as_deref(), Some("noeviction"));
 }

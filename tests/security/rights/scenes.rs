@@ -1,4 +1,4 @@
-//! What features do that no law of the contract speaks of.
+//! Behaviours of features that no law of the contract covers.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use lock_tests::eventually_async;
 
 use super::world::World;
 
-/// What no law speaks of.
+/// A behaviour that no law covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scene {
-    /// Who cannot be granted the lock, in such a mode, keeps its place in the queue.
+    /// A claim in such a mode that cannot be granted keeps its place in the queue.
     PlaceIsPutBack(Mode),
-    /// A place is kept even when the server has no memory for another.
+    /// A place is kept even when the server has no memory for another one.
     PlaceIsKeptWithoutMemory,
     /// When a watch ends, the connection of the others stays.
     EndedWatchDisturbsNobody,
-    /// A lock, held in such a mode, is released by force, and the next has it.
+    /// A lock that is held in such a mode is released by force, and the next claim gets it.
     IsReleasedByForce(Mode),
-    /// Whoever may look at locks sees what somebody who may do everything sees.
+    /// A user that may inspect locks sees what a user with all rights sees.
     LooksAtOthers,
-    /// Notifications that are required are found to be there.
+    /// Required notifications are found.
     RequiredNotificationsAreFound,
-    /// Notifications that are missing are switched on.
+    /// Missing notifications are switched on.
     NotificationsAreSwitchedOn,
-    /// A watch hears that somebody deletes the key.
+    /// A watch hears that another client deletes the key.
     HearsOfDeletions,
 }
 
@@ -60,7 +60,7 @@ async fn place_is_put_back(world: &World, mode: Mode) -> Outcome {
     granted(&holder, &held).await?;
     let _watch = waiter.watch(&waits.key).await.map_err(said)?;
     queued(&waiter, &asked(&waits)).await?;
-    // Who overwrites the numbers of the tokens sees to it that nobody can be granted the lock.
+    // A client that overwrites the numbers of the tokens makes every grant fail.
     world.server().cli(&["SET", "lock:{a}:state", "no number"]);
     holder.release(&held).await.map_err(said)?;
     let places = world.server().cli(&["LLEN", "lock:{a}:queue"]).int();
@@ -114,7 +114,7 @@ async fn is_released_by_force(world: &World, mode: Mode) -> Outcome {
     granted(&waiter, &waits).await
 }
 
-/// Of every kind, with those who wait, and more of one kind than are shown.
+/// Locks of every kind, with waiting claims, and more of one kind than are shown.
 async fn looks_at_others(world: &World) -> Outcome {
     let (able, looker) = (world.able(), client(world).await?);
     let free = looker.inspect(&key("free")).await.map_err(said)?;
@@ -145,7 +145,7 @@ async fn looks_at_others(world: &World) -> Outcome {
             format!("{name}: {seen:?}")
         })?;
     }
-    // One who waits to be upgraded, which is seen only while it holds.
+    // An upgrade that waits. It is shown only while its owner holds the lock.
     let reader = claim("u", Mode::Upgradable);
     granted(&able, &reader).await?;
     granted(&able, &claim("u", Mode::Shared)).await?;
@@ -191,7 +191,7 @@ fn claim(name: &str, mode: Mode) -> Claim {
     Claim::exclusive(key(name), OwnerToken::generate().unwrap()).in_mode(mode)
 }
 
-/// A mode of the same kind of lock that does not fit beside this one.
+/// A mode of this kind of lock that does not fit beside this mode.
 fn waiting_beside(mode: Mode) -> Mode {
     match mode {
         Mode::Joint { .. } => Mode::Joint { group: OwnerToken::generate().unwrap() },

@@ -1,4 +1,4 @@
-//! A server with a user who may do so much and no more.
+//! A server with a user that has certain rights and no others.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,21 +14,22 @@ use lock_tests::{Proxy, RedisServer};
 const USER: &str = "locks";
 const PASSWORD: &str = "hunter2";
 
-/// A server with a user who may do so much and no more, and for each client a proxy of its own.
+/// A server with a user that has certain rights and no others, and for each client a proxy of its
+/// own.
 pub(super) struct World {
     server: RedisServer,
     rules: String,
     events: &'static str,
     setup: fn(Builder) -> Builder,
     patience: Duration,
-    /// Those beside it, which laws of several servers ask for.
+    /// The additional servers, for laws about several servers.
     others: Mutex<Vec<RedisServer>>,
-    /// By what a client shows of itself, which is the port of its proxy.
+    /// By the visible name of a client, which is the port of its proxy.
     proxies: Mutex<HashMap<String, Proxy>>,
 }
 
 impl World {
-    /// The rules are words as `ACL SETUSER` takes them, the events what the server tells of keys.
+    /// The rules are words for `ACL SETUSER`, the events those that the server reports.
     pub(super) fn new(rules: &[&str], events: &'static str, setup: fn(Builder) -> Builder) -> Self {
         let rules = format!("on >{PASSWORD} {}", rules.join(" "));
         Self {
@@ -42,7 +43,7 @@ impl World {
         }
     }
 
-    /// For what is expected to fail, some of it because nothing is heard.
+    /// For behaviours that are expected to fail, some of them because no message comes.
     pub(super) fn impatient(mut self) -> Self {
         self.patience = Duration::from_secs(2);
         self
@@ -52,12 +53,12 @@ impl World {
         &self.server
     }
 
-    /// A client of somebody who may do everything.
+    /// A client of a user with all rights.
     pub(super) fn able(&self) -> RedisBackend {
         RedisBackend::open(self.server.url()).unwrap()
     }
 
-    /// How long to wait for what should happen at once.
+    /// How long to wait for a step that should be immediate.
     pub(super) fn limit(&self) -> Duration {
         self.patience
     }

@@ -1,20 +1,21 @@
-//! Everything that can be asked of a backend and of locks, whatever comes of it.
+//! All requests to a backend and to locks, whatever their outcome.
 
 use std::time::Duration;
 
 use lock_core::{
     Acquire, Backend as _, Ballot, CellBackend as _, Claim, FencingToken, InspectBackend as _,
-    Mode, OwnerToken, PermitBackend as _, Quarantine, QuorumNode as _, Renew, Resize, Ttl,
+    Membership, Mode, OwnerToken, PermitBackend as _, Quarantine, QuorumNode as _, Renew, Resize,
+    Terms, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, Owner};
 
 use super::tape::{show, shown};
 
-/// How long a hint is waited for that may not come.
+/// How long to wait for a hint that may not come.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Every verb, with a claim to be held alone.
+/// Every verb, with an exclusive claim.
 pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
     let (key, token) = (&claim.key, FencingToken::new(1));
@@ -28,7 +29,7 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     shown(backend.try_acquire(&next).await).ok();
     show(&backend.renew(&Renew::new(claim.clone(), ttl)).await);
     shown(backend.store(claim, token, Some(value.as_bytes())).await).ok();
-    // What is loaded is shown to whoever asked for it.
+    // The loaded value is shown to its caller.
     if let Err(error) = backend.load(key).await {
         super::tape::show_error(&error);
     }
@@ -56,9 +57,13 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     shown(backend.close(key, 2).await).ok();
     shown(backend.acquire_together(&[request.clone(), next]).await).ok();
 
-    let ballot = Ballot::new(request, token).guarded();
+    let terms = Terms::new(Membership::of(["a", "b", "c"]), ttl);
+    show(&terms);
+    let mut ballot = Ballot::new(request, token);
+    if let Ok(standing) = shown(backend.standing(&terms).await) {
+        ballot = ballot.expecting(standing);
+    }
     show(&ballot);
-    shown(backend.standing().await).ok();
     shown(backend.vote(&ballot).await).ok();
     shown(backend.vouch(&Quarantine::new("a0"), ttl).await).ok();
     shown(backend.confirm(claim, token).await).ok();

@@ -1,8 +1,8 @@
-//! Secrets are planted, everything is driven that says anything, and the secrets are looked for.
+//! Secrets are planted, all code that writes text runs, and the text is searched for the secrets.
 //!
-//! Secret are the credentials in a URL, the tokens of owners, and what an app keeps beside a lock. Taken down
-//! is what the process says: every event of every level, every panic, and whatever values and errors show
-//! when they are asked, with all that caused them.
+//! Secrets are the credentials in a URL, the tokens of owners, and the values that an app keeps beside a
+//! lock. The tests record all text of the process: every event of every level, every panic, and the text of
+//! values and errors, with all their sources.
 
 mod drive;
 mod parrot;
@@ -12,7 +12,7 @@ mod tape;
 use std::time::Duration;
 
 use lock_core::{Claim, Key, OwnerToken};
-use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
+use lock_redis::{Builder, Credentials, Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{Locks, Owner};
 use lock_tests::{Direction, Proxy, RedisServer};
@@ -38,7 +38,13 @@ fn url(to: impl std::fmt::Display) -> String {
     format!("redis://{USER}:{ENCODED}@{to}")
 }
 
-/// A client that does not wait long.
+/// A client whose credentials a provider gives.
+fn provided(builder: Builder) -> Builder {
+    let provide = || async { Ok::<_, std::io::Error>(Credentials::new(USER, PASSWORD)) };
+    builder.credentials(provide)
+}
+
+/// A client with a short time limit.
 fn hasty(url: impl Into<String>) -> Builder {
     let limit = Duration::from_millis(300);
     RedisBackend::builder(url).command_timeout(limit).connect_timeout(limit)
@@ -55,7 +61,7 @@ fn claim(name: &str) -> (Claim, Secret) {
     (Claim::exclusive(Key::new(name).unwrap(), owner), secret_half(&text))
 }
 
-/// All of a token but what its tag may show.
+/// A whole token, except the part that its tag may show.
 fn secret_half(token: &str) -> Secret {
     Secret::new("an owner's token", &token[8..])
 }
@@ -65,7 +71,7 @@ fn assert_unsaid(secrets: &[Secret]) {
     let said = tape::said().clone();
     for secret in secrets {
         if let Some(found) = secret.find(&said) {
-            panic!("a secret is said: {}", found.escape_debug());
+            panic!("a secret is shown: {}", found.escape_debug());
         }
     }
 }
@@ -101,8 +107,12 @@ async fn while_all_goes_well_no_secret_is_said() {
     let server = server("~* &* +@all");
     let watched = Monitor::start(&server);
     let mut secrets = credentials();
-    for protocol in PROTOCOLS {
-        let builder = RedisBackend::builder(url(server.addr())).protocol(protocol);
+    let plain = || RedisBackend::builder(format!("redis://{}", server.addr()));
+    let builders = PROTOCOLS.map(|protocol| {
+        let by_url = RedisBackend::builder(url(server.addr()));
+        [by_url.protocol(protocol), provided(plain()).protocol(protocol)]
+    });
+    for builder in builders.into_iter().flatten() {
         tape::show(&builder);
         let backend = builder.build().unwrap();
         let (claim, token) = claim("well");
@@ -133,6 +143,10 @@ async fn whoever_is_not_let_in_is_not_told_on() {
             drive(&backend, &claim, VALUE).await;
             secrets.push(token);
         }
+        let by_provider = provided(hasty(format!("redis://{}", server.addr())));
+        let (claim, token) = claim("denied");
+        drive(&by_provider.build().unwrap(), &claim, VALUE).await;
+        secrets.push(token);
     }
     let socket = format!("redis+unix://{}?user={USER}&pass={ENCODED}x", right.socket().display());
     drive(&hasty(socket).build().unwrap(), &claim("socket").0, VALUE).await;
@@ -204,7 +218,7 @@ async fn a_broken_way_tells_nothing() {
         }
     }
     futures::future::join_all(runs).await;
-    // Nothing listens there.
+    // No server listens there.
     let nowhere = lock_tests::Port::reserve();
     drive(&hasty(url(nowhere.addr())).build().unwrap(), &claim("nowhere").0, VALUE).await;
     secrets.extend(watched.tokens().iter().map(|token| secret_half(token)));
@@ -265,7 +279,7 @@ async fn a_quorum_does_not_tell_on_its_nodes() {
         drop(guard);
         locks.shutdown().await;
     }
-    // That of the second has no majority.
+    // The second value has no majority.
     assert_eq!(locked, 2);
     let mut secrets = credentials();
     secrets.extend(watched.tokens().iter().map(|token| secret_half(token)));
@@ -323,7 +337,7 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
     let failing = cell.get_or_try_init(async || Err::<String, _>(std::io::Error::other("not now")));
     tape::shown(failing.await).ok();
     cell.get_or_init(async || VALUE.to_owned()).await.unwrap();
-    // What is there is of another type.
+    // The key has a value of another type.
     tape::shown(locks.once_cell::<u32, _>("cell").unwrap().load().await).ok();
     let election = locks.election("election").unwrap();
     let mut leads = election.campaign(VALUE).await.unwrap();

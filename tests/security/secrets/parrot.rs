@@ -1,19 +1,19 @@
-//! A server that says again what it was told.
+//! A server that repeats what a client sends.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-/// How it says it.
+/// The form of the repetition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// As it was sent.
+    /// Unchanged.
     Verbatim,
-    /// As an error with such a beginning, and the words of the request after it.
+    /// As an error with such a beginning, followed by the words of the request.
     Error(&'static str),
     Status,
     Bulk,
-    /// As a message that nobody asked for.
+    /// As a message without a subscription.
     Push,
     /// As a line that is no reply.
     Garbage,
@@ -34,15 +34,15 @@ pub(crate) const MANNERS: [Manner; 12] = [
     Manner::Garbage,
 ];
 
-/// When it begins to.
+/// When the repetition begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Greeting,
-    /// It takes what is needed to have a connection, and whatever the user is called.
+    /// The server accepts the commands that open a connection, and any user name.
     Requests,
 }
 
-/// Starts one, which lives as long as the process.
+/// Starts such a server, which lives as long as the process.
 pub(crate) fn start(manner: Manner, from: From) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -69,7 +69,7 @@ fn talk(mut stream: TcpStream, manner: Manner, from: From) -> Option<()> {
     }
 }
 
-/// The words of the first request, if it is complete, and how many bytes it has.
+/// The words of the first request, if it is complete, and its number of bytes.
 fn request(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
     let number = |at: &mut usize| {

@@ -1,11 +1,11 @@
-//! Looking for a secret in a text, in whatever form.
+//! Searches a text for a secret, in any form.
 
 use std::fmt::Write;
 
-/// As many characters of a secret in a row as nobody may see.
+/// The number of consecutive characters of a secret that must not be shown.
 const PIECE: usize = 10;
 
-/// Something that must not be said.
+/// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Secret {
     what: &'static str,
@@ -19,7 +19,7 @@ impl Secret {
         Self { what, text }
     }
 
-    /// Where a text has the secret or a piece of it, with a little of what is around.
+    /// The place where a text contains the secret or a piece of it, with a little context.
     pub(crate) fn find(&self, text: &str) -> Option<String> {
         let place = self.forms().into_iter().find_map(|form| text.find(&form))?;
         let is_near = |at: usize| at + 120 >= place && at < place + 120;
@@ -28,7 +28,7 @@ impl Secret {
         Some(format!("{}: …{near}…", self.what))
     }
 
-    /// Every piece of it as it is, and all of it as somebody might write it who means to be careful.
+    /// Every piece of it unchanged, and all of it in the forms that careful code might write.
     fn forms(&self) -> Vec<String> {
         let bytes = self.text.as_bytes();
         let ends = (PIECE..=self.text.len()).filter(|&end| self.text.is_char_boundary(end));

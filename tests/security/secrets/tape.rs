@@ -1,4 +1,4 @@
-//! Everything that a process says: events, panics, and what it shows when asked.
+//! All text of a process: events, panics, and the text of its values.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write};
@@ -10,11 +10,11 @@ use tracing::{Event, Metadata, Subscriber};
 
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-/// Begins to record what the process says, on whatever thread.
+/// Starts to record the text of the process, on all threads.
 pub(crate) fn record() {
     static BEGIN: Once = Once::new();
     BEGIN.call_once(|| {
-        tracing::subscriber::set_global_default(Recorder).expect("somebody else records events");
+        tracing::subscriber::set_global_default(Recorder).expect("another recorder is installed");
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             say(format_args!("panic: {panic}"));
@@ -23,12 +23,12 @@ pub(crate) fn record() {
     });
 }
 
-/// Asks a value to show itself.
+/// Records the text of a value.
 pub(crate) fn show(value: &dyn Debug) {
     say(format_args!("{value:?} {value:#?}"));
 }
 
-/// The same for an error, and for all that caused it.
+/// Records the text of an error, and of all its sources.
 pub(crate) fn show_error(error: &(dyn Error + 'static)) {
     let mut link = Some(error);
     while let Some(error) = link {
@@ -38,7 +38,7 @@ pub(crate) fn show_error(error: &(dyn Error + 'static)) {
     }
 }
 
-/// What came of something. Returns it.
+/// Records the outcome of a call. Returns it.
 pub(crate) fn shown<T: Debug, E: Error + 'static>(outcome: Result<T, E>) -> Result<T, E> {
     match &outcome {
         Ok(value) => show(value),
@@ -47,20 +47,20 @@ pub(crate) fn shown<T: Debug, E: Error + 'static>(outcome: Result<T, E>) -> Resu
     outcome
 }
 
-/// Everything that was said until now.
+/// All text until now.
 pub(crate) fn said() -> MutexGuard<'static, String> {
     SAID.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn say(what: fmt::Arguments<'_>) {
-    // Formatted first: what is shown may say something, too.
+    // Formatted first: the formatting may record text, too.
     let text = what.to_string();
     let mut said = said();
     said.push_str(&text);
     said.push('\n');
 }
 
-/// Takes down every event and span of every level, with all of its fields.
+/// Records every event and span of every level, with all its fields.
 struct Recorder;
 
 impl Subscriber for Recorder {

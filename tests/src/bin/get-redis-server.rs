@@ -1,5 +1,5 @@
-//! Prints the path of the `redis-server` that the tests use, and gets one under the target folder if
-//! there is none.
+//! Prints the path of the `redis-server` that the tests use, and installs one under the target
+//! folder if there is none.
 
 #![forbid(unsafe_code)]
 

@@ -1,42 +1,61 @@
-//! What the locks are kept in.
+//! The stores of the locks.
 
 use std::fmt;
 
-/// What the locks are kept in during a run.
+/// The store of the locks during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "the table has a column for each")]
 pub enum Deployment {
-    /// The memory of one process, in which several clients live.
+    /// The memory backend in one process, with several clients.
     Memory,
     /// One server, by a protocol with pushed messages, and with keyspace notifications.
     Redis,
-    /// One server behind what knows only RESP2, and that sends no notifications: whoever waits is woken by
-    /// hand-overs and timers.
+    /// One server behind a proxy that knows only RESP2, without notifications: hand-overs and timers wake
+    /// the waiters.
     Plain,
-    /// A quorum of so many servers: 3 or 5.
+    /// A quorum of this many servers: 3 or 5.
     Quorum(usize),
+    /// A cluster of three primaries, each with a replica.
+    Cluster,
+    /// A primary and two replicas, which three sentinels watch.
+    Service,
 }
 
 impl Deployment {
-    /// All of them.
+    /// Those whose servers keep their parts.
     pub const ALL: [Self; 5] =
         [Self::Memory, Self::Redis, Self::Plain, Self::Quorum(3), Self::Quorum(5)];
 
-    /// How many servers it has.
+    /// Those in which another server takes over.
+    pub const FAIL_OVER: [Self; 2] = [Self::Cluster, Self::Service];
+
+    /// Whether another server takes over from one that fails.
+    pub fn fails_over(self) -> bool {
+        Self::FAIL_OVER.contains(&self)
+    }
+
+    /// The number of URLs by which a client reaches it.
+    pub fn urls(self) -> usize {
+        if self.fails_over() { 1 } else { self.servers() }
+    }
+
+    /// The number of servers.
     pub fn servers(self) -> usize {
         match self {
             Self::Memory => 0,
             Self::Redis | Self::Plain => 1,
             Self::Quorum(nodes) => nodes,
+            Self::Cluster => 6,
+            Self::Service => 3,
         }
     }
 
-    /// How many of them are fewer than half: the most that may fail.
+    /// The largest number of servers that is less than half: the most that may fail.
     pub fn minority(self) -> usize {
         self.servers().saturating_sub(1) / 2
     }
 
-    /// Whether it counts permits. A quorum takes slots instead.
+    /// Whether it counts permits. A quorum has slots instead.
     pub fn counts(self) -> bool {
         !matches!(self, Self::Quorum(_))
     }
@@ -48,6 +67,8 @@ impl fmt::Display for Deployment {
             Self::Memory => f.write_str("memory"),
             Self::Redis => f.write_str("redis"),
             Self::Plain => f.write_str("plain"),
+            Self::Cluster => f.write_str("cluster"),
+            Self::Service => f.write_str("sentinels"),
             Self::Quorum(nodes) => write!(f, "quorum-{nodes}"),
         }
     }

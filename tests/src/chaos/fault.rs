@@ -6,25 +6,25 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "the table has a row for each")]
 pub enum Fault {
-    /// A server is killed and comes back with all it had: its log is written at once.
+    /// A server is killed and comes back with all its data: its log is written at once.
     KillKept,
-    /// A server is killed and comes back with nothing.
+    /// A server is killed and comes back without data.
     KillEmpty,
-    /// A server is killed and comes back with a copy from before.
+    /// A server is killed and comes back with an older copy of its data.
     KillStale,
     /// A server stands still for a while.
     StopServer,
-    /// Somebody deletes everything on a server.
+    /// All data of a server is deleted.
     Flush,
-    /// A server evicts locks, for it may use no more memory and was told to make room.
+    /// A server evicts locks: its memory is limited, and its policy makes room.
     Evict,
-    /// A server has no memory for anything new, and was told to evict nothing.
+    /// A server has no memory for new data, and its policy evicts nothing.
     OutOfMemory,
-    /// Somebody makes a server forget its scripts, over and over.
+    /// A server is made to forget its scripts, over and over.
     FlushScripts,
     /// A server closes the connections of all clients, over and over.
     KillClients,
-    /// A server keeps clients waiting: those who write, or all.
+    /// A server delays its clients: those that write, or all.
     PauseClients,
     /// The user of the clients loses rights on a server.
     RevokeRights,
@@ -32,43 +32,54 @@ pub enum Fault {
     ClockJump,
     /// The clock of a server runs too fast or too slow.
     ClockRate,
-    /// What goes over a link arrives later.
+    /// Bytes on a link arrive later.
     Delay,
-    /// What goes over a link arrives later, each time by another time.
+    /// Bytes on a link arrive later, by a varying delay.
     Jitter,
-    /// What goes over a link in one direction is held back.
+    /// Bytes on a link are held back in one direction.
     Silence,
-    /// What goes over a link is held back in both directions, and neither end hears of it.
+    /// Bytes on a link are held back in both directions, and neither end notices.
     HalfOpen,
     /// A link is closed, over and over.
     Reset,
     /// A link is closed and cannot be opened.
     Partition,
-    /// Requests arrive, and the link is closed before their answers have.
+    /// Requests arrive, and the link is closed before their answers arrive.
     CutReplies,
-    /// What goes over a link arrives byte by byte.
+    /// Bytes on a link arrive one by one.
     Dribble,
     /// Requests are delivered twice.
     Duplicate,
-    /// A worker is killed, and another comes in its place.
+    /// A worker is killed, and another one takes its place.
     KillWorker,
-    /// A worker stands still for a while, shorter or longer than its leases live.
+    /// A worker stands still for a while, shorter or longer than its leases.
     StopWorker,
-    /// The executor of a worker is blocked, shorter or longer than its leases live.
+    /// The executor of a worker is blocked, shorter or longer than its leases.
     BlockExecutor,
-    /// Tasks of a worker are ended where they stand.
+    /// Tasks of a worker are ended wherever they are.
     AbortTasks,
     /// The runtime of a worker ends with all its tasks and guards, and another begins.
     Collapse,
-    /// Requests to the memory fail, before or after they were carried out, or hang.
+    /// Requests to the memory backend fail, before or after they were executed, or hang.
     StoreFails,
-    /// The memory forgets everything, as a server that starts empty.
+    /// The memory backend forgets everything, like a server that starts empty.
     StoreForgets,
+    /// An operator makes a replica the primary.
+    FailOver,
+    /// A primary is killed and never comes back. A replica takes over.
+    KillPrimary,
+    /// A primary stands still until a replica has taken over, and then goes on.
+    PausePrimary,
+    /// Sentinels and replicas lose a primary, and a replica takes over. The old primary goes on to serve clients,
+    /// of which some hear no sentinel.
+    PartitionPrimary,
+    /// Slots of locks are moved to other primaries, key by key, over and over.
+    MoveSlot,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 34] = [
         Self::KillKept,
         Self::KillEmpty,
         Self::KillStale,
@@ -98,9 +109,14 @@ impl Fault {
         Self::Collapse,
         Self::StoreFails,
         Self::StoreForgets,
+        Self::FailOver,
+        Self::KillPrimary,
+        Self::PausePrimary,
+        Self::PartitionPrimary,
+        Self::MoveSlot,
     ];
 
-    /// Of what it befalls one or several.
+    /// The kind of its target.
     pub fn victim(self) -> Victim {
         use Fault::*;
 
@@ -113,11 +129,12 @@ impl Fault {
             | Duplicate => Victim::Link,
             KillWorker | StopWorker | BlockExecutor | AbortTasks | Collapse => Victim::Worker,
             StoreFails | StoreForgets => Victim::Memory,
+            FailOver | KillPrimary | PausePrimary | PartitionPrimary | MoveSlot => Victim::Part,
         }
     }
 }
 
-/// What something befalls.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "these are the parts of a stage")]
 pub enum Victim {
@@ -127,11 +144,13 @@ pub enum Victim {
     Link,
     /// Workers.
     Worker,
-    /// The memory that is one process's store.
+    /// The memory backend, which is the store of one process.
     Memory,
+    /// The part that a server has in a deployment: another server takes it over.
+    Part,
 }
 
-/// How many servers it befalls at once. For one server, all is a majority.
+/// How many servers it concerns at once. One server alone is a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a quorum knows these two")]
 pub enum Extent {

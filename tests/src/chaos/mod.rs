@@ -1,5 +1,5 @@
-//! Runs in which everything fails that can: worker processes that take every primitive in every way,
-//! faults from a seed, and checkers that read afterwards what the workers have written down.
+//! Runs in which everything that can fail does fail: worker processes that use every primitive in
+//! every way, faults from a seed, and checkers that read the events of the workers afterwards.
 //!
 //! ```text
 //!    seed ─► plan ─► run ──starts──► servers, links, workers, resource
@@ -8,14 +8,15 @@
 //!                     └────────────► history ─► check ─► violations, less what the table excludes
 //! ```
 //!
-//! - [`Plan`]: what is to happen, from a seed.
-//! - [`stage`]: servers, links and workers, which all of it befalls.
-//! - [`Nemesis`]: whoever lets it happen.
-//! - [`history`]: what happened, as the workers write it down while it happens.
-//! - [`resource`]: what the locks protect. It checks fencing tokens, and sees who is inside.
-//! - [`check`]: what of that must not be, by properties.
-//! - [`run()`]: all of that, once; [`Suite`]: many times; [`soak()`]: for a long time.
-//! - [`table`]: which faults excuse which of them, where.
+//! - [`Plan`]: the steps of a run, from a seed.
+//! - [`stage`]: servers, links and workers, the targets of the faults.
+//! - [`Nemesis`]: executes the plan.
+//! - [`history`]: the events, as the workers write them.
+//! - [`resource`]: the protected resource. It checks fencing tokens, and knows which tasks are
+//!   inside.
+//! - [`check`]: the broken promises, by properties.
+//! - [`run()`]: all of this, once; [`Suite`]: many times; [`soak()`]: for a long time.
+//! - [`table`]: which faults excuse which of them, over which store.
 
 pub mod check;
 mod deployment;

@@ -1,4 +1,5 @@
-//! What a clock shows: a file that the server's library looks at whenever the server asks for the time.
+//! The setting of a clock: a file that the server's library reads whenever the server asks for the
+//! time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use super::now;
 
-/// How it is set. The same three numbers stand in the file.
+/// The setting. The file contains these three numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Setting {
     since: i64,
@@ -22,10 +23,10 @@ pub(super) struct Face {
 }
 
 impl Face {
-    /// Tells the true time.
+    /// Shows the true time.
     pub(super) fn new(path: &Path) -> Self {
         let made = File::create(path).and_then(|file| {
-            // As long as the library takes it to be.
+            // As long as the library assumes.
             file.set_len((size_of::<i64>() + 2 * size_of::<Setting>()) as u64)?;
             Ok(file)
         });
@@ -47,7 +48,8 @@ impl Face {
         self.setting.at(now())
     }
 
-    /// Writes what does not count yet, and then that it counts: the server must not see one half of it.
+    /// Writes the setting that does not count yet, and then makes it count: the server must not see a
+    /// half of it.
     fn set(&mut self, setting: Setting) {
         let which = 1 - self.which;
         let words = [setting.since, setting.ahead, setting.rate].map(i64::to_ne_bytes).concat();
@@ -60,12 +62,12 @@ impl Face {
 }
 
 impl Setting {
-    /// By how much it is ahead at this time.
+    /// How far it is ahead at this time.
     fn at(self, now: i64) -> i64 {
         self.ahead + ((now - self.since) as f64 * self.rate as f64 / 1e6) as i64
     }
 
-    /// The same from now on, but for a jump.
+    /// This setting from now on, without a jump.
     fn moved(self, now: i64, micros: i64) -> Self {
         Self { since: now, ahead: self.at(now) + micros, rate: self.rate }
     }

@@ -1,8 +1,8 @@
 //! Clocks of servers that can be set.
 //!
-//! The server runs with a small library that moves the time which it is told. That is made of C by `cc`, which
-//! is there wherever Rust links its programs with it, as it does on Linux unless told otherwise. Elsewhere the
-//! same is done to what a server reckons by its clock: the ends of the lives of its keys.
+//! The server runs with a small library that changes the time that it reads. `cc` compiles that library from
+//! C. It exists wherever Rust uses it as its linker, as on Linux by default. Elsewhere the kit changes the
+//! times that a server computes from its clock: the ends of its keys.
 
 mod face;
 mod shim;
@@ -15,7 +15,7 @@ use crate::clock::face::Face;
 use crate::clock::shim::Shim;
 use crate::{RedisServer, RedisServerBuilder};
 
-/// The clock of one server: first true, then as it is set.
+/// The clock of one server: first true, then as set.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ use crate::{RedisServer, RedisServerBuilder};
 /// ```
 #[derive(Debug)]
 pub struct ServerClock {
-    /// `None` where there is no library to move the time.
+    /// `None` if there is no library to change the time.
     moved: Option<Moved>,
 }
 
@@ -43,7 +43,7 @@ struct Moved {
 }
 
 impl ServerClock {
-    /// A clock that tells the true time.
+    /// A clock that shows the true time.
     ///
     /// # Panics
     ///
@@ -52,12 +52,12 @@ impl ServerClock {
         Self { moved: Shim::get().map(Moved::new) }
     }
 
-    /// Whether the time of the server is moved, and not only the ends of the lives of its keys.
+    /// Whether the time of the server is changed, and not only the ends of its keys.
     pub fn is_real(&self) -> bool {
         self.moved.is_some()
     }
 
-    /// Lets a server live by this clock.
+    /// Makes a server use this clock.
     pub fn options(&self, server: RedisServerBuilder) -> RedisServerBuilder {
         match &self.moved {
             Some(moved) => server
@@ -67,13 +67,13 @@ impl ServerClock {
         }
     }
 
-    /// Sets the clock forward by so many milliseconds, or back. The server may be down, if the clock
-    /// [is real](Self::is_real). Valkey 9.1 reads the time once in a millisecond, so that it may take a moment
-    /// until one that runs [tells](Self::is_told_by) the new time.
+    /// Sets the clock forward by this many milliseconds, or back. The server may be down, if the clock [is
+    /// real](Self::is_real). Valkey 9.1 reads the time once in a millisecond, so it may take a moment until a
+    /// running server [gives](Self::is_told_by) the new time.
     ///
     /// # Panics
     ///
-    /// If the clock cannot be set, or the server does not answer but must.
+    /// If the clock cannot be set, or the server does not answer and must.
     #[track_caller]
     pub fn jump(&self, server: &RedisServer, millis: i64) {
         match &self.moved {
@@ -82,14 +82,14 @@ impl ServerClock {
         }
     }
 
-    /// Whether a server that runs tells the time as this clock has it.
+    /// Whether a running server gives the time of this clock.
     ///
     /// # Panics
     ///
     /// If the server does not answer.
     #[track_caller]
     pub fn is_told_by(&self, server: &RedisServer) -> bool {
-        /// A server may be that much behind, in microseconds.
+        /// How far a server may be behind, in microseconds.
         const OLD: i64 = 1_100;
         let (begin, ahead) = (now(), self.ahead());
         let told = server.cli(&["TIME"]);
@@ -98,8 +98,8 @@ impl ServerClock {
         (begin + ahead - OLD..=now() + self.ahead() + OLD).contains(&time)
     }
 
-    /// Lets the clock gain so many microseconds each second from now on, or lose them. Zero: it keeps what it
-    /// has gained, and goes right.
+    /// Makes the clock gain this many microseconds each second from now on, or lose them. With zero it keeps
+    /// its gain, and runs at the true rate.
     ///
     /// A clock that is not [real](Self::is_real) does not change: [`jump`](Self::jump) over and over instead.
     ///
@@ -112,7 +112,7 @@ impl ServerClock {
         }
     }
 
-    /// How much it is ahead of the true time, in microseconds. Zero for one that is not
+    /// How far it is ahead of the true time, in microseconds. Zero for a clock that is not
     /// [real](Self::is_real).
     pub fn ahead(&self) -> i64 {
         self.moved.as_ref().map_or(0, |moved| moved.face().ahead())
@@ -136,7 +136,7 @@ impl Moved {
     }
 }
 
-/// Lets what lives for a time live that much shorter, or longer if negative.
+/// Shortens the lives of all keys with an end by this time, or prolongs them if negative.
 #[track_caller]
 fn move_ends(server: &RedisServer, millis: i64) {
     for key in server.keys("*") {

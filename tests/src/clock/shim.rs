@@ -1,4 +1,4 @@
-//! The library that moves the time.
+//! The library that changes the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tempfile::TempDir;
 
-/// A folder with the library. It goes with the last clock.
+/// A folder with the library. It is deleted with the last clock.
 #[derive(Debug)]
 pub(super) struct Shim {
     folder: TempDir,
@@ -16,7 +16,7 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// The one of this process, if there can be one.
+    /// The library of this process, if there can be one.
     pub(super) fn get() -> Option<Arc<Self>> {
         static SHIM: Mutex<Weak<Shim>> = Mutex::new(Weak::new());
 
@@ -29,7 +29,7 @@ impl Shim {
         Some(shim)
     }
 
-    /// Where the face of a clock is to be that nobody has yet.
+    /// A new path for the setting of a clock.
     pub(super) fn face(&self) -> PathBuf {
         let number = self.faces.fetch_add(1, Ordering::Relaxed);
         self.folder.path().join(format!("face-{number}"))

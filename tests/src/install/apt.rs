@@ -1,6 +1,6 @@
-//! Debian, Ubuntu and their kin: unpacking packages without installing them.
+//! Debian, Ubuntu and related systems: unpacks packages without installing them.
 //!
-//! It needs no rights, starts no service, and leaves the system as it was.
+//! This needs no rights, starts no service, and does not change the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ pub(super) fn unpack(cache: &Cache) -> Result<PathBuf, String> {
     }
     let system = Apt { options: Vec::new(), cache };
     system.fetch().or_else(|why| {
-        // The system's lists may be empty, as in a container image, or out of date. Nobody but root
-        // may update those, but everybody may have lists of their own.
+        // The system's lists may be empty, as in a container image, or out of date. Only root may
+        // update them, but every user may have lists of their own.
         let own = Apt { options: own_lists(&cache.scratch())?, cache };
         own.run(&["update"])?;
         own.fetch().map_err(|again| format!("{why}; with fresh lists: {again}"))
@@ -55,7 +55,7 @@ impl Apt<'_> {
     fn fetch_package(&self, [server, tools]: [&str; 2]) -> Result<PathBuf, String> {
         let plan = self.run(&["install", "--simulate", "--no-install-recommends", server])?;
         let mut packages = newly_installed(&plan);
-        // Installed ones are not in the plan, though the PATH did not lead to them.
+        // Installed packages are not in the plan, though the PATH did not lead to them.
         packages.extend([server, tools]);
         packages.sort_unstable();
         packages.dedup();
@@ -74,10 +74,10 @@ impl Apt<'_> {
     }
 }
 
-/// The packages that are not there yet, from lines such as `Inst liblzf1 (3.6-3 Debian [amd64])`.
+/// The missing packages, from lines such as `Inst liblzf1 (3.6-3 Debian [amd64])`.
 ///
-/// A version in brackets after the name means an upgrade of what is there. Those are left out: a
-/// newer C library does not go with the system's loader.
+/// A version in brackets after the name means an upgrade of an installed package. Those are left
+/// out: a newer C library does not work with the system's loader.
 fn newly_installed(plan: &str) -> Vec<&str> {
     plan.lines()
         .filter_map(|line| line.strip_prefix("Inst ")?.split_once(' '))
@@ -95,7 +95,7 @@ fn own_lists(scratch: &Path) -> Result<Vec<String>, String> {
         needed.iter().try_for_each(fs::create_dir_all).map_err(|error| error.to_string())?;
         options.extend(["-o".to_owned(), format!("{option}={}", path.display())]);
     }
-    // The user to whom apt hands its rights for a download may not write here.
+    // The user that apt uses for downloads may not write here.
     options.extend(["-o".to_owned(), "APT::Sandbox::User=root".to_owned()]);
     Ok(options)
 }

@@ -1,4 +1,4 @@
-//! The folder in which a server that was fetched is kept.
+//! The folder of a fetched server.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 /// The cache, locked against other processes until it is dropped.
 pub(super) struct Cache {
     folder: PathBuf,
-    /// The system lets go of the lock when the process ends, however it ends.
+    /// The system releases the lock when the process ends, however it ends.
     _lock: File,
 }
 
@@ -38,17 +38,17 @@ impl Cache {
         &self.folder
     }
 
-    /// A folder for what is needed only meanwhile.
+    /// A temporary folder.
     pub(super) fn scratch(&self) -> PathBuf {
         self.folder.join("scratch")
     }
 
-    /// A folder for what is to be published, inside the other.
+    /// A folder for the files to publish, inside the other.
     pub(super) fn content(&self) -> PathBuf {
         self.scratch().join("content")
     }
 
-    /// Makes both folders anew.
+    /// Creates both folders anew.
     pub(super) fn clean(&self) -> Result<(), String> {
         let clean = || {
             remove(&self.scratch())?;
@@ -57,8 +57,8 @@ impl Cache {
         clean().map_err(|error| error.to_string())
     }
 
-    /// Makes the content that of the cache. The program is started through a script, which names
-    /// the folders of the libraries that came with it.
+    /// Makes the content that of the cache. A script starts the program, and names the folders of
+    /// the libraries that came with it.
     ///
     /// `program` and `libraries` are relative to the content.
     pub(super) fn publish(&self, program: &Path, libraries: &[PathBuf]) -> Result<PathBuf, String> {
@@ -91,7 +91,7 @@ fn make_executable(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
-/// It replaces itself by the server, so that the process id is the server's.
+/// The script replaces itself by the server, so the process id is the server's.
 fn launcher(program: &Path, libraries: &[PathBuf]) -> String {
     let libraries: Vec<String> =
         libraries.iter().map(|folder| format!("$here/{}", folder.display())).collect();

@@ -14,13 +14,13 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 /// The oldest server that the tests are meant for.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Why there is no server to be found.
+/// The reason why no server was found.
 #[derive(Clone, Debug)]
 pub struct NotFound(Reason);
 
 #[derive(Clone, Debug)]
 enum Reason {
-    /// The environment variable names something that is no server.
+    /// The environment variable names a program that is no server.
     Misconfigured(String),
     Absent {
         unfit: Vec<String>,
@@ -28,8 +28,8 @@ enum Reason {
 }
 
 impl NotFound {
-    /// Whether somebody has named a server that does not work, so that to take another would be
-    /// against their will.
+    /// Whether the environment names a server that does not work, so that another server would
+    /// contradict that choice.
     pub fn is_misconfigured(&self) -> bool {
         matches!(self.0, Reason::Misconfigured(_))
     }

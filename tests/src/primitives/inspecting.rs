@@ -1,4 +1,4 @@
-//! What an operator sees of a lock, and does to it.
+//! What an operator can see of a lock, and can do to it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     assert_eq!((seen.holding, seen.holders.len()), (1, 1));
     let holder = seen.holders[0];
     assert_eq!(holder.kind, Kind::Exclusive);
-    // Of several tokens that a lease has, the inspection shows the highest.
+    // Of several tokens of a lease, the inspection shows the highest.
     assert!(holder.token >= Some(guard.fencing_token()), "{holder:?}");
     assert!(holder.remaining.is_some_and(|left| left > Duration::ZERO && left <= LONG));
 
@@ -29,7 +29,7 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
     assert_eq!(soon(guard.lost()).await.reason(), LossReason::Revoked);
     assert!(!guard.is_valid());
-    // What is left of the guard takes nothing from the next holder.
+    // The old guard takes nothing from the next holder.
     drop(guard);
     assert_eq!(pair.here.inspect("it").await.unwrap().holding, 1);
     drop(next);

@@ -1,11 +1,11 @@
-//! What the primitives promise over every store: one case for each promise.
+//! The promises of the primitives over every store: one case for each promise.
 //!
 //! A case is a function over a [`Stage`]: a store, and clients of it that are as far apart as processes are. Each
 //! case uses two clients of one key, so what it says about exclusion is seen by a client that does not hold the
 //! lock. [`primitives!`](crate::primitives!) makes one test of each case.
 //!
-//! The suites of the crates have what a store in memory alone can show: paused time, switches for faults, counts
-//! of requests.
+//! The suites of the crates contain the cases that only a memory backend can show: paused time, switches for
+//! faults, counts of requests.
 
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
@@ -32,16 +32,16 @@ use lock_core::{
 };
 use lock_sync::{Builder, Locks};
 
-pub use self::stages::{Memory, OneServer, QuorumOfThree};
+pub use self::stages::{Cluster, Memory, OneServer, QuorumOfThree, Service};
 use crate::{SOON, eventually_async};
 
-/// A lease whose end comes too late for [`SOON`]: a waiter that is served in time was told.
+/// A lease whose end comes too late for [`SOON`]: a waiter that is served in time heard a message.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The lease of clients that die.
 const SHORT: Duration = Duration::from_millis(900);
 
-/// For so long a case watches what must not happen.
+/// How long a case checks that something does not happen.
 const MEANWHILE: Duration = Duration::from_millis(100);
 
 /// A store of its own for one case.
@@ -104,7 +104,7 @@ impl<S: Stage> Pair<S> {
         client(&self.stage, |locks| locks).await
     }
 
-    /// Something of each client.
+    /// A value for each client.
     fn both<T>(&self, make: impl Fn(&Locks<S::Backend>) -> T) -> (T, T) {
         (make(&self.here), make(&self.there))
     }
@@ -122,13 +122,13 @@ async fn client<S: Stage>(
     options(Locks::builder(stage.client().await).ttl(LONG)).build().unwrap()
 }
 
-/// Goes on with something for a while, in which it must not come to its end.
+/// Polls a future for a while, in which it must not end.
 async fn waits<F: Future + Unpin>(waiting: &mut F) {
     let over = tokio::time::timeout(MEANWHILE, waiting).await;
     assert!(over.is_err(), "it has not waited");
 }
 
-/// Waits until the store shows so many leases of this name.
+/// Waits until the store shows this many leases of this name.
 async fn until_held<B: InspectBackend>(locks: &Locks<B>, name: &str, count: u64) {
     let held = async || locks.inspect(name).await.unwrap().holding == count;
     eventually_async(&format!("{count} leases of {name}"), SOON, held).await;

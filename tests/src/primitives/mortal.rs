@@ -5,9 +5,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{SHORT, Stage, client};
 
-/// A client that dies when it is dropped, whatever of it is still in use.
+/// A client that dies when it is dropped, whatever part of it is still in use.
 ///
-/// It dies as its runtime does: its leases are neither renewed any more nor given back.
+/// It dies with its runtime: its leases are neither renewed nor released.
 pub(super) struct Mortal<S: Stage> {
     pub(super) locks: Locks<S::Backend>,
     runtime: Option<Runtime>,
@@ -24,7 +24,7 @@ impl<S: Stage> Mortal<S> {
 
 impl<S: Stage> Drop for Mortal<S> {
     fn drop(&mut self) {
-        // To wait for its tasks would block the runtime of the test.
+        // A wait for its tasks would block the runtime of the test.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

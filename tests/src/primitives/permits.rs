@@ -17,7 +17,7 @@ impl<S: Counting> Pair<S> {
     }
 }
 
-/// Waits until the store says that so many permits are free.
+/// Waits until the store says that this many permits are free.
 async fn until_free(semaphore: &Semaphore, permits: usize) {
     let free = async || semaphore.available_permits().await.unwrap() == permits;
     eventually_async(&format!("{permits} permits are free"), SOON, free).await;
@@ -30,7 +30,7 @@ async fn assert_none_is_free(semaphores: &[&Semaphore]) {
     }
 }
 
-/// What a client has, the other client cannot have.
+/// The other client cannot have a permit that one client has.
 pub async fn permits_are_counted_over_both_clients<S: Counting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.semaphores(3);
@@ -62,7 +62,7 @@ pub async fn a_semaphore_has_as_many_permits_as_were_declared<S: Counting>() {
         permits.clear();
         let all = u32::try_from(limit).unwrap();
         drop(soon(there.acquire_many(all)).await.unwrap());
-        // A request for more than there are waits.
+        // A request for more permits than there are waits.
         let waited = soon(here.acquire_many_timeout(all + 1, MEANWHILE)).await;
         assert_eq!(waited.err(), Some(AcquireError::Timeout { source: None }));
         pair.all_free().await;
@@ -95,7 +95,7 @@ pub async fn permits_that_were_dropped_are_free_for_a_try<S: Counting>() {
     pair.all_free().await;
 }
 
-/// After a release returns, the other client gets that part by a try.
+/// After a release returns, the other client gets the released part by a try.
 pub async fn a_part_that_was_released_is_free_at_once<S: Counting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.semaphores(3);
@@ -148,7 +148,7 @@ pub async fn the_first_client_says_how_many_there_are<S: Counting>() {
     pair.all_free().await;
 }
 
-/// Handles of one name take from one number of permits, and their permits can be put together.
+/// Handles of one name take from one number of permits, and their permits can be merged.
 pub async fn two_handles_of_one_client_are_one_semaphore<S: Counting>() {
     let pair = Pair::<S>::new().await;
     let (one, there) = pair.semaphores(2);
@@ -214,7 +214,7 @@ pub async fn free_permits_alone_can_be_taken_out<S: Counting>() {
     pair.all_free().await;
 }
 
-/// What a holder forgets is gone for both clients.
+/// Forgotten permits are gone for both clients.
 pub async fn a_forgotten_permit_never_comes_back<S: Counting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.semaphores(4);
@@ -231,7 +231,7 @@ pub async fn a_forgotten_permit_never_comes_back<S: Counting>() {
     pair.all_free().await;
 }
 
-/// Tasks of both clients take one to three permits, and give a part back before the rest.
+/// Tasks of both clients take one to three permits, and release a part before the rest.
 pub async fn there_are_never_more_holders_than_permits<S: Counting>() {
     const PERMITS: usize = 5;
     let pair = Pair::<S>::new().await;

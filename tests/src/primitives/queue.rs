@@ -1,4 +1,4 @@
-//! Waiters that the store knows.
+//! Waiters in the queue of the store.
 
 use lock_core::Kind;
 use lock_sync::Locks;
@@ -6,7 +6,7 @@ use lock_sync::Locks;
 use super::{Pair, Stage};
 use crate::{SOON, eventually_async, soon};
 
-/// Waits until so many processes wait in the queue of the lock "it".
+/// Waits until this many processes wait in the queue of the lock "it".
 async fn until_waiting<S: Stage>(locks: &Locks<S::Backend>, count: u64) {
     let waiting = async || locks.inspect("it").await.unwrap().waiting == count;
     eventually_async(&format!("{count} processes wait"), SOON, waiting).await;

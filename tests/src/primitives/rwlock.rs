@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 use super::{Pair, Stage, waits};
 use crate::soon;
 
-/// Counts the callers that are inside, as a resource would that both clients use.
+/// Counts the callers that are inside, like a resource that both clients use.
 #[derive(Default)]
 pub(super) struct Inside(AtomicI32);
 
@@ -75,7 +75,8 @@ pub async fn a_writer_excludes_a_mutex_of_that_name<S: Stage>() {
     pair.all_free().await;
 }
 
-/// Each writer has a higher token than all before it, and readers have a higher one than the writer before them.
+/// Each writer's token is higher than every earlier one, and readers have a higher token than the writer before
+/// them.
 pub async fn tokens_of_readers_and_writers_increase<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_sync::TryAcquireError;
 use tokio::task::JoinSet;
@@ -33,24 +33,21 @@ pub async fn slots_are_shared_by_both_clients<S: Stage>() {
     pair.all_free().await;
 }
 
-/// Tasks of both clients take slots, and give them back in either way.
+/// Tasks of both clients take slots, and release them in either way.
 pub async fn a_slot_has_one_holder_at_a_time<S: Stage>() {
     const SLOTS: usize = 3;
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| Arc::new(locks.slot_semaphore("it", SLOTS).unwrap()));
     let taken: Arc<[AtomicBool; SLOTS]> = Arc::default();
-    let most = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for task in 0..12 {
         let semaphore = Arc::clone(if task % 2 == 0 { &here } else { &there });
-        let (taken, most) = (Arc::clone(&taken), Arc::clone(&most));
+        let taken = Arc::clone(&taken);
         tasks.spawn(async move {
             for round in 0..40 {
                 let permit = semaphore.acquire().await.unwrap();
                 let slot = &taken[permit.slot()];
                 assert!(!slot.swap(true, Ordering::AcqRel), "two have slot {}", permit.slot());
-                let held = taken.iter().filter(|slot| slot.load(Ordering::Acquire)).count();
-                most.fetch_max(held, Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 slot.store(false, Ordering::Release);
                 if round % 3 == 0 {
@@ -60,6 +57,5 @@ pub async fn a_slot_has_one_holder_at_a_time<S: Stage>() {
         });
     }
     tasks.join_all().await;
-    assert_eq!(most.load(Ordering::Relaxed), SLOTS, "all of them were in use at once");
     pair.all_free().await;
 }

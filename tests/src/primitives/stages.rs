@@ -1,12 +1,17 @@
 //! The stores over which the cases run.
 
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use lock_core::Ttl;
 use lock_core::memory::MemoryBackend;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 
 use super::{LONG, Stage};
-use crate::RedisServer;
+use crate::{ClusterNode, RedisCluster, RedisServer, Sentinels};
 
 /// The reference store, in the memory of this process.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ impl Stage for OneServer {
     }
 
     fn is_free(&self) -> bool {
-        is_free(&self.0)
+        is_free(&self.0, "lock:")
     }
 }
 
@@ -68,12 +73,88 @@ impl Stage for QuorumOfThree {
     }
 
     fn is_free(&self) -> bool {
-        self.0.iter().all(is_free)
+        self.0.iter().all(|server| is_free(server, "lock:"))
     }
 }
 
-/// Whether no key on this server holds a lock. What a lock leaves behind has a name of its own.
-fn is_free(server: &RedisServer) -> bool {
-    let keys = server.keys("lock:{*");
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| RedisCluster::start(3, 0));
+static SERVICE: LazyLock<Sentinels> = LazyLock::new(|| Sentinels::with_patience(1, 3, PATIENCE));
+/// On a busy machine a server may be silent for a while, and no case is about a failover.
+const PATIENCE: Duration = Duration::from_secs(60);
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// The part of a deployment that has one prefix. All cases share the deployment.
+struct Part {
+    url: String,
+    servers: Vec<&'static RedisServer>,
+    prefix: String,
+}
+
+impl Part {
+    fn of(url: String, servers: Vec<&'static RedisServer>) -> Self {
+        let prefix = format!("case{}:", NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { url, servers, prefix }
+    }
+
+    fn client(&self) -> RedisBackend {
+        RedisBackend::builder(&self.url).prefix(&self.prefix).build().unwrap()
+    }
+
+    fn is_free(&self) -> bool {
+        self.servers.iter().all(|server| is_free(server, &self.prefix))
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prefix)
+    }
+}
+
+/// A cluster of three primaries. The names of one case have slots of several primaries.
+#[derive(Debug)]
+pub struct Cluster(Part);
+
+impl Stage for Cluster {
+    type Backend = RedisBackend;
+
+    async fn open() -> Self {
+        let servers = || CLUSTER.nodes().iter().map(ClusterNode::server).collect();
+        Self(tokio::task::block_in_place(|| Part::of(CLUSTER.url(), servers())))
+    }
+
+    async fn client(&self) -> RedisBackend {
+        self.0.client()
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.is_free()
+    }
+}
+
+/// A primary with a replica, which sentinels watch.
+#[derive(Debug)]
+pub struct Service(Part);
+
+impl Stage for Service {
+    type Backend = RedisBackend;
+
+    async fn open() -> Self {
+        let part = || Part::of(SERVICE.url(), vec![&SERVICE.servers()[0]]);
+        Self(tokio::task::block_in_place(part))
+    }
+
+    async fn client(&self) -> RedisBackend {
+        self.0.client()
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.is_free()
+    }
+}
+
+/// Whether no key with this prefix on this server holds a lock. The remains of a lock have names of their own.
+fn is_free(server: &RedisServer, prefix: &str) -> bool {
+    let keys = server.keys(&format!("{prefix}{{*"));
     keys.iter().all(|key| [":state", ":limit", ":cell"].iter().any(|left| key.ends_with(left)))
 }

@@ -21,7 +21,7 @@ const HELD_READS: usize = 1024;
 pub(super) struct Connection {
     client: Socket,
     counters: Arc<Counters>,
-    /// How many were accepted before.
+    /// The number of connections that were accepted before.
     number: usize,
 }
 
@@ -37,7 +37,7 @@ impl Connection {
         let mut server = Socket::new(server);
         let gate = |direction| Gate::new(switches.clone(), direction);
         let counters = &self.counters;
-        // What is drawn follows from which connection it is, and in which direction.
+        // The random choices follow from the number of the connection and the direction.
         let mut random = Random::from_seed(self.number as u64);
         let (from_client, to_client) = self.client.stream.split();
         let (from_server, to_server) = server.stream.split();
@@ -82,7 +82,7 @@ impl Drop for Socket {
     }
 }
 
-/// Something that came in, and when.
+/// Bytes that came in, or the end, and the time.
 pub(super) type Incoming = (Arrival, What);
 
 pub(super) enum What {
@@ -91,14 +91,14 @@ pub(super) enum What {
     Failure(io::Error),
 }
 
-/// One direction. Reading goes on while writing is held back, so that a delay costs no throughput.
+/// One direction. It reads on while the writing is held back, so a delay costs no throughput.
 async fn pump(from: ReadHalf<'_>, to: Delivery<'_>, random: Random) -> io::Result<()> {
     let (queue, arrivals) = mpsc::channel(HELD_READS);
     tokio::try_join!(take_in(from, queue, random), to.run(arrivals))?;
     Ok(())
 }
 
-/// Never fails by itself: a failure to read is something that came in.
+/// Never fails itself: a failed read is an arrival too.
 async fn take_in(
     from: ReadHalf<'_>,
     queue: mpsc::Sender<Incoming>,

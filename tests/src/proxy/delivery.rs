@@ -1,4 +1,4 @@
-//! What goes out in one direction of a connection: when, in which pieces, and how often.
+//! The delivery in one direction of a connection: when, in which pieces, and how often.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,14 +20,14 @@ pub(super) struct Delivery<'a> {
     copies: Option<Copies>,
 }
 
-/// Requests on their way to a server, and what is needed to repeat them.
+/// Requests on their way to a server, and the state for repeating them.
 pub(super) struct Copies {
     server: SocketAddr,
     introduction: Introduction,
     twin: Option<Twin>,
-    /// The request that is not whole yet.
+    /// The request that is not complete yet.
     begun: Vec<u8>,
-    /// How much of that has gone out.
+    /// How much of it has gone out.
     sent: usize,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Delivery<'a> {
         Self { copies: Some(copies), ..self }
     }
 
-    /// Delivers what arrives, until its end, or a failure on either side.
+    /// Delivers what arrives, until the end, or a failure on either side.
     pub(super) async fn run(mut self, mut arrivals: mpsc::Receiver<Incoming>) -> io::Result<()> {
         while let Some((arrival, what)) = self.next(&mut arrivals).await {
             self.gate.opened(arrival).await;
@@ -57,7 +57,7 @@ impl<'a> Delivery<'a> {
         Ok(())
     }
 
-    /// Lets go of a second connection that is needed no more, while nothing comes in.
+    /// Drops a second connection that is no longer needed, while nothing comes in.
     async fn next(&mut self, arrivals: &mut mpsc::Receiver<Incoming>) -> Option<Incoming> {
         loop {
             let Some(copies) = self.copies.as_mut().filter(|copies| copies.twin.is_some()) else {
@@ -75,7 +75,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers bytes of requests, the whole ones twice if they are to be.
+    /// Delivers bytes of requests, the complete ones twice if the switch says so.
     async fn pass(&mut self, arrival: Arrival, bytes: &[u8]) -> io::Result<()> {
         let Some(mut copies) = self.copies.take() else { return Ok(()) };
         copies.begun.extend_from_slice(bytes);
@@ -91,7 +91,8 @@ impl<'a> Delivery<'a> {
                     self.write(arrival, &request[sent..]).await?;
                 }
                 Ok(None) => {
-                    // What has begun to go out goes on, and so does what is not to be repeated.
+                    // A request that has begun to go out goes on, and so does one that is not to be
+                    // repeated.
                     if copies.sent > 0 || !self.gate.repeats() {
                         self.write(arrival, &copies.begun[copies.sent..]).await?;
                         copies.sent = copies.begun.len();
@@ -99,13 +100,13 @@ impl<'a> Delivery<'a> {
                     self.copies = Some(copies);
                     return Ok(());
                 }
-                // Some other protocol: without an end of a request there is nothing to repeat.
+                // Another protocol: without the end of a request there is nothing to repeat.
                 Err(_) => return self.write(arrival, &copies.begun[copies.sent..]).await,
             }
         }
     }
 
-    /// Delivers a request on the second connection, and waits until it was carried out. If that fails the
+    /// Delivers a request on the second connection, and waits until it was executed. If that fails the
     /// request arrives once.
     async fn write_copy(&mut self, arrival: Arrival, request: &[u8], copies: &mut Copies) {
         if copies.twin.is_none() {
@@ -134,8 +135,8 @@ async fn write(
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         to.writable().await?;
-        // Looked at once more, with no await between the look and the write: whoever has closed the gate
-        // may rely on it.
+        // Checked once more, with no await between the check and the write: the caller that closed the
+        // gate may rely on it.
         if !gate.is_open(arrival) {
             gate.opened(arrival).await;
             continue;

@@ -1,10 +1,10 @@
 //! Where requests and replies end in a stream of bytes.
 
-/// What is neither a request nor a reply.
+/// Bytes that are neither a request nor a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foreign;
 
-/// How long the request is with which the bytes begin. `None` if it is not whole.
+/// The length of the request at the beginning of these bytes. `None` if it is not complete.
 ///
 /// An array of strings, as client libraries send it; commands typed into a terminal are foreign.
 pub(super) fn request_len(bytes: &[u8]) -> Result<Option<usize>, Foreign> {
@@ -28,14 +28,14 @@ pub(super) fn request_len(bytes: &[u8]) -> Result<Option<usize>, Foreign> {
     Ok((at <= bytes.len()).then_some(at))
 }
 
-/// How long the reply is with which the bytes begin, and whether it is one: `false` for a pushed message.
-/// `None` if it is not whole.
+/// The length of the reply at the beginning of these bytes, and whether it is one: `false` for a pushed
+/// message. `None` if it is not complete.
 pub(super) fn reply_len(bytes: &[u8]) -> Result<Option<(usize, bool)>, Foreign> {
     let is_reply = bytes.first() != Some(&b'>');
     Ok(value(bytes, 0)?.filter(|end| *end <= bytes.len()).map(|end| (end, is_reply)))
 }
 
-/// The words of a request that is whole.
+/// The words of a complete request.
 pub(super) fn words(request: &[u8]) -> Vec<&[u8]> {
     let mut words = Vec::new();
     let Ok(Some((_, mut at))) = number(request, 1) else { return words };
@@ -50,7 +50,7 @@ pub(super) fn words(request: &[u8]) -> Vec<&[u8]> {
     words
 }
 
-/// Where the value ends that begins at `at`.
+/// The end of the value that begins at `at`.
 fn value(bytes: &[u8], at: usize) -> Result<Option<usize>, Foreign> {
     let Some(kind) = bytes.get(at) else { return Ok(None) };
     let children = match kind {
@@ -59,7 +59,7 @@ fn value(bytes: &[u8], at: usize) -> Result<Option<usize>, Foreign> {
         }
         b'$' | b'=' | b'!' => return string(bytes, at),
         b'*' | b'~' | b'>' => 1,
-        // Attributes come before what they are about.
+        // Attributes come before their value.
         b'%' | b'|' => 2,
         _ => return Err(Foreign),
     };
@@ -73,18 +73,18 @@ fn value(bytes: &[u8], at: usize) -> Result<Option<usize>, Foreign> {
     Ok(Some(next))
 }
 
-/// Where the string ends that begins at `at`, which may be beyond the bytes.
+/// The end of the string that begins at `at`, which may be beyond the bytes.
 fn string(bytes: &[u8], at: usize) -> Result<Option<usize>, Foreign> {
     let Some((text, end)) = line(bytes, at + 1) else { return Ok(None) };
-    // No string at all has the length -1.
+    // An absent string has the length -1.
     if text == b"-1" {
         return Ok(Some(end));
     }
     Ok(number(bytes, at + 1)?.map(|(len, begin)| begin + len + 2))
 }
 
-/// The number in the line that begins at `at`, and where the next line begins. The number of an array that is
-/// none is zero.
+/// The number in the line that begins at `at`, and the beginning of the next line. The number of an absent
+/// array is zero.
 fn number(bytes: &[u8], at: usize) -> Result<Option<(usize, usize)>, Foreign> {
     let Some((text, end)) = line(bytes, at) else { return Ok(None) };
     let number = if text == b"-1" { Some(0) } else { parse(text) };
@@ -92,11 +92,11 @@ fn number(bytes: &[u8], at: usize) -> Result<Option<(usize, usize)>, Foreign> {
 }
 
 fn parse(text: &[u8]) -> Option<usize> {
-    // No longer than a server takes it.
+    // At most as long as a server accepts.
     std::str::from_utf8(text).ok()?.parse().ok().filter(|number| *number <= 1 << 29)
 }
 
-/// The line that begins at `at`, and where the next one begins.
+/// The line that begins at `at`, and the beginning of the next one.
 fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = bytes.get(at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
@@ -107,7 +107,7 @@ fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
 mod tests {
     use super::*;
 
-    /// Every beginning is not whole, and what follows does not matter.
+    /// No prefix is complete, and the bytes after the request do not matter.
     fn ends(bytes: &[u8], len: impl Fn(&[u8]) -> Option<usize>) {
         for end in 0..bytes.len() {
             assert_eq!(len(&bytes[..end]), None, "{}", bytes[..end].escape_ascii());

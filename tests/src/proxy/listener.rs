@@ -1,4 +1,4 @@
-//! The task of a proxy that accepts connections and takes orders.
+//! The task of a proxy that accepts connections and executes orders.
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ impl Listener {
         })
     }
 
-    /// Serves until nobody can give orders any more.
+    /// Serves until no more orders can come.
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         loop {
             tokio::select! {

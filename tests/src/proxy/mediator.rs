@@ -1,4 +1,4 @@
-//! A proxy that understands what goes through it.
+//! A proxy that understands the protocol.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::frames::{reply_len, request_len, words};
 use super::twin::can_be_repeated;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a proxy can do nothing else with a request")]
 pub enum Fate {
@@ -26,8 +26,8 @@ pub enum Fate {
 
 type Rule = dyn Fn(&[&[u8]]) -> Fate + Send + Sync;
 
-/// A TCP proxy that decides of each request what becomes of it, as those proxies do that know the protocol: they
-/// refuse some commands, or send some to a replica. It has a loopback port and a thread of its own.
+/// A TCP proxy that decides the fate of each request, like proxies that know the protocol: those refuse some
+/// commands, or send some to a replica. It has a loopback port and a thread of its own.
 ///
 /// A connection has one request under way at a time, so that replies keep the order of the requests.
 ///
@@ -94,7 +94,7 @@ impl Mediator {
         Self { addr, requests, alive: Some(alive), thread: Some(thread) }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -104,12 +104,12 @@ impl Mediator {
         format!("redis://{}", self.addr)
     }
 
-    /// The first words of all requests that have come so far, in upper case.
+    /// The first words of all requests so far, in upper case.
     pub fn requests(&self) -> Vec<String> {
         lock(&self.requests).clone()
     }
 
-    /// How many requests have come so far that begin with this word.
+    /// How many requests so far begin with this word.
     pub fn count(&self, word: &str) -> usize {
         lock(&self.requests).iter().filter(|it| *it == word).count()
     }
@@ -171,7 +171,7 @@ async fn talk(client: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
                 Fate::Turns => 1,
             };
             servers[number].stream.write_all(&request).await?;
-            // Whether a subscription is confirmed by a reply depends on the version of the protocol.
+            // Whether a reply confirms a subscription depends on the version of the protocol.
             waits = can_be_repeated(&request);
         }
         let (first, second) = servers.split_at_mut(1);
@@ -189,7 +189,7 @@ async fn talk(client: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     }
 }
 
-/// One end of a connection, and what came from there.
+/// One end of a connection, and the bytes from there.
 struct End {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -218,13 +218,13 @@ impl End {
         }
     }
 
-    /// The next request, if it is whole.
+    /// The next request, if it is complete.
     fn request(&mut self) -> io::Result<Option<Vec<u8>>> {
         let len = request_len(&self.bytes).map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(len.map(|len| self.bytes.drain(..len).collect()))
     }
 
-    /// Passes on all that is whole. Returns whether there was a reply.
+    /// Passes on all complete replies. Returns whether there was one.
     async fn pass_on(&mut self, client: &mut Self) -> io::Result<bool> {
         let mut has_replied = false;
         while let Some((len, is_reply)) =

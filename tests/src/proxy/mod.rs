@@ -1,4 +1,4 @@
-//! A TCP proxy in front of a server, with switches for what networks do.
+//! A TCP proxy before a server, with switches for network faults.
 
 mod connection;
 mod delivery;
@@ -22,7 +22,7 @@ use crate::proxy::listener::Listener;
 use crate::proxy::switches::{Counters, Flow, Switches};
 use crate::{Port, RedisServer};
 
-/// A way through a [`Proxy`].
+/// A direction through a [`Proxy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a connection has two")]
 pub enum Direction {
@@ -34,15 +34,15 @@ pub enum Direction {
 
 /// A TCP proxy on a loopback port of its own, served by a thread of its own.
 ///
-/// It passes everything on until it is told otherwise. Each switch has taken effect when its method
-/// returns: after [`silence`](Self::silence) not one more byte goes that way.
+/// It passes everything on until a switch says otherwise. Each switch has taken effect when its method returns: after
+/// [`silence`](Self::silence) not one more byte goes in that direction.
 ///
-/// Bytes are never lost as long as their connection lives. What a direction holds back is delivered
-/// when it passes again, as after a stalled network; [`cut`](Self::cut) before that loses it.
+/// Bytes are never lost as long as their connection lives. Bytes that a direction holds back are delivered when it
+/// passes again, as after a stalled network; [`cut`](Self::cut) before that loses them.
 ///
 /// # Examples
 ///
-/// A reply that is lost, though the server has done what it was asked to do:
+/// A reply that is lost, though the server has executed the request:
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,7 +68,7 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Something to be done on the proxy's thread, and a way to say that it is done.
+/// An order for the proxy's thread, and a way to confirm it.
 struct Order {
     change: Change,
     done: blocking::Sender<io::Result<()>>,
@@ -90,7 +90,7 @@ impl Proxy {
         Self::start(server.addr())
     }
 
-    /// A proxy in front of an address. Nobody needs to listen there yet.
+    /// A proxy before an address. No server needs to listen there yet.
     ///
     /// # Panics
     ///
@@ -124,7 +124,7 @@ impl Proxy {
         format!("redis://{}", self.addr())
     }
 
-    /// Undoes everything: accepts connections, and passes on without delay what is held back.
+    /// Undoes all switches: accepts connections, and passes on without delay everything that is held back.
     pub fn pass(&self) {
         self.order(Change::Switches(Box::new(Switches::pass)));
         self.accept();
@@ -140,72 +140,69 @@ impl Proxy {
         self.order(Change::Cut);
     }
 
-    /// Lets each connection that is open end (RST) in place of its next reply, or pushed message: the server
-    /// has done what it was asked to do, and the client hears nothing of it. New connections are as any.
+    /// Resets (RST) each open connection in place of its next reply, or pushed message: the server has executed the
+    /// request, and the client hears nothing of it. New connections are not affected.
     pub fn cut_replies(&self) {
         self.order(Change::Switches(Box::new(|switches| switches.cuts += 1)));
     }
 
-    /// Refuses new connections until [`accept`](Self::accept) or [`pass`](Self::pass). Those that exist go on: for a server that
-    /// is gone, [`cut`](Self::cut) them too.
+    /// Refuses new connections until [`accept`](Self::accept) or [`pass`](Self::pass). Existing ones go on: for a
+    /// server that is gone, [`cut`](Self::cut) them too.
     pub fn refuse(&self) {
         self.order(Change::Refuse(true));
     }
 
-    /// Holds back everything in one direction until [`speak`](Self::speak) or [`pass`](Self::pass), also the
-    /// end of the connection. In both directions: a half-open connection, as after a cable was pulled.
+    /// Holds back everything in one direction until [`speak`](Self::speak) or [`pass`](Self::pass), including the end
+    /// of the connection. In both directions: a half-open connection, as after a cable was pulled.
     pub fn silence(&self, direction: Direction) {
         self.change(direction, |flow| flow.silent = true);
     }
 
-    /// Delivers everything in one direction that much later, in order, until
-    /// [`pass`](Self::pass) or another delay.
+    /// Delays everything in one direction by this time, in order, until [`pass`](Self::pass) or another delay.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.change(direction, move |flow| flow.delay = delay);
     }
 
-    /// Ends a silence. What was held back is delivered.
+    /// Ends a silence. The bytes that were held back are delivered.
     pub fn speak(&self, direction: Direction) {
         self.change(direction, |flow| flow.silent = false);
     }
 
-    /// Delays by up to so much more, each time what comes in by another part of that, in order. Which parts
-    /// follows from how many connections there were before: the first has the same in every proxy.
+    /// Delays by up to this much more, each arrival by a random part of it, in order. The parts follow from how many
+    /// connections there were before: the first one has the same parts in every proxy.
     pub fn jitter(&self, direction: Direction, most: Duration) {
         self.change(direction, move |flow| flow.jitter = most);
     }
 
-    /// Delivers one byte at a time in one direction, with such a pause after each; `None`: as they come.
+    /// Delivers one byte at a time in one direction, with this pause after each; `None`: as they come.
     pub fn dribble(&self, direction: Direction, pause: Option<Duration>) {
         self.change(direction, move |flow| flow.dribble = pause);
     }
 
     /// Whether each request arrives twice, as if the client had sent it again after its reply was lost.
     ///
-    /// The copy comes first, on a connection of its own that has introduced itself as this one did. Once it
-    /// was carried out its reply is dropped, and the request itself follows. So the client has one reply to
-    /// each, and whatever it asks for after that comes after both. Of requests that it does not wait for,
-    /// copies keep their order, but may be ahead of requests before them: as if all that was under way had been
-    /// sent again.
+    /// The copy comes first, on a connection of its own that was introduced like this one. Once the copy was executed
+    /// its reply is dropped, and the request itself follows. So the client gets one reply to each request, and its
+    /// later requests come after both. If the client does not wait for replies, copies keep their order, but may be
+    /// ahead of earlier requests: as if all requests under way had been sent again.
     ///
-    /// A request that subscribes to messages arrives once, as do one that had begun to arrive and one whose
-    /// copy fails.
+    /// A request that subscribes to messages arrives once. So do a request that had begun to arrive, and one whose copy
+    /// fails.
     pub fn repeat(&self, repeats: bool) {
         self.order(Change::Switches(Box::new(move |switches| switches.repeats = repeats)));
     }
 
-    /// How many connections were ever accepted.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.counters.accepted()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.counters.open()
     }
 
-    /// How many bytes have been delivered in one direction. Whoever has received them may see it a
-    /// moment before they are counted.
+    /// The number of bytes delivered in one direction. A receiver may see them a moment before they are counted.
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.counters.bytes(direction)
     }

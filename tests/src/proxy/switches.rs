@@ -1,4 +1,4 @@
-//! What a proxy does with what comes in, and how much that was.
+//! The switches of a proxy, and its counters.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,23 +8,23 @@ use tokio::time::Instant;
 
 use super::Direction;
 
-/// How both directions are to be treated.
+/// The switches of both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Switches {
     to_server: Flow,
     to_client: Flow,
     /// Whether requests arrive twice.
     pub(super) repeats: bool,
-    /// How often the connections of the time were told to end with their next reply.
+    /// How often the connections at that time were told to end with their next reply.
     pub(super) cuts: u64,
 }
 
-/// How one direction is to be treated.
+/// The switches of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
     pub(super) silent: bool,
     pub(super) delay: Duration,
-    /// The most that is added to the delay, each time by chance.
+    /// The longest random addition to the delay.
     pub(super) jitter: Duration,
     /// The pause after each byte, if they go out one by one.
     pub(super) dribble: Option<Duration>,
@@ -45,13 +45,13 @@ impl Switches {
         }
     }
 
-    /// Back to where nothing is switched. What has been cut stays so.
+    /// Resets all switches. Connections that were cut stay so.
     pub(super) fn pass(&mut self) {
         *self = Self { cuts: self.cuts, ..Self::default() };
     }
 }
 
-/// When something came in, and its luck: which part of the jitter it gets.
+/// The time of an arrival, and its random part of the jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at: Instant,
@@ -59,14 +59,14 @@ pub(super) struct Arrival {
 }
 
 impl Flow {
-    /// When it may go out, unless all is silent.
+    /// When it may go out, unless there is a silence.
     fn due(self, arrival: Arrival) -> Instant {
         let luck = f64::from(arrival.luck) / f64::from(u32::MAX);
         arrival.at + self.delay + self.jitter.mul_f64(luck)
     }
 }
 
-/// The switches as one direction of one connection sees them.
+/// The switches for one direction of one connection.
 pub(super) struct Gate {
     switches: watch::Receiver<Switches>,
     pub(super) direction: Direction,
@@ -80,7 +80,7 @@ impl Gate {
         Self { switches, direction, cuts }
     }
 
-    /// Whether what came in may go out now.
+    /// Whether the arrival may go out now.
     pub(super) fn is_open(&self, arrival: Arrival) -> bool {
         let flow = self.flow();
         !flow.silent && flow.due(arrival) <= Instant::now()
@@ -101,7 +101,7 @@ impl Gate {
         }
     }
 
-    /// Waits until something is switched.
+    /// Waits until a switch changes.
     pub(super) async fn changed(&mut self) {
         // An error means that the proxy is being dropped, and this task with it.
         _ = self.switches.changed().await;

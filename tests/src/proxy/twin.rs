@@ -1,4 +1,4 @@
-//! A second connection to the server, on which requests arrive once more.
+//! A second connection to the server, on which requests arrive again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::frames::{reply_len, words};
 
-/// What a connection says about itself, so that another can say the same.
+/// The introduction of a connection, so that another can repeat it.
 #[derive(Debug, Default)]
 pub(super) struct Introduction(Vec<Vec<u8>>);
 
@@ -25,8 +25,8 @@ impl Introduction {
     }
 }
 
-/// Whether a request can be sent a second time on a connection of its own: not if it is about the messages
-/// that the connection is to receive.
+/// Whether a request can be sent a second time on a connection of its own: not if it concerns the messages
+/// that the connection receives.
 pub(super) fn can_be_repeated(request: &[u8]) -> bool {
     let words = words(request);
     words.first().is_some_and(|name| !name.to_ascii_uppercase().ends_with(b"SUBSCRIBE"))
@@ -40,7 +40,7 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    /// Connects, and says what the first connection has said about itself.
+    /// Connects, and repeats the introduction of the first connection.
     pub(super) async fn connect(server: SocketAddr, as_: &Introduction) -> io::Result<Self> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! With which options a server starts.
+//! The options of a server.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -43,13 +43,13 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Asks everybody for a password. [`RedisServer::url`] contains it.
+    /// Requires a password of all users. [`RedisServer::url`] contains it.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Adds a user, with rules as `ACL SETUSER` takes them.
+    /// Adds a user, with rules in the form of `ACL SETUSER`.
     pub fn user(mut self, name: impl Into<String>, rules: impl Into<String>) -> Self {
         self.users.push((name.into(), rules.into()));
         self
@@ -76,13 +76,13 @@ impl RedisServerBuilder {
     ///
     /// # Panics
     ///
-    /// If there is no `redis-server` and none could be had, or it does not start.
+    /// If there is no `redis-server` and none could be fetched, or it does not start.
     #[track_caller]
     pub fn start(self) -> RedisServer {
         self.try_start().unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The same for a program that can do without a server of its own.
+    /// As above, for a program that can do without a server of its own.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl RedisServerBuilder {
     ///
     /// # Panics
     ///
-    /// If no [`program`](Self::program) is named, there is none, and none could be had.
+    /// If no [`program`](Self::program) is named, there is none, and none could be fetched.
     pub fn try_start(self) -> Result<RedisServer, String> {
         RedisServer::launch(self)
     }

@@ -1,4 +1,4 @@
-//! What a server has on disk.
+//! The data of a server on disk.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,22 @@ use tempfile::TempDir;
 
 use super::RedisServer;
 
-/// What the kit and the server put into the folder beside the data.
+/// The files of the kit and the server beside the data.
 const OTHERS: [&str; 2] = ["redis.conf", "redis.sock"];
 
-/// A copy of all that a server had at some time.
+/// A copy of all data of a server at one time.
 #[derive(Debug)]
 pub struct DataCopy(TempDir);
 
 impl RedisServer {
-    /// A copy of all that the server has now, for [`restore`](Self::restore).
+    /// A copy of all present data of the server, for [`restore`](Self::restore).
     ///
     /// # Panics
     ///
     /// If the server does not run, or the copy cannot be written.
     #[track_caller]
     pub fn copy_data(&self) -> DataCopy {
-        // One that writes a log has all of it there, and reads nothing else.
+        // A server that writes a log has everything in it, and reads nothing else.
         if !self.options.is_append_only() {
             assert_eq!(self.cli(&["SAVE"]).text(), "OK");
         }
@@ -34,7 +34,7 @@ impl RedisServer {
         copy.unwrap_or_else(|error| panic!("no copy of {}: {error}", self.folder().display()))
     }
 
-    /// Puts a copy in place of what a killed server has on disk: it will [start](Self::restart) with that.
+    /// Puts a copy in place of the data of a killed server: it will [start](Self::restart) with that copy.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl RedisServer {
         }
     }
 
-    /// Deletes all that a killed server has on disk: it will [start](Self::restart) with nothing.
+    /// Deletes all data of a killed server: it will [start](Self::restart) empty.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! A `redis-server` of one's own.
+//! A `redis-server` for one test.
 
 mod builder;
 mod data;
@@ -27,13 +27,13 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long the server may take to answer a command of the kit.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The user as which the kit itself talks to the server, whatever is done to the others.
+/// The user of the kit itself, whatever happens to the other users.
 const KIT_USER: &str = "kit";
 
 /// A `redis-server` process on a free loopback port, with its data in a temporary folder.
 ///
-/// It dies when this value is dropped, and also when the test process is killed. It keeps nothing
-/// on disk unless told to by [`append_only`](RedisServerBuilder::append_only).
+/// It dies when this value is dropped, and also when the test process is killed. It keeps nothing on disk
+/// unless [`append_only`](RedisServerBuilder::append_only) says so.
 ///
 /// All methods take `&self`, so that one task may kill a server that others use.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ pub struct RedisServer {
     port: Port,
     folder: TempDir,
     options: RedisServerBuilder,
-    /// The password of [`KIT_USER`]. Only this very server knows it, so that whoever accepts it is
-    /// no stranger who got hold of the port.
+    /// The password of [`KIT_USER`]. Only this server knows it, so another program that got hold of the
+    /// port does not accept it.
     secret: String,
     process: Mutex<Option<Supervised>>,
     client: Mutex<Option<Client>>,
@@ -53,7 +53,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If there is no `redis-server` and none could be had, or it does not start.
+    /// If there is no `redis-server` and none could be fetched, or it does not start.
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -79,7 +79,7 @@ impl RedisServer {
             };
             match server.run() {
                 Ok(()) => return Ok(server),
-                // Somebody who reserves nothing was faster.
+                // A program without a reservation was faster.
                 Err(log) if address_in_use(&log) && taken.len() < 8 => taken.push(server.port),
                 Err(log) => return Err(format!("the redis-server did not start; its log:\n{log}")),
             }
@@ -110,7 +110,7 @@ impl RedisServer {
         }
     }
 
-    /// Whether this very server answers, and has loaded its data.
+    /// Whether this server answers, and has loaded its data.
     fn is_ready(&self) -> bool {
         let answer = self.connect().and_then(|mut client| client.command(&["PING"]));
         matches!(answer, Ok(Value::Text(pong)) if pong == b"PONG")
@@ -204,7 +204,8 @@ impl RedisServer {
     /// Kills the process if it runs, and starts it again on the same port, in the same folder.
     ///
     /// Without [`append_only`](RedisServerBuilder::append_only) it has forgotten everything, unless it was
-    /// told to save. [`erase`](Self::erase) and [`restore`](Self::restore) change what it will know.
+    /// told to save. [`erase`](Self::erase) and [`restore`](Self::restore) change the data that it starts
+    /// with.
     ///
     /// # Panics
     ///
@@ -216,7 +217,7 @@ impl RedisServer {
         }
     }
 
-    /// Runs a command as a user who may do everything.
+    /// Runs a command as a user with all rights.
     ///
     /// # Panics
     ///
@@ -232,7 +233,7 @@ impl RedisServer {
         }
     }
 
-    /// The same for a server that may be down. It is given ten seconds to answer.
+    /// As above, for a server that may be down. It has ten seconds to answer.
     ///
     /// # Errors
     ///
@@ -246,7 +247,7 @@ impl RedisServer {
                     *slot = Some(client);
                     return Ok(value);
                 }
-                // The server was restarted, or closed the connection as it was told to.
+                // The server was restarted, or closed the connection on command.
                 Err(error) if is_closed(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -257,7 +258,7 @@ impl RedisServer {
         Ok(value)
     }
 
-    /// A connection of its own, as a user who may do everything.
+    /// A new connection, as a user with all rights.
     ///
     /// # Errors
     ///
@@ -285,7 +286,7 @@ impl RedisServer {
         keys
     }
 
-    /// Closes the connections of all clients but the kit's own; how many those were.
+    /// Closes the connections of all clients except the kit's own. Returns their number.
     #[track_caller]
     pub fn client_kill_all(&self) -> i64 {
         ["normal", "pubsub"]

@@ -1,13 +1,13 @@
-//! What a server was asked, counted by itself.
+//! The server's own count of its commands.
 
 use std::collections::BTreeMap;
 
-/// What the kit sends on its own account.
+/// The commands that the kit itself sends.
 const OWN: [&str; 3] = ["auth", "info", "ping"];
 
 /// How often each command was called, by its name in lower case: `evalsha`, `client|kill`.
 ///
-/// Commands that a script calls are counted too, beside the script itself.
+/// Commands that a script calls are counted too, besides the script itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandStats {
     calls: BTreeMap<String, u64>,
@@ -42,7 +42,7 @@ impl CommandStats {
             .filter(|(name, _)| !OWN.contains(name))
     }
 
-    /// What was called since `earlier`.
+    /// The calls since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let calls = self.calls.iter().filter_map(|(name, calls)| {

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::lock;
 
 /// A shell between the test process and the server. It reads a pipe whose other end only the test
-/// process holds, and kills the server when that ends: the system closes the pipe even of a process
-/// that was killed. The server first says which process it is, and all of the output is its own.
+/// process holds, and kills the server when the pipe ends: the system closes the pipe even of a
+/// killed process. The server first prints its process id, and all later output is its own.
 ///
 /// A hang-up must not end it: the system sends one to a group of processes that loses its last tie
-/// to the session while one of them is stopped, and the server may just be that.
+/// to the session while one of them is stopped, and that may be the server.
 const SUPERVISOR: &str = r#"
 trap '' HUP
 sh -c 'echo "$$"; exec "$@"' server "$@" </dev/null 2>&1 &
@@ -35,7 +35,7 @@ pub(super) struct Supervised {
     output: Arc<Output>,
 }
 
-/// What the server has written, until its end of the pipe was closed.
+/// The output of the server, until its end of the pipe was closed.
 #[derive(Debug, Default)]
 struct Output {
     state: Mutex<(VecDeque<String>, bool)>,
@@ -50,7 +50,7 @@ impl Supervised {
     ) -> io::Result<Self> {
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervisor"])
-            // For the server alone: the shell is to be as it is.
+            // For the server alone: the shell keeps its environment.
             .arg("env")
             .args(variables.iter().map(|(name, value)| format!("{name}={value}")))
             .arg(program)
@@ -58,7 +58,8 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Out of reach of a Ctrl-C in the terminal, which would end it before the server.
+            // Out of reach of a Ctrl-C in the terminal, which would end the shell before the
+            // server.
             .process_group(0)
             .spawn()?;
         let Some(stdout) = supervisor.stdout.take() else {

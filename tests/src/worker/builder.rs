@@ -1,4 +1,4 @@
-//! With which options a worker starts.
+//! The options of a worker.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -23,13 +23,13 @@ impl WorkerBuilder {
         Self { program, command: "obey".to_owned(), args: Vec::new() }
     }
 
-    /// Which of its commands the program runs: the word that comes before all options. Without a call it is `obey`.
+    /// The command of the program: the word before all options. By default it is `obey`.
     pub fn command(mut self, command: impl Into<String>) -> Self {
         self.command = command.into();
         self
     }
 
-    /// An option that there is no method for here.
+    /// An option without a method here.
     pub fn arg(self, name: &str, value: impl ToString) -> Self {
         self.option(name, value)
     }
@@ -54,7 +54,7 @@ impl WorkerBuilder {
         self.option("--renewal", renewal)
     }
 
-    /// Whether it gives a lock back after each holder as soon as somebody waits elsewhere, instead of
+    /// Whether it releases a lock to the store after each holder as soon as another process waits, instead of
     /// passing it on among its own tasks for a while.
     pub fn fair(self, fair: bool) -> Self {
         self.option("--fair", fair)
@@ -80,8 +80,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Starts the worker on the server at `url`, and waits until it takes orders. It has not
-    /// necessarily connected by then.
+    /// Starts the worker on the server at `url`, and waits until it accepts orders. It has not necessarily
+    /// connected by then.
     ///
     /// # Panics
     ///
@@ -91,8 +91,8 @@ impl WorkerBuilder {
         self.spawn_over(&[url])
     }
 
-    /// The same over a quorum of the servers at these URLs, a majority of which must answer. From one URL it
-    /// is a worker on that server.
+    /// As above, over a quorum of the servers at these URLs, a majority of which must answer. With one URL it is a
+    /// worker on that server.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What a worker says.
+//! The reports of a worker.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use lock_core::FencingToken;
 
-/// Something that a worker said, and when.
+/// A report of a worker, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
     /// When it happened, on [`Clock::boot`](lock_core::Clock::boot): one clock for all processes of
     /// the machine, so that the events of several workers can be put in order.
     pub at: lock_core::Instant,
-    /// What happened, in words.
+    /// The event, in words.
     pub text: String,
 }
 
@@ -55,7 +55,7 @@ impl Event {
     }
 }
 
-/// The events that nobody has taken yet. Clones share them.
+/// The events that no call has taken yet. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events(Arc<Shared>);
 
@@ -73,7 +73,7 @@ struct State {
 
 impl Events {
     pub(super) fn push(&self, line: &str) {
-        // What is no event is kept too, so that it shows up in the log.
+        // Other lines are kept too, so that they show in the log.
         let at = lock_core::Clock::boot().now();
         let event = Event::parse(line).unwrap_or_else(|| Event { at, text: line.to_owned() });
         self.state().events.push_back(event);
@@ -89,7 +89,7 @@ impl Events {
         self.take_any(&[words], limit).map(|(_, event)| event)
     }
 
-    /// The first event that begins with one of these, and with which.
+    /// The first event that begins with one of these words, and those words.
     pub(super) fn take_any(
         &self,
         patterns: &[&str],

@@ -26,13 +26,13 @@ macro_rules! lock_worker {
     };
 }
 
-/// How long a worker may take for what does not wait for anybody.
+/// How long a worker may take for an order that waits for no other client.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A process of its own, with `lock-sync` over `lock-redis`, or over a quorum of such servers, that does what it
-/// is told line by line.
+/// Another process, with `lock-sync` over `lock-redis`, or over a quorum of such servers, that executes orders,
+/// one on each line.
 ///
-/// | order | what it says |
+/// | order | its report |
 /// | --- | --- |
 /// | `lock NAME KIND` | `locked NAME TOKEN` when it holds the lock; `failed NAME WHY` |
 /// | `timeout NAME MS KIND` | the same, waiting that long at most |
@@ -58,21 +58,21 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// `#` and something behind it. It can wait for several names at once and holds one guard per name, so
 /// that `it` and `it#2` are two guards of one lock.
 ///
-/// Once a lease is lost it says `lost NAME TOKEN` unasked.
+/// Once a lease is lost it reports `lost NAME TOKEN` without an order.
 ///
-/// Who works takes a mutex over and over, in several tasks, and writes a record of each turn: the
-/// process, the task, the fencing token, when it asked, when it had the lock. A record goes to where
-/// the file ended when its turn began, some time before. So the file has the turns in their order, and
-/// has fewer than were taken if two were at it at once.
+/// `work` takes a mutex over and over, in several tasks, and writes a record of each turn: the process, the
+/// task, the fencing token, when it asked, and when it had the lock. A record goes to the place where the file
+/// ended when its turn began, some time before. So the file contains the turns in order, and it has fewer than
+/// were taken if two tasks held the lock at once.
 ///
-/// Who mixes holds a lock in several ways by turns: HOW is a list of `read`, `write`, `descend` (writes,
-/// then reads), `climb` (reads, then writes) and `look` (reads, and might have written), or
-/// `permits MOST OF`, which takes one permit, two, and so on, up to MOST. It adds a line to the file for
-/// each way in which it held the lock: the process, the task, the number of its turn, how (`r`, `w`, `u`,
-/// `p`), how many permits, the fencing token, when it asked, and from when until when it certainly held.
+/// `mix` holds a lock in several ways in turn: HOW is a list of `read`, `write`, `descend` (writes, then reads),
+/// `climb` (reads, then writes) and `look` (reads as an upgradable reader), or `permits MOST OF`, which takes
+/// one permit, two, and so on, up to MOST. It adds a line to the file for each way in which it held the lock:
+/// the process, the task, the number of its turn, the way (`r`, `w`, `u`, `p`), the number of permits, the
+/// fencing token, when it asked, and from when until when it certainly held.
 ///
-/// The process dies when this value is dropped, and also when the test process is killed, even if it
-/// stands still then.
+/// The process dies when this value is dropped, and also when the test process is killed, even if it stands
+/// still at that time.
 ///
 /// # Examples
 ///
@@ -120,7 +120,7 @@ impl Worker {
         self.pid
     }
 
-    /// Gives an order. Does not wait for what comes of it.
+    /// Gives an order. Does not wait for the outcome.
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl Worker {
         }
     }
 
-    /// The same for a worker that may be dead; whether it is not.
+    /// As above, for a worker that may be dead. Returns whether it is alive.
     pub fn try_send(&self, order: &str) -> bool {
         self.write(order).is_ok()
     }
@@ -142,8 +142,7 @@ impl Worker {
         writeln!(orders, "{order}").and_then(|()| orders.flush())
     }
 
-    /// Waits for an event that begins with these words, and takes it out of those that came in.
-    /// Other events stay, for later calls.
+    /// Waits for an event that begins with these words, and removes it. Other events stay, for later calls.
     ///
     /// # Panics
     ///
@@ -156,22 +155,22 @@ impl Worker {
         }
     }
 
-    /// The same for a worker that may not say so.
+    /// As above, for a worker that may not report that.
     ///
     /// # Errors
     ///
-    /// If it does not within `limit`, or ends before: what it said instead.
+    /// If it does not within `limit`, or ends before: its reports instead.
     pub fn try_wait_for(&self, words: &str, limit: Duration) -> Result<Event, String> {
         self.events.take(words, limit)
     }
 
-    /// Takes an event that begins with these words, if it has come in already.
+    /// Takes an event that begins with these words, if it has come already.
     pub fn poll(&self, words: &str) -> Option<Event> {
         self.events.take(words, Duration::ZERO).ok()
     }
 
-    /// Takes a lock, waiting for it, and returns its fencing token. `what` is its name, and its kind
-    /// unless it is a mutex.
+    /// Takes a lock, waits for it, and returns its fencing token. `what` is its name, and its kind unless it is
+    /// a mutex.
     ///
     /// # Panics
     ///
@@ -182,7 +181,7 @@ impl Worker {
         self.locked(name_of(what), LIMIT)
     }
 
-    /// Waits until the worker holds a lock that it was told to take.
+    /// Waits until the worker holds a lock that it was ordered to take.
     ///
     /// # Panics
     ///
@@ -192,7 +191,7 @@ impl Worker {
         self.wait_for(&format!("locked {name}"), limit).token()
     }
 
-    /// Tries to take a lock; `None` if somebody else holds it. `what` is as for [`lock`](Self::lock).
+    /// Tries to take a lock; `None` if another client holds it. `what` is as for [`lock`](Self::lock).
     ///
     /// # Panics
     ///
@@ -209,11 +208,11 @@ impl Worker {
         }
     }
 
-    /// Tells the worker to do something with what it holds, and waits until it has.
+    /// Orders the worker to do something with its hold, and waits until it has.
     ///
     /// # Panics
     ///
-    /// If it does not say `done` with the name within 20 seconds.
+    /// If it does not report `done` with the name within 20 seconds.
     #[track_caller]
     pub fn tell(&self, order: &str, done: &str) -> Event {
         self.send(order);
@@ -247,7 +246,7 @@ impl Worker {
         process::stop(self.pid);
     }
 
-    /// Lets a stopped process go on (SIGCONT).
+    /// Lets a stopped process continue (SIGCONT).
     #[track_caller]
     pub fn cont(&self) {
         process::cont(self.pid);
@@ -255,7 +254,7 @@ impl Worker {
 
     /// Kills the process (SIGKILL), and returns once it is gone.
     ///
-    /// What it said before can still be waited for.
+    /// Its earlier reports can still be waited for.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         // An error means that it is gone already.

@@ -10,9 +10,9 @@ use distributed_lock_redis::{RedisDistributedReaderWriterLock, RedisLockProvider
 
 use crate::{Contestant, Failure};
 
-/// After how long its writers try again for the first time.
+/// The delay before its writers try again for the first time.
 ///
-/// Its readers do not wait, and say so at once: here they try again after as long.
+/// Its readers do not wait, and fail at once. Here they try again after this delay.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// `distributed-lock-redis` over one server: a lease of 30 s that it renews, and a release that is

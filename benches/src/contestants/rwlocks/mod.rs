@@ -1,4 +1,4 @@
-//! The ways to read and to write under a key.
+//! The reader-writer locks.
 
 mod distributed;
 mod local;
@@ -16,20 +16,20 @@ use super::Ending;
 use super::rlock::Rlock as Client;
 use crate::{Entrant, Failure};
 
-/// What the row of `tokio::sync::RwLock` is called.
+/// The name of the row of `tokio::sync::RwLock`.
 pub const TOKIO: &str = "tokio::sync::RwLock";
 
 /// Our own rows in one process.
 pub const IN_PROCESS: [&str; 3] = ["ours, dropped", "ours, released", "ours in memory, dropped"];
 
-/// Our own rows where processes fight over a key: in turns of one writer, or of the readers that are
-/// there, each; and with the budget that a process has by default.
+/// Our own rows where processes fight over a key: in turns, each of one writer or of the present readers; and with the
+/// default budget of a process.
 pub const OURS: [&str; 2] = ["ours, fair", "ours, default budget"];
 
 /// The rows of the peers.
 pub const PEERS: [&str; 3] = ["rlock", "rlock, impatient", "distributed-lock-redis"];
 
-/// The one that has this name, with one client.
+/// The row of this name, with one client.
 ///
 /// # Errors
 ///

@@ -7,9 +7,8 @@ use distributed_lock_redis::{RedisDistributedSemaphore, RedisLockProvider};
 
 use crate::{Contestant, Failure};
 
-/// `distributed-lock-redis` over one server: a lease of 30 s that it renews, tries after 10 ms and then
-/// ever later up to 200 ms, and a release that is awaited, because a handle that is dropped does not
-/// release. Its delays cannot be changed.
+/// `distributed-lock-redis` over one server: a lease of 30 s that it renews, and a release that is awaited, because a
+/// dropped handle does not release. It tries again after delays that grow from 10 ms to 200 ms and cannot be changed.
 pub struct Distributed {
     provider: RedisLockProvider,
     permits: u32,

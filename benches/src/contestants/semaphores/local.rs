@@ -15,7 +15,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Each of them has so many permits.
+    /// The number of permits of each semaphore.
     pub fn new(permits: u32) -> Self {
         Self { permits, semaphores: Shelf::default() }
     }

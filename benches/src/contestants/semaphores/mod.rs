@@ -1,4 +1,4 @@
-//! The ways to have one of several permits.
+//! The semaphores.
 
 mod distributed;
 mod local;
@@ -13,20 +13,20 @@ pub use ours::Ours;
 use super::Ending;
 use crate::{Entrant, Failure};
 
-/// What the row of `tokio::sync::Semaphore` is called.
+/// The name of the row of `tokio::sync::Semaphore`.
 pub const TOKIO: &str = "tokio::sync::Semaphore";
 
 /// Our own rows in one process.
 pub const IN_PROCESS: [&str; 3] = ["ours, dropped", "ours, released", "ours in memory, dropped"];
 
-/// Our own rows where processes fight over permits: a permit goes back to the store if somebody waits
-/// elsewhere; or stays within the budget that a process has by default.
+/// Our own rows where processes fight over permits: a permit goes back to the store while another process waits, or
+/// stays within the default budget of a process.
 pub const OURS: [&str; 2] = ["ours, fair", "ours, default budget"];
 
 /// The rows of the peers.
 pub const PEERS: [&str; 1] = ["distributed-lock-redis"];
 
-/// The one that has this name, with one client and so many permits for each key.
+/// The row of this name, with one client and this many permits for each key.
 ///
 /// # Errors
 ///

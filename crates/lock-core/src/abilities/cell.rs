@@ -7,26 +7,25 @@ use async_trait::async_trait;
 
 use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
 
-/// A store that keeps a small value beside a lock, which only the holder can write: what a `OnceCell`,
-/// a `Barrier` and a `Leader` election need.
+/// A store that keeps a small value beside a lock, which only the holder can write. A `OnceCell`,
+/// a `Barrier` and a `Leader` election need this.
 ///
-/// - What was stored MUST be loaded again, by every client (`a_stored_value_can_be_loaded`), also when the
+/// - Every client MUST load the value that was stored (`a_stored_value_can_be_loaded`), also after the
 ///   lease under which it was written is over (`a_value_outlives_its_lease`).
-/// - A value MUST be written only while its claim holds the key in
-///   [`Mode::Exclusive`](crate::Mode::Exclusive), in one step with looking
-///   (`only_the_holder_can_store`), and never over one with a higher token
+/// - A value MUST be written only if its claim holds the key in
+///   [`Mode::Exclusive`](crate::Mode::Exclusive). The store checks this and writes in one step
+///   (`only_the_holder_can_store`). It MUST NOT replace a value that has a higher token
 ///   (`a_value_with_a_lower_token_is_refused`).
-/// - Loading MUST tell whether the lease under which the value was written is still held
+/// - A load MUST tell whether the lease under which the value was written is still held
 ///   (`loading_tells_whether_the_writer_still_holds`).
-/// - What was reported as [written](Stored::Written) MUST be loaded as [settled](Cell::settled)
-///   (`what_was_written_is_settled`). A store that is several may load what is not: what has reached a few of
-///   them, and others may not see. Whatever of this is loaded as settled MUST be what every later load returns,
-///   until something is written after it.
-/// - What the holder [loads under its claim](CellBackend::load_under) MUST be all that there is
-///   (`the_holder_loads_all_that_there_is`): nothing of an earlier holder's that it has not seen becomes settled
-///   after that, or comes back.
+/// - A value that was reported as [written](Stored::Written) MUST be loaded as [settled](Cell::settled)
+///   (`what_was_written_is_settled`). A store of several nodes may also load a value that is not settled: one
+///   that has reached only a few of its nodes, and that other clients may not see. If such a value is loaded as
+///   settled, every later load MUST return it, until another value is written after it.
+/// - After the holder has [loaded under its claim](CellBackend::load_under), a value of an earlier holder that
+///   it has not seen MUST NOT become settled or come back (`the_holder_loads_all_that_there_is`).
 /// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
-/// - Erasing MUST leave no value (`an_erased_value_is_gone`); storing the same again MUST be no error
+/// - Erasing MUST leave no value (`an_erased_value_is_gone`). Storing the same value again MUST be no error
 ///   (`storing_twice_is_no_error`).
 /// - A value of more than [`Cell::MAX_LEN`] bytes MUST be refused as
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`a_value_has_a_limit`).
@@ -41,24 +40,24 @@ pub trait CellBackend: Backend {
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does.
+    /// Any error of the store or of the connection to it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error>;
 
-    /// The value beside the lock that this claim holds, for its holder to decide by: what others stored before
-    /// it can change no more.
+    /// The value beside the lock that this claim holds, as its holder may rely on it: no earlier holder can
+    /// change it any more.
     ///
-    /// A store that is one need not do more than [`load`](Self::load), since it takes values from the holder
-    /// alone. One that is several has to ask those of them that have granted the claim. It answers clients that
-    /// were granted the claim; what others are told is open.
+    /// In a store of one node this is [`load`](Self::load), because the node takes values from the holder
+    /// alone. A store of several nodes has to ask the nodes that granted the claim. The answer is meant for the
+    /// client that was granted the claim. It is undefined for other clients.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotHeld`](crate::ErrorKind) if the claim is known not to be held; else whatever the store or
-    /// the way to it does.
+    /// [`ErrorKind::NotHeld`](crate::ErrorKind) if the claim is known not to be held; else any error of the store
+    /// or of the connection to it.
     ///
     /// # Cancel safety
     ///
@@ -69,17 +68,17 @@ pub trait CellBackend: Backend {
 
     /// Writes the value beside the lock that this claim holds, or erases it.
     ///
-    /// `token` is that of the holder who writes.
+    /// `token` is the fencing token of the holder.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) for too long a value or a claim that is not
-    /// exclusive; else whatever the store or the way to it does. After a
-    /// [retryable](Error::is_retryable) error it may have been written; repeating is harmless.
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) for a value that is too long or a claim that is not
+    /// exclusive; else any error of the store or of the connection to it. After a
+    /// [retryable](Error::is_retryable) error the value may have been written. Repeating the call is harmless.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether it was written.
+    /// Dropping the future leaves open whether the value was written.
     async fn store(
         &self,
         claim: &Claim,
@@ -92,17 +91,17 @@ pub trait CellBackend: Backend {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cell {
-    /// What was stored.
+    /// The bytes that were stored.
     pub value: Vec<u8>,
-    /// The fencing token of the holder who stored it.
+    /// The fencing token of the holder that stored the value.
     pub token: FencingToken,
-    /// Whether the lease under which it was stored is still held.
+    /// Whether the lease under which the value was stored is still held.
     pub held: bool,
-    /// Whether every later load returns it, or what is written after it.
+    /// Whether every later load returns this value, or one that is written after it.
     ///
-    /// What is not settled may be seen by one and not by the next. Whoever wants all to see the same takes the
-    /// lock, [loads](CellBackend::load_under) again, and stores what is there under its own token before it
-    /// believes it.
+    /// One client may see a value that is not settled while the next client does not. If all clients have to
+    /// agree, take the lock, [load](CellBackend::load_under) again, and store the loaded value under the new
+    /// token before you rely on it.
     pub settled: bool,
 }
 
@@ -110,19 +109,19 @@ impl Cell {
     /// The most bytes that a value can have: 64 KiB.
     pub const MAX_LEN: usize = 64 * 1024;
 
-    /// A value as it was loaded, and [settled](Self::settled), as every value of a single store is.
+    /// A loaded value that is [settled](Self::settled), as every value of a store of one node is.
     pub fn new(value: Vec<u8>, token: FencingToken, held: bool) -> Self {
         Self { value, token, held, settled: true }
     }
 
-    /// The same, but others may not see it.
+    /// This value as one that is not [settled](Self::settled).
     #[must_use]
     pub fn unsettled(mut self) -> Self {
         self.settled = false;
         self
     }
 
-    /// Refuses what can never be stored, before anything is sent.
+    /// Refuses a value or a claim that cannot be stored, before anything is sent.
     ///
     /// # Errors
     ///
@@ -140,7 +139,7 @@ impl Cell {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`].
+    /// [`ErrorKind::InvalidConfig`] for such a value.
     pub fn check_len(value: &[u8]) -> Result<(), Error> {
         let (len, most) = (value.len(), Self::MAX_LEN);
         if len > most {
@@ -168,9 +167,9 @@ impl fmt::Debug for Cell {
 #[non_exhaustive]
 #[must_use = "only `Written` says that the value was stored"]
 pub enum Stored {
-    /// It is stored.
+    /// The value was stored, or erased.
     Written,
-    /// The claim does not hold the lock, or somebody with a higher token has stored a value: nothing was
+    /// The claim does not hold the lock, or the present value has a higher token. Nothing was
     /// written.
     NotHeld,
 }

@@ -6,33 +6,34 @@ use async_trait::async_trait;
 
 use crate::{Attempt, Backend, Convert, Error};
 
-/// A store that converts a lease: makes it weaker, or exclusive, while its owner goes on holding the key.
+/// A store that converts leases. It makes a lease weaker, or exclusive, while the owner goes on holding the key.
 ///
-/// A `Semaphore` gives back some of its permits so, an `RwLock` lets other readers in after a downgrade, and an
-/// upgradable reader becomes the writer. Over a store without this ability a lease keeps its mode until it ends.
+/// With this ability a `Semaphore` gives back some of its permits, an `RwLock` lets other readers in after a
+/// downgrade, and an upgradable reader becomes the writer. Over a store without it a lease keeps its mode until
+/// it ends.
 ///
-/// A backend that implements it answers itself to [`Backend::converter`], and promises:
+/// A backend that implements the trait returns itself from [`Backend::converter`], and promises:
 ///
 /// - Between all modes that the backend serves, every conversion that [exists](Convert) MUST be served
 ///   (`every_conversion_is_served`).
 /// - A weaker mode MUST be granted at once, before every claim that waits (`a_downgrade_leaves_no_gap`).
-///   The lease MUST keep its tokens, and the store MUST let in those claims in line for which there is room now
-///   (`a_downgrade_lets_readers_in`).
+///   The lease MUST keep its tokens, and the store MUST grant the claims in the queue for which there is room
+///   now (`a_downgrade_lets_readers_in`).
 /// - An upgrade MUST wait until its owner is the only holder, and bring new tokens
 ///   (`an_upgrade_waits_for_readers`). It MUST come before every claim in the queue
 ///   (`an_upgrade_goes_before_those_in_line`). Until then the upgradable lease MUST stay
 ///   (`a_waiting_upgrade_keeps_its_lease`). When that lease is over, the upgrade MUST NOT be granted any
-///   more (`an_upgrade_ends_with_its_lease`). The upgraded lease MUST live for at least as long as the former
+///   more (`an_upgrade_ends_with_its_lease`). The upgraded lease MUST live for at least the time that the former
 ///   lease had left (`an_upgrade_never_shortens_the_lease`).
 /// - An upgrade that is repeated without asking to be queued MUST give up its place in the queue, or be
 ///   granted. Either way the lease stays (`an_upgrade_can_leave_the_line`).
 /// - When a release leaves no holder but an upgradable one, every watcher MUST hear
-///   [`Hint::Released`](crate::Hint::Released), because an upgrade may be waiting that stands in no queue
-///   (`an_upgradable_holder_hears_that_it_is_alone`). While others stand there, the hint MAY be left out.
+///   [`Hint::Released`](crate::Hint::Released), because an upgrade may be waiting that has no place in the queue
+///   (`an_upgradable_holder_hears_that_it_is_alone`). While other claims have places, the hint MAY be left out.
 /// - A conversion that is repeated after it was granted MUST return the grant again
 ///   (`a_repeated_conversion_returns_the_same_grant`).
-/// - Converting what is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)
-///   (`converting_what_is_not_held_fails`), and between any other two modes with
+/// - A conversion of a lease that is not held MUST fail with [`ErrorKind::NotHeld`](crate::ErrorKind)
+///   (`converting_what_is_not_held_fails`). A conversion that does not exist MUST fail with
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`impossible_conversions_are_refused`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot convert a lease that is held",
@@ -42,24 +43,24 @@ use crate::{Attempt, Backend, Convert, Error};
 )]
 #[async_trait]
 pub trait ConvertBackend: Backend {
-    /// Asks once for a lease that is held to go on in another mode. Never waits for a holder.
+    /// Asks once to convert a lease that is held to another mode. Never waits for a holder.
     ///
-    /// Until the conversion is granted, the lease in the former mode stays, and is renewed and released as
-    /// such. A grant may come while an upgrade waits in the queue, as for any claim there.
+    /// Until the conversion is granted, the lease stays in its former mode, and is renewed and released in that
+    /// mode. While an upgrade waits in the queue, its grant may come at any time, as for any claim there.
     ///
     /// An upgrade that waits in the queue gives up its place when its claim is released, or when it is repeated
-    /// without [`queued`](Convert::queued). The second way cannot end what was granted meanwhile: then the
-    /// answer is the grant.
+    /// without [`queued`](Convert::queued). The repetition does not end an upgrade that was granted in the
+    /// meantime: then the answer is the grant.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotHeld`](crate::ErrorKind) if the lease is over;
-    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if no lease [can be](Convert::check) converted so; else as
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if [no such conversion exists](Convert::check); else as
     /// [`try_acquire`](Backend::try_acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open in which of the two modes the lease is held: repeat the request, or
+    /// Dropping the future leaves open in which of the two modes the lease is held. Repeat the request, or
     /// release both claims.
     ///
     /// # Examples
@@ -115,7 +116,7 @@ pub enum Fixed {}
 impl Conversion for Convertible {}
 impl Conversion for Fixed {}
 
-/// Says that a reader can become the writer: [`Convertible`] leases alone allow that.
+/// Says that a reader can become the writer. Only [`Convertible`] leases allow that.
 #[diagnostic::on_unimplemented(
     message = "the backend of this lock cannot convert a lease, so that no reader can become the writer",
     label = "this needs a backend that implements `lock_core::ConvertBackend`",

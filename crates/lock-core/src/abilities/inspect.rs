@@ -1,4 +1,4 @@
-//! Who holds a lock, and who waits for it.
+//! The holders and the waiters of a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,42 +7,43 @@ use async_trait::async_trait;
 
 use crate::{Backend, Error, FencingToken, Key};
 
-/// A store that can be asked who holds a lock and who waits for it, and made to end its leases.
+/// A store that can list the holders and the waiters of a lock, and can be made to end its leases.
 ///
 /// - An inspection MUST show every live lease and every place in the queue, and no other
 ///   (`an_inspection_shows_holders_and_waiters`), without the secrets that prove ownership
 ///   (`an_inspection_keeps_secrets`).
-/// - A forced release MUST end every lease on the key, those of other libraries included, so that renewal
-///   reports it lost (`a_forced_release_ends_every_lease`), and serve whoever waits
-///   (`a_forced_release_serves_the_queue`). Its tokens MUST go on increasing
+/// - A forced release MUST end every lease on the key, including those of other libraries, so that renewals
+///   report them lost (`a_forced_release_ends_every_lease`). It MUST serve the queue
+///   (`a_forced_release_serves_the_queue`). The tokens of the key MUST go on increasing
 ///   (`tokens_increase_after_a_forced_release`).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot tell who holds its locks",
+    message = "`{Self}` cannot list the holders of its locks",
     label = "this needs a backend that can be inspected",
     note = "implement `lock_core::InspectBackend` for it"
 )]
 #[async_trait]
 pub trait InspectBackend: Backend {
-    /// Who holds a key and who waits for it, as the store sees it now.
+    /// The holders of a key and its waiters, as the store sees them now.
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does.
+    /// Any error of the store or of the connection to it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error>;
 
-    /// Ends every lease on a key, whoever has it. Returns how many there were.
+    /// Ends every lease on a key, of any owner. Returns how many there were.
     ///
-    /// For people who clean up: holders are not asked. They learn of it from a hint, or with their next
-    /// renewal, and what they still write until then is refused only by a resource that compares fencing
+    /// This is for people who clean up: the store does not ask the holders. They learn of the release from a hint,
+    /// or from their next renewal. What they write until then is refused only by a resource that compares fencing
     /// tokens.
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does. Repeating it ends what was granted meanwhile, too.
+    /// Any error of the store or of the connection to it. A repetition also ends the leases that were granted in
+    /// the meantime.
     ///
     /// # Cancel safety
     ///
@@ -50,25 +51,25 @@ pub trait InspectBackend: Backend {
     async fn force_release(&self, key: &Key) -> Result<u64, Error>;
 }
 
-/// Who holds a key and who waits for it.
+/// The holders and the waiters of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Those who hold it, at most the first [`MAX`](Self::MAX), in no particular order.
+    /// The leases on the key, at most [`MAX`](Self::MAX), in no particular order.
     pub holders: Vec<Holder>,
-    /// How many hold it in all.
+    /// The number of all leases on the key.
     pub holding: u64,
-    /// Those who wait in the store's queue, at most the first [`MAX`](Self::MAX), in their order.
+    /// The places in the store's queue, at most the first [`MAX`](Self::MAX), in their order.
     pub waiters: Vec<Waiter>,
-    /// How many wait there in all.
+    /// The number of all places in the queue.
     pub waiting: u64,
 }
 
 impl Inspection {
-    /// How many holders, and how many waiters, are listed at most.
+    /// The most holders, and the most waiters, that an inspection lists.
     pub const MAX: usize = 1000;
 
-    /// These hold the key, and these wait for it; so many in all.
+    /// An inspection of these holders and these waiters, each with the number of all.
     pub fn new(holders: (Vec<Holder>, u64), waiters: (Vec<Waiter>, u64)) -> Self {
         Self { holders: holders.0, holding: holders.1, waiters: waiters.0, waiting: waiters.1 }
     }
@@ -80,8 +81,8 @@ impl Inspection {
 pub struct Holder {
     /// How the key is held.
     pub kind: Kind,
-    /// One of its fencing tokens: the first or the last that its grant reserved. `None` if it was not granted by this
-    /// family of libraries.
+    /// One of its fencing tokens: the first or the last that its grant reserved. `None` if a client of another
+    /// library has the lease.
     pub token: Option<FencingToken>,
     /// How long the lease lives unless it is renewed; `None` if it has no end.
     pub remaining: Option<Duration>,
@@ -98,9 +99,9 @@ impl Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// How the key is to be held.
+    /// How the waiter wants to hold the key.
     pub kind: Kind,
-    /// How long the place is kept unless it is asked for again.
+    /// How long the place is kept unless the client repeats its request.
     pub remaining: Duration,
 }
 
@@ -121,7 +122,7 @@ pub enum Kind {
     Shared,
     /// See [`Mode::Upgradable`](crate::Mode::Upgradable).
     Upgradable,
-    /// So many permits: see [`Mode::Permits`](crate::Mode::Permits).
+    /// This number of permits: see [`Mode::Permits`](crate::Mode::Permits).
     Permits(u32),
     /// See [`Mode::Joint`](crate::Mode::Joint).
     Joint,

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use crate::Backend;
 
-/// A store in which several leases can hold a key together, as one holder: what a reentrant lock needs
-/// to be entered again from another process.
+/// A store in which several leases can hold a key together, as one holder. A reentrant lock needs this, so that
+/// another process can enter it again.
 ///
-/// It has no methods. A backend that implements it promises to serve
+/// The trait has no methods. A backend that implements it promises to serve
 /// [`Mode::Joint`](crate::Mode::Joint):
 ///
-/// - Whoever names the group that holds the key MUST be granted at once, also before those who wait
+/// - A claim of the group that holds the key MUST be granted at once, before all waiters
 ///   (`a_group_holds_a_key_together`), with the tokens of the group (`a_group_has_one_set_of_tokens`).
-/// - Another group, and every other mode, MUST be refused for as long as a member of the group holds the
-///   key (`groups_exclude_each_other`), and is served when the last has let go
+/// - While a member of the group holds the key, claims of other groups and in every other mode MUST be refused
+///   (`groups_exclude_each_other`). They are served when the last member has let go
 ///   (`a_group_holds_until_its_last_member_leaves`).
-/// - Each member's lease MUST end for itself alone (`each_member_has_its_own_lease`).
-/// - A group that comes again after it had let go MUST get new tokens (`a_group_that_returns_gets_new_tokens`).
-/// - Of those who wait in line for one group, all MUST be granted together
+/// - Each member's lease MUST end on its own (`each_member_has_its_own_lease`).
+/// - A group that comes again after all its members have left MUST get new tokens
+///   (`a_group_that_returns_gets_new_tokens`).
+/// - All claims of one group that wait in the queue MUST be granted together
 ///   (`a_group_in_line_is_granted_together`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot let several processes hold a lock as one",

@@ -1,5 +1,5 @@
-//! What only some stores can promise, each as a trait of its own: asking a store for what it cannot do
-//! does not compile.
+//! The abilities that only some stores have, each as a trait of its own. Code that asks a store for an ability
+//! that it lacks does not compile.
 
 mod cell;
 mod convert;
@@ -14,5 +14,7 @@ pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
 pub use permits::{PermitBackend, Permits, Resize, Resized};
-pub use quorum::{Ballot, OwnerTag, Quarantine, QuorumNode, Server, Standing, Vote};
+pub use quorum::{
+    Ballot, Ending, Membership, OwnerTag, Quarantine, QuorumNode, Server, Standing, Terms, Vote,
+};
 pub use shared::SharedBackend;

@@ -1,4 +1,4 @@
-//! Counting.
+//! Counted permits.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use crate::{Claim, ConvertBackend, Error, Key, Released};
 
-/// A store that counts permits, and remembers how many there are: what a `Semaphore` needs.
+/// A store that counts permits and remembers how many there are. A `Semaphore` needs this.
 ///
-/// It is a [`ConvertBackend`], because to give back some permits of a lease is to convert it.
+/// Such a store is also a [`ConvertBackend`], because giving back some permits of a lease converts the lease.
 ///
 /// # Fencing tokens
 ///
@@ -17,32 +17,32 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 /// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
 /// in time have no order.
 ///
-/// The laws under *Fencing* in the contract of [`Backend`](crate::Backend) are all that a backend does for this.
+/// A backend that keeps the laws under *Fencing* in the contract of [`Backend`](crate::Backend) does enough for this.
 ///
 /// # Contract
 ///
-/// A backend that implements it promises to serve [`Mode::Permits`](crate::Mode::Permits) by the laws
-/// under *Counting* in the contract of [`Backend`](crate::Backend), and besides:
+/// A backend that implements the trait promises to serve [`Mode::Permits`](crate::Mode::Permits) by the laws
+/// under *Counting* in the contract of [`Backend`](crate::Backend). It also promises:
 ///
-/// - The first request for a key, or the first of these methods, MUST store the limit that it declares,
-///   and every later one that declares another MUST be refused as
-///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) with both in the message, whether or not anybody holds
+/// - The first request for a key, or the first call of one of these methods, MUST store the limit that it
+///   declares. Every later request or call that declares another limit MUST be refused as
+///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) with both limits in the message, even if no client holds
 ///   a permit (`the_first_user_declares_the_limit`). A limit that was never changed MAY be forgotten when
-///   nobody has used it for an hour.
-/// - [`permits`](Self::permits) MUST tell how many there are, are held and are waited for
-///   (`the_state_of_a_semaphore_can_be_seen`).
-/// - Permits that are added MUST be there for those who wait (`added_permits_serve_those_who_wait`), and
-///   for everybody from then on. There may be none at first, and a request for more than there are MUST
-///   wait for them as any other (`more_than_there_are_can_be_waited_for`). All who watch the key MUST be
-///   told of them, as of a release (`added_permits_wake_every_watcher`).
-/// - Of those that are removed only free ones MUST go
-///   (`only_free_permits_can_be_removed`). What is changed MUST stay so (`a_changed_limit_stays`).
-/// - A lease may be converted to one of fewer permits: at once, with the same tokens, and what it gave up
-///   MUST be there for those who wait (`a_lease_can_give_back_some_permits`).
+///   no client has used it for an hour.
+/// - [`permits`](Self::permits) MUST tell how many permits there are, how many are held and how many requests
+///   wait (`the_state_of_a_semaphore_can_be_seen`).
+/// - Permits that are added MUST serve the waiters (`added_permits_serve_those_who_wait`) and all later
+///   requests. The limit may be zero at first. A request for more permits than there are MUST
+///   wait as any other (`more_than_there_are_can_be_waited_for`). Every watcher of the key MUST be
+///   told of added permits, as of a release (`added_permits_wake_every_watcher`).
+/// - A permit that a claim holds or waits for MUST NOT be removed
+///   (`only_free_permits_can_be_removed`). A changed limit MUST stay as it is (`a_changed_limit_stays`).
+/// - A lease may be converted to fewer permits, at once and with the same tokens. The permits that it gives up
+///   MUST serve the waiters (`a_lease_can_give_back_some_permits`).
 /// - Forgetting a lease MUST end it and take its permits out of the limit in one step
-///   (`forgotten_permits_are_gone_for_good`); a repetition MUST take nothing (`forgetting_twice_takes_once`).
-/// - Once it was closed nobody MUST be granted a permit: whoever asks gets
-///   [`ErrorKind::Closed`](crate::ErrorKind), whoever waits is told to ask, and permits that are held stay
+///   (`forgotten_permits_are_gone_for_good`). A repetition MUST NOT take any (`forgetting_twice_takes_once`).
+/// - A closed semaphore MUST NOT grant a permit. A request gets
+///   [`ErrorKind::Closed`](crate::ErrorKind), every waiter gets a hint to ask again, and permits that are held stay
 ///   (`a_closed_semaphore_grants_nothing`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot count permits",
@@ -54,13 +54,14 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 )]
 #[async_trait]
 pub trait PermitBackend: ConvertBackend {
-    /// How many permits there are, held and waited for. `of` is the limit that the caller declares.
+    /// How many permits there are, how many are held, and how many requests wait. `of` is the limit that the
+    /// caller declares.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if another limit was declared before;
-    /// [`ErrorKind::ForeignKey`](crate::ErrorKind) if the key is another kind of lock; else whatever the
-    /// store or the way to it does.
+    /// [`ErrorKind::ForeignKey`](crate::ErrorKind) if the key is another kind of lock; else any error of the
+    /// store or of the connection to it.
     ///
     /// # Cancel safety
     ///
@@ -69,7 +70,7 @@ pub trait PermitBackend: ConvertBackend {
 
     /// Adds permits, or removes free ones, for good.
     ///
-    /// A request may take as many permits as there are then, whatever limit it declares. One for more
+    /// A request may then take as many permits as there are, whatever limit it declares. A request for more
     /// waits until there are enough.
     ///
     /// # Errors
@@ -83,22 +84,22 @@ pub trait PermitBackend: ConvertBackend {
     /// Dropping the future leaves open whether the change was made.
     async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized, Error>;
 
-    /// Ends a lease of permits, and takes them out of the limit in the same step.
+    /// Ends a lease of permits, and takes its permits out of the limit in the same step.
     ///
     /// A claim that holds nothing takes no permit away, and gives up its place if it waits.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if the claim is not one of permits; else as
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if the mode of the claim is not one of permits; else as
     /// [`release`](crate::Backend::release). Repeating is harmless.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether the lease has ended and its permits are gone; one without
-    /// the other cannot be. Repeat it.
+    /// Dropping the future leaves open whether the lease has ended and its permits are gone. Either both are
+    /// true or neither is. Repeat the call.
     async fn forget(&self, claim: &Claim) -> Result<Released, Error>;
 
-    /// Grants no permit of this key to anybody any more. That cannot be undone.
+    /// Closes the semaphore: the store grants no more permits of this key. That cannot be undone.
     ///
     /// Permits that are held stay, and are renewed, given back and forgotten as before.
     ///
@@ -108,7 +109,7 @@ pub trait PermitBackend: ConvertBackend {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether it is closed. Repeat it.
+    /// Dropping the future leaves open whether the semaphore is closed. Repeat the call.
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error>;
 }
 
@@ -116,27 +117,27 @@ pub trait PermitBackend: ConvertBackend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
-    /// How many there are.
+    /// How many permits there are.
     pub limit: u32,
-    /// How many are held.
+    /// How many permits are held.
     pub held: u32,
     /// How many requests wait in the queue.
     pub waiting: u32,
-    /// Whether no more will be granted.
+    /// Whether the semaphore is closed, so that it grants no more permits.
     pub closed: bool,
 }
 
 impl Permits {
-    /// The most permits that a semaphore can have. Every number up to it is exact, also in a store that
+    /// The most permits that a semaphore can have. Every number up to this one is exact, also in a store that
     /// counts in doubles.
     pub const MAX: u32 = u32::MAX;
 
-    /// A semaphore with so many permits, of which none is held or waited for.
+    /// A semaphore with `limit` permits, all free, for which no request waits.
     pub fn new(limit: u32) -> Self {
         Self { limit, held: 0, waiting: 0, closed: false }
     }
 
-    /// How many a newcomer could get: none while anybody waits.
+    /// How many permits a new request could get: zero while another request waits.
     pub fn available(&self) -> u32 {
         if self.waiting > 0 || self.closed { 0 } else { self.limit.saturating_sub(self.held) }
     }
@@ -146,13 +147,13 @@ impl Permits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resize {
-    /// So many more.
+    /// Adds this many permits.
     Add(u32),
-    /// So many fewer, as far as they are free and nobody waits for them.
+    /// Removes this many permits, as far as they are free and no request waits for them.
     Remove(u32),
 }
 
-/// What a change came to.
+/// The outcome of a change of the number of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resized {
@@ -163,7 +164,7 @@ pub struct Resized {
 }
 
 impl Resized {
-    /// So many were added or removed, which led to this state.
+    /// An outcome: `changed` permits were added or removed, which led to this state.
     pub fn new(changed: u32, permits: Permits) -> Self {
         Self { changed, permits }
     }

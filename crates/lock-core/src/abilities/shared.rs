@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::{Backend, Conversion};
 
-/// A store that knows readers from writers: what an `RwLock` needs.
+/// A store that tells readers from writers. An `RwLock` needs this.
 ///
-/// It has no methods. A backend that implements it promises to serve [`Mode::Shared`](crate::Mode::Shared)
-/// and [`Mode::Upgradable`](crate::Mode::Upgradable) by the laws under *Sharing* in the contract of [`Backend`];
-/// it MUST NOT answer [`ErrorKind::Unsupported`](crate::ErrorKind) to either
+/// The trait has no methods. A backend that implements it promises to serve [`Mode::Shared`](crate::Mode::Shared)
+/// and [`Mode::Upgradable`](crate::Mode::Upgradable) by the laws under *Sharing* in the contract of [`Backend`].
+/// It MUST NOT answer [`ErrorKind::Unsupported`](crate::ErrorKind) to either mode
 /// (`every_way_to_share_is_served`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not know readers from writers",
@@ -17,8 +17,8 @@ use crate::{Backend, Conversion};
     note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn SharedBackend`"
 )]
 pub trait SharedBackend: Backend {
-    /// [`Convertible`](crate::Convertible) for a backend that is a [`ConvertBackend`](crate::ConvertBackend) as
-    /// well, and [`Fixed`](crate::Fixed) for one that is not.
+    /// [`Convertible`](crate::Convertible) if the backend is a [`ConvertBackend`](crate::ConvertBackend) as
+    /// well, and [`Fixed`](crate::Fixed) if it is not.
     type Conversion: Conversion;
 }
 

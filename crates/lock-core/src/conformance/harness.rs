@@ -10,12 +10,12 @@ use crate::{Backend, Error, Ttl};
 
 /// How the suite handles a store: the hooks that only the store's author can write.
 ///
-/// One harness may serve several laws one after another, on one store: each law uses keys of its
+/// One harness may serve several laws one after another, on one store, because each law uses keys of its
 /// own.
 ///
 /// # Examples
 ///
-/// A harness for a backend of your own; `Mine` stands for it.
+/// A harness for a backend of your own. `Mine` stands for that backend.
 ///
 /// ```
 /// # use lock_core::memory::MemoryBackend as Mine;
@@ -60,92 +60,92 @@ pub trait Harness: Send + Sync {
     /// The backend under test.
     type Client: Backend;
 
-    /// Makes a client that shares nothing with the others but the store: as if it lived in another
+    /// Makes a client that shares only the store with the other clients, as if it lived in another
     /// process.
     ///
     /// # Errors
     ///
-    /// Whatever hinders it. It breaks the law that asked for a client.
+    /// Any error that prevents this. It breaks the law that asked for a client.
     async fn client(&self) -> Result<Self::Client, Error>;
 
-    /// Makes a client of the same store, or of one of its own, for which no more than `waiters`
+    /// Makes a client of this store, or of a store of its own, for which no more than `waiters`
     /// requests for a key are queued.
     ///
     /// `None` by default, for a backend whose queue has no such limit, or no queue.
     ///
     /// # Errors
     ///
-    /// Whatever hinders it.
+    /// Any error that prevents this.
     async fn limited_client(&self, _waiters: NonZeroU32) -> Result<Option<Self::Client>, Error> {
         Ok(None)
     }
 
-    /// Makes a client of a server that no other client uses and nobody has used before: another node of
+    /// Makes a client of a server that no other client uses or has used: another node of
     /// a quorum.
     ///
     /// `None` by default, for a harness that has one server.
     ///
     /// # Errors
     ///
-    /// Whatever hinders it.
+    /// Any error that prevents this.
     async fn other_server(&self) -> Result<Option<Self::Client>, Error> {
         Ok(None)
     }
 
     /// Breaks a client's connection to the store.
     ///
-    /// It may stay broken until [`heal`](Self::heal), or come back as soon as the client connects
-    /// anew; the laws allow for both.
+    /// The connection may stay broken until [`heal`](Self::heal), or come back as soon as the client connects
+    /// anew. The laws allow for both.
     async fn cut(&self, client: &Self::Client) -> Hook;
 
     /// Lets a client that was cut reach the store again.
     ///
-    /// Does nothing by default, which fits a [`cut`](Self::cut) that closes a connection and does
-    /// not hinder the next.
+    /// Does nothing by default. That fits a [`cut`](Self::cut) that closes a connection and does
+    /// not prevent the next one.
     async fn heal(&self, _client: &Self::Client) {}
 
     /// Makes the store forget everything, counters included: FLUSHALL, an empty disk.
     async fn forget(&self) -> Hook;
 
-    /// Restarts the server with all that it had. It may take a while until clients reach it again.
+    /// Restarts the server with all its data. It may take a while until clients reach it again.
     ///
     /// Not applicable by default.
     async fn restart(&self) -> Hook {
         Hook::NotApplicable("this harness does not restart its server")
     }
 
-    /// Lets `time` pass, and as much more as the store's clock may lag behind.
+    /// Lets `time` pass, plus the time by which the store's clock may lag behind.
     ///
-    /// By default sleeps for it and 20 ms more, which under a paused tokio clock takes no time.
+    /// By default sleeps for `time` and 20 ms more, which under a paused tokio clock takes no time.
     async fn elapse(&self, time: Duration) {
         tokio::time::sleep(time + Duration::from_millis(20)).await;
     }
 
     /// The lease time of the laws that wait for a lease to end: half a second by default.
     ///
-    /// Long enough that a request and its answer fit in many times, short enough to wait for.
+    /// Choose a time that is many times longer than a request with its answer, and short enough to wait for.
     fn ttl(&self) -> Ttl {
         Ttl::new(Duration::from_millis(500)).unwrap_or(Ttl::MIN)
     }
 
-    /// How long a single request or hint may take at the very most: ten seconds by default.
+    /// The longest time that a single request or hint may take: ten seconds by default.
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
 
-/// What came of asking a [`Harness`] for something.
+/// The outcome of a hook of a [`Harness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a law that needs the hook is not applicable without it"]
 pub enum Hook {
-    /// It is done.
+    /// The hook has done its work.
     Done,
-    /// This store, or this harness, cannot do it, for the reason given.
+    /// This store or this harness cannot do it, for the given reason.
     NotApplicable(&'static str),
 }
 
-/// The store is its own harness, each [`client`](MemoryBackend::client) a client.
+/// The store is its own harness. Each [`client`](MemoryBackend::client) is a client.
 #[async_trait]
 impl Harness for MemoryBackend {
     type Client = Self;
@@ -181,7 +181,7 @@ impl Harness for MemoryBackend {
         Hook::Done
     }
 
-    /// Short, because nothing lies between a client and this store.
+    /// Short, because there is no network between a client and this store.
     fn ttl(&self) -> Ttl {
         Ttl::new(Duration::from_millis(250)).unwrap_or(Ttl::MIN)
     }

@@ -10,12 +10,12 @@ use crate::{
 };
 use crate::{OwnerToken, Renew, Renewal, Watch};
 
-/// A request that stands in the queue of its key, and the watch that tells of its grant.
+/// A request with a place in the queue of its key, and the watch that tells of its grant.
 pub(super) struct Waiter<'c, B, R = Acquire> {
     pub(super) client: &'c Client<B>,
     pub(super) request: R,
     pub(super) watch: Watch,
-    /// When to ask again if nothing is heard, as the store last said.
+    /// When to ask again if no hint comes, as the store last said.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -24,12 +24,12 @@ pub(super) fn queued(key: &Key, mode: Mode, ttl: Ttl) -> Check<Acquire> {
     Ok(Acquire::new(in_mode(key, mode)?, ttl).queued())
 }
 
-/// What a client asks a backend for: a lease, or the conversion of one.
+/// A request of a client: for a lease, or for the conversion of one.
 pub(super) trait Request: Clone + Send + Sync {
-    /// What is held if it is granted.
+    /// The claim that holds the key if the request is granted.
     fn claim(&self) -> &Claim;
 
-    /// What a backend lacks that does not support it.
+    /// The ability that a backend lacks if it does not support the request.
     fn lacking(&self) -> String;
 
     fn send(&self, backend: &impl Backend) -> impl Future<Output = Result<Attempt, Error>> + Send;
@@ -66,7 +66,7 @@ impl Request for Convert {
 }
 
 impl<B: Backend> Client<B> {
-    /// Watches the key and asks to be queued; `None` if it is refused for good.
+    /// Watches the key and asks to be queued. `None` if the request gets no place.
     pub(super) async fn joins<R: Request>(&self, request: R) -> Check<Option<Waiter<'_, B, R>>> {
         let mut waiter = self.in_line(request).await?;
         match waiter.asks().await? {
@@ -84,7 +84,7 @@ impl<B: Backend> Client<B> {
         self.joins(request).await?.ok_or_else(no_queue)
     }
 
-    /// Watches the key, and will ask when it is told to.
+    /// Watches the key, but does not ask for it yet.
     pub(super) async fn in_line<R: Request>(&self, request: R) -> Check<Waiter<'_, B, R>> {
         let watch = self.watch(&request.claim().key).await?;
         Ok(Waiter { client: self, request, watch, retry_after: None })
@@ -144,7 +144,7 @@ impl<B: Backend> Client<B> {
         if self.terms.promised { Failure::Broken(lack) } else { Failure::NotApplicable(lack) }
     }
 
-    /// Renews a lease that must be held, and returns what it is told.
+    /// Renews a lease that must be held, and returns the answer.
     pub(super) async fn renews(&self, request: &Renew) -> Check<Renewal> {
         let renewal = self.bounded("renew", self.backend.renew(request)).await?;
         match renewal {
@@ -168,7 +168,7 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
         Ok(attempt)
     }
 
-    /// Repeats the request, which must find itself still in the queue.
+    /// Repeats the request, which must still be in the queue.
     pub(super) async fn still_waits(&mut self) -> Check {
         match self.asks().await? {
             Attempt::Queued { .. } => Ok(()),
@@ -191,17 +191,17 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
         self.hears("a hint of the grant", is_it).await
     }
 
-    /// Waits for the hint that it is the first in line; after how long it is to ask.
+    /// Waits for the hint that the request is the first in the queue. Returns the time after which to ask.
     pub(super) async fn hears_next(&mut self) -> Check<Duration> {
         let mine = self.claim().owner;
         let is_it = |hint| match hint {
             Hint::Next { owner, after } if owner == mine => Some(after),
             _ => None,
         };
-        self.hears("a hint that it is the first in line", is_it).await
+        self.hears("a hint that it is the first in the queue", is_it).await
     }
 
-    /// Waits for a hint in which there is this.
+    /// Waits for a hint that `is_it` recognizes.
     async fn hears<T>(&mut self, what: &str, is_it: impl Fn(Hint) -> Option<T>) -> Check<T> {
         let hint = async {
             loop {
@@ -216,7 +216,7 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
         self.client.bounded(what, hint).await?
     }
 
-    /// Waits for its turn as a user does: asks again on every hint, and when it is time.
+    /// Waits for the turn of the request as a user does: asks again on every hint, and when the time comes.
     pub(super) async fn arrives(&mut self) -> Check<Grant> {
         let client = self.client;
         client
@@ -227,7 +227,7 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
                         Attempt::Busy { .. } => return Err(no_queue()),
                         Attempt::Queued { .. } => {}
                     }
-                    // Without a time, one hint is all there is to wait for.
+                    // Without a time, only a hint can end the wait.
                     let time = self.retry_after.unwrap_or(Duration::MAX);
                     if let Ok(None) = tokio::time::timeout(time, self.watch.next()).await {
                         return Err(Failure::Broken("the watch ended".into()));
@@ -237,7 +237,7 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
             .await?
     }
 
-    /// Gives up the place, or the grant that nobody has heard of yet; whether it was a grant.
+    /// Gives up the place, or a grant that the client has not heard of yet. Returns whether it was a grant.
     pub(super) async fn leaves(self) -> Check<bool> {
         match self.client.release(self.claim()).await?? {
             Released::Freed { .. } => Ok(true),
@@ -250,7 +250,7 @@ fn no_queue() -> Failure {
     Failure::NotApplicable("this backend has no queue".into())
 }
 
-/// An answer that must be a refusal without a place in the queue.
+/// Checks that an answer is a refusal without a place in the queue.
 pub(super) fn refused(attempt: Attempt) -> Check {
     match attempt {
         Attempt::Busy { .. } => Ok(()),

@@ -1,14 +1,15 @@
 //! The macro that makes tests of laws.
 
-/// Makes one `#[tokio::test]` of each law of [`Backend`](crate::Backend), and of the abilities that are
-/// named, for the harness that an expression makes.
+/// Makes one `#[tokio::test]` of each law of [`Backend`](crate::Backend), and of each law of the named
+/// abilities. An expression makes the harness.
 ///
-/// The expression is evaluated in each test anew and may await. `abilities: [...]` may follow it, with
-/// any of `shared`, `convert`, `joint`, `permits`, `cell`, `inspect` and `quorum`: the clients of the harness implement
-/// [`SharedBackend`](crate::SharedBackend), [`ConvertBackend`](crate::ConvertBackend), [`JointBackend`](crate::JointBackend),
-/// [`PermitBackend`](crate::PermitBackend), [`CellBackend`](crate::CellBackend),
-/// [`InspectBackend`](crate::InspectBackend) and [`QuorumNode`](crate::QuorumNode). With `permits` there is a module `one_permit` as well, in
-/// which the laws of a mutex are tested with a semaphore of one permit. What follows goes to
+/// Each test evaluates the expression anew, and the expression may await. `abilities: [...]` may follow it, with
+/// any of `shared`, `convert`, `joint`, `permits`, `cell`, `inspect` and `quorum`. The clients of the harness then
+/// have to implement [`SharedBackend`](crate::SharedBackend), [`ConvertBackend`](crate::ConvertBackend),
+/// [`JointBackend`](crate::JointBackend), [`PermitBackend`](crate::PermitBackend),
+/// [`CellBackend`](crate::CellBackend), [`InspectBackend`](crate::InspectBackend) and
+/// [`QuorumNode`](crate::QuorumNode), respectively. `permits` also makes a module `one_permit`, which tests the
+/// laws of a mutex with a semaphore of one permit. All further arguments go to
 /// `#[tokio::test]`.
 ///
 /// # Examples
@@ -106,7 +107,7 @@ macro_rules! __lock_core_abilities {
 }
 
 /// Makes the tests of a mutex once more, in a module because their names are taken. The harness is made
-/// outside it, where its expression was written.
+/// outside the module, where its expression was written.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __lock_core_one_permit {

@@ -1,20 +1,20 @@
-//! The laws of [`Backend`](crate::Backend), and of what only some backends can do, as test suites for
+//! The laws of [`Backend`](crate::Backend) and of the abilities, as test suites for
 //! every backend and every wrapper around one.
 //!
-//! Tell the suite how to handle your store by implementing [`Harness`], and have it make one test
+//! Implement [`Harness`], which tells the suite how to handle your store. Then let a macro make one test
 //! of each law:
 //!
 //! ```
 //! # mod tests {
 //! use lock_core::memory::MemoryBackend;
 //!
-//! // `MemoryBackend` is a harness for itself; here goes an expression that makes yours.
+//! // `MemoryBackend` is a harness for itself. Put an expression here that makes your harness.
 //! lock_core::conformance_tests!(MemoryBackend::new());
 //! # }
 //! # mod more {
 //! # use lock_core::memory::MemoryBackend;
 //!
-//! // The same, and the laws of the abilities that the backend implements the traits of.
+//! // These laws, and the laws of the abilities that the backend has.
 //! lock_core::conformance_tests!(
 //!     MemoryBackend::new(),
 //!     abilities: [shared, joint, permits, cell, inspect, quorum]
@@ -23,23 +23,23 @@
 //! ```
 //!
 //! The tests are ordinary `#[tokio::test]`s, so the crate that calls
-//! [`conformance_tests!`](crate::conformance_tests) needs tokio with its `macros` and `rt`. Call it
-//! once per module; [`run`] does the same for one law where there is no test runner, and
-//! [`Suite::run`] for one of an ability.
+//! [`conformance_tests!`](crate::conformance_tests) needs tokio with its `macros` and `rt`. Call the macro
+//! once per module. Where there is no test runner, [`run`] tests one law of the backend, and
+//! [`Suite::run`] one law of an ability.
 //!
 //! Nearly every law works with **two independent clients** on one key, because one client alone
 //! cannot tell a distributed lock from a local one. A backend that answers "granted" without
 //! asking its store fails.
 //!
-//! A law that needs a hook which the harness does not have, or hints, a queue or a mode that the
-//! backend does not offer, is [not applicable](Verdict::NotApplicable). Such a test passes, and says
-//! so on the standard error stream even where the test runner hides the output of tests that pass.
-//! So a backend that means to have a queue should look at what was said. What a backend has promised
-//! by implementing the trait of an ability, it cannot lack: that breaks the law.
+//! A law is [not applicable](Verdict::NotApplicable) if it needs a hook that the harness does not have, or
+//! hints, a queue or a mode that the backend does not offer. Such a test passes, and says
+//! so on the standard error stream, even if the test runner hides the output of tests that pass.
+//! So if your backend is meant to have a queue, read that output. A backend that implements the trait of an
+//! ability has promised it: if the ability is missing, the law is broken.
 //!
 //! A semaphore of one permit is a mutex, so [the laws of a mutex](Suite::one_permit) are tested with
-//! it as well. The same goes for the writer of an `RwLock`, which asks for
-//! [`Mode::Exclusive`](crate::Mode::Exclusive) as a mutex does: its laws are the mutex laws themselves.
+//! it as well. The writer of an `RwLock` asks for [`Mode::Exclusive`](crate::Mode::Exclusive) as a mutex does,
+//! so it needs no laws of its own.
 
 mod ballots;
 mod harness;

@@ -1,4 +1,4 @@
-//! What the tests of laws are written in.
+//! The vocabulary of the tests of laws.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{Harness, Hook};
 use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
 use crate::{Mode, OwnerToken, Released, Renew, Renewal, Ttl, Watch};
 
-/// What the laws of one suite have in common.
+/// The terms that all laws of one suite share.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// How a key is claimed where a law does not say.
+    /// The mode of a claim where a law does not say.
     pub(super) mode: Mode,
     /// Whether the backend has promised every mode that the laws ask for.
     pub(super) promised: bool,
@@ -29,7 +29,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         Self { harness, terms }
     }
 
-    /// A client that shares nothing with the others but the store.
+    /// A client that shares only the store with the others.
     pub(super) async fn client(&self) -> Check<Client<H::Client>> {
         Ok(self.of(self.harness.client().await?))
     }
@@ -52,18 +52,18 @@ impl<'h, H: Harness> Scene<'h, H> {
         Ok(self.of(self.harness.limited_client(waiters).await?.ok_or_else(none)?))
     }
 
-    /// A client of another server than the other clients', which nobody has used before.
+    /// A client of another server, which no client has used before.
     pub(super) async fn other_server(&self) -> Check<Client<H::Client>> {
         let none = || Failure::NotApplicable("this harness has no other server".into());
         Ok(self.of(self.harness.other_server().await?.ok_or_else(none)?))
     }
 
-    /// The same stage with votes in the place of requests.
+    /// This stage with votes in the place of requests.
     pub(super) fn voters(&self) -> Voters<'h, H> {
         Voters(self.harness)
     }
 
-    /// The same stage with another harness.
+    /// This stage with another harness.
     pub(super) fn with<'o, O: Harness>(&self, harness: &'o O) -> Scene<'o, O> {
         Scene::new(harness, self.terms)
     }
@@ -72,7 +72,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         Client { backend, patience: self.harness.patience(), terms: self.terms }
     }
 
-    /// A key that nobody has used before, in this run or an earlier one.
+    /// A key that no client has used before, in this run or an earlier one.
     pub(super) fn key(&self) -> Check<Key> {
         Ok(Key::new([b"conformance/", random()?.as_slice()].concat())?)
     }
@@ -87,7 +87,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         Ok(Acquire::new(self.claim(key)?, ttl).queued())
     }
 
-    /// The lease time for waiting until it is over.
+    /// The lease time of a lease that the test outlives.
     pub(super) fn ttl(&self) -> Ttl {
         self.harness.ttl()
     }
@@ -121,7 +121,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         needed(self.harness.restart().await)
     }
 
-    /// Checks that nobody else is granted the key before `deadline`.
+    /// Checks that no other client is granted the key before `deadline`.
     pub(super) async fn refused_until(
         &self,
         deadline: Instant,
@@ -132,10 +132,10 @@ impl<'h, H: Harness> Scene<'h, H> {
         let mut refusals = 0;
         loop {
             let attempt = other.attempt(&rival, self.ttl()).await?;
-            // Read after the answer, so what was granted was granted before this instant.
+            // Read after the answer, so a grant was made before this instant.
             let now = other.clock().now();
             if now >= deadline {
-                ensure!(refusals > 0, "the lease was over before anybody could look at it");
+                ensure!(refusals > 0, "the lease was over before another client could ask");
                 return Ok(());
             }
             ensure!(
@@ -149,7 +149,7 @@ impl<'h, H: Harness> Scene<'h, H> {
     }
 }
 
-/// A backend under test, each request bounded by the patience of the harness.
+/// A backend under test. The patience of the harness bounds each request.
 pub(super) struct Client<B> {
     pub(super) backend: B,
     patience: Duration,
@@ -184,7 +184,7 @@ impl<B: Backend> Client<B> {
         granted(self.attempt(claim, ttl).await?)
     }
 
-    /// Asks for the key with an owner of its own, which must be refused.
+    /// Asks for the key with a new owner, which must be refused.
     pub(super) async fn refused(&self, key: &Key, ttl: Ttl) -> Check<Option<Duration>> {
         match self.attempt(&self.claim(key)?, ttl).await? {
             Attempt::Busy { retry_after } => Ok(retry_after),
@@ -289,7 +289,7 @@ pub(super) fn renewed(renewal: Renewal) -> Check<Instant> {
     }
 }
 
-/// An error while the store cannot be reached: it must invite to try again.
+/// Checks an error that occurred while the store could not be reached. It must be retryable.
 pub(super) fn retryable(what: &str, error: &Error) -> Check {
     let kind = error.kind();
     ensure!(error.is_retryable(), "{what} failed for good: {error} ({kind:?})");
@@ -303,7 +303,7 @@ fn needed(hook: Hook) -> Check {
     }
 }
 
-/// 32 random digits: an owner token has just that.
+/// 32 random digits, taken from an owner token.
 fn random() -> Check<Vec<u8>> {
     Ok(OwnerToken::generate()?.expose().to_vec())
 }

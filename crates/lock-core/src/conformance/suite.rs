@@ -1,4 +1,4 @@
-//! The laws of one trait, and how they are tested.
+//! The laws of one trait, and how to test them.
 
 use std::fmt;
 use std::io::Write;
@@ -13,7 +13,7 @@ use super::{Harness, Law};
 
 /// The laws of [`Backend`](crate::Backend) or of one ability, for the clients of a harness.
 ///
-/// There is a suite for a harness only if its clients implement the trait.
+/// A harness has a suite only if its clients implement the trait.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ use super::{Harness, Law};
 pub struct Suite<H> {
     pub(super) laws: &'static [Law],
     pub(super) terms: Terms,
-    /// The test of the law with a name, ready to be polled.
+    /// The test of the law with this name, ready to be polled.
     pub(super) test_of: TestOf<H>,
 }
 
@@ -47,8 +47,8 @@ impl<H: Harness> Suite<H> {
 
     /// Tests one law.
     ///
-    /// The law is broken, too, if the backend or the harness panics, or if it takes more than six times
-    /// the [patience](Harness::patience) of the harness. Needs a tokio runtime with time.
+    /// The law is also broken if the backend or the harness panics, or if the test takes more than six times
+    /// the [patience](Harness::patience) of the harness. This needs a tokio runtime with time.
     pub async fn run(&self, law: &str, harness: &H) -> Verdict {
         let Some(test) = (self.test_of)(law, Scene::new(harness, self.terms)) else {
             return Verdict::Broken(format!("there is no law with the name {law}"));
@@ -62,8 +62,8 @@ impl<H: Harness> Suite<H> {
         }
     }
 
-    /// Tests one law, and panics if it is broken: the body of the tests that
-    /// [`conformance_tests!`](crate::conformance_tests) makes.
+    /// Tests one law, and panics if it is broken. The tests that
+    /// [`conformance_tests!`](crate::conformance_tests) makes call this.
     ///
     /// # Panics
     ///
@@ -71,7 +71,7 @@ impl<H: Harness> Suite<H> {
     pub async fn enforce(&self, law: &str, harness: &H) {
         match self.run(law, harness).await {
             Verdict::Holds => {}
-            // Written past the print macros, whose output the test runner hides.
+            // Written directly, because the test runner hides the output of the print macros.
             Verdict::NotApplicable(reason) => {
                 let line = format!("note: {law} is not applicable: {reason}\n");
                 let _best_effort = std::io::stderr().write_all(line.as_bytes());

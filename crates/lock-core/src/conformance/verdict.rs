@@ -2,14 +2,14 @@
 
 use crate::Error;
 
-/// What came of testing one law.
+/// The outcome of testing one law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a broken law is a value here, not a panic"]
 pub enum Verdict {
     /// The backend kept the law.
     Holds,
-    /// The law could not be tested, for this reason.
+    /// The law does not apply, for this reason.
     NotApplicable(String),
     /// The backend broke the law, in this way.
     Broken(String),
@@ -22,11 +22,11 @@ pub(super) enum Failure {
     NotApplicable(String),
 }
 
-/// What the test of a law returns.
+/// The result of a test of a law.
 pub(super) type Check<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The same, of one law among several that are tested together.
+    /// This failure, with the name of its law among several that are tested together.
     pub(super) fn of(self, law: &str) -> Self {
         match self {
             Self::Broken(reason) => Self::Broken(format!("{law}: {reason}")),
@@ -44,7 +44,7 @@ impl From<Failure> for Verdict {
     }
 }
 
-/// An error that the law did not provide for.
+/// An error that the law did not expect.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Broken(format!("unexpected error: {error} ({:?})", error.kind()))

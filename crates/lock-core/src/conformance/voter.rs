@@ -9,7 +9,7 @@ use super::{Harness, Hook};
 use crate::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Key};
 use crate::{QuorumNode, Released, Renew, Renewal, Result, Ttl, Vote, Watch};
 
-/// A harness whose clients vote where they would acquire, so that votes are tested by the laws of leases.
+/// A harness whose clients ask for votes instead of leases, so that the laws of leases test votes.
 pub(super) struct Voters<'h, H>(pub(super) &'h H);
 
 /// One client.
@@ -18,14 +18,15 @@ pub(super) struct Voter<B>(B);
 #[async_trait]
 impl<B: QuorumNode> Backend for Voter<B> {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
-        // A floor that is below every token, so that the node counts on.
+        // This floor is below every token, so the node takes its next number.
         let ballot = Ballot::new(request.clone(), FencingToken::new(0));
         match self.0.vote(&ballot).await? {
             Vote::Granted(grant) => Ok(Attempt::Granted(grant)),
             Vote::Busy { retry_after, .. } => Ok(Attempt::Busy { retry_after }),
-            Vote::Abstains(_) => {
-                Err(Error::new(ErrorKind::Other, "a node abstained from a ballot without a guard"))
-            }
+            Vote::Abstains => Err(Error::new(
+                ErrorKind::Other,
+                "a node abstained from a ballot that expects nothing",
+            )),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The abilities, each a visit to the entry of a key.
+//! The abilities. Each method visits the entry of a key.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! One client's way to the store.
+//! The connection of one client to the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::stats::{Counters, Stats, Verb};
 use super::switches::Switchboard;
 use crate::{Error, ErrorKind};
 
-/// What one client's requests pass through on their way to the store and back.
+/// The path of one client's requests to the store and back.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     counters: Counters,
@@ -17,10 +17,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Takes a request to the store, where `apply` carries it out, and its answer back.
+    /// Takes a request to the store, where `apply` carries it out, and brings its answer back.
     ///
-    /// The one await before `apply` and the one after it are where a network may lose, hold or
-    /// delay a message; without faults neither is ever pending.
+    /// At the one await before `apply` and the one after it, a network may lose, hold or
+    /// delay a message. Without faults neither is ever pending.
     pub(super) async fn carry<T>(
         &self,
         verb: Verb,

@@ -13,16 +13,16 @@ use crate::{ErrorKind, Hint, Key};
 
 /// Switches that disturb one client of a [`MemoryBackend`](super::MemoryBackend).
 ///
-/// A request goes *there*, is applied, and its reply comes *back*; each switch says where it
-/// strikes. All may be on at once. What befalls a request is settled when it is sent, except for a
-/// cut, which also strikes what is under way. A switch concerns every verb, or only one:
+/// A request travels to the store, is applied, and its reply travels back. Each switch says where it
+/// strikes. All switches may be on at once. The faults of a request are decided when it is sent, except for a
+/// cut, which also strikes requests that are under way. A switch concerns every verb, or only one:
 /// see [`on`](Self::on).
 ///
 /// Cloning gives another handle of the same switches.
 ///
 /// # Examples
 ///
-/// A renewal whose reply is lost, and an acquisition that is stopped just before it is applied:
+/// Here the reply of a renewal is lost, and an acquisition is stopped just before it is applied:
 ///
 /// ```
 /// use lock_core::memory::{MemoryBackend, Verb};
@@ -63,10 +63,10 @@ impl Faults {
         Self { store, connection, verb: None }
     }
 
-    /// The switches that concern one verb only. They come on top of those for every verb.
+    /// The switches that concern one verb only. They apply in addition to those for every verb.
     ///
-    /// [`cut`](Self::cut), [`heal`](Self::heal) and what is said about hints concern the whole
-    /// client in any case.
+    /// [`cut`](Self::cut), [`heal`](Self::heal) and the methods about hints always concern the whole
+    /// client.
     #[must_use]
     pub fn on(&self, verb: Verb) -> Self {
         Self { verb: Some(verb), ..self.clone() }
@@ -87,31 +87,31 @@ impl Faults {
         self.connection.switchboard().switches(self.verb).replies_to_lose = count;
     }
 
-    /// Every request takes this much longer to arrive. Zero ends it.
+    /// Every request takes this much longer to arrive. Zero ends the delay.
     ///
-    /// Needs a tokio runtime with time, the only fault that does besides
-    /// [`delay_replies`](Self::delay_replies).
+    /// Only this fault and [`delay_replies`](Self::delay_replies) need a tokio runtime with time.
     pub fn delay_requests(&self, delay: Duration) {
         self.connection.switchboard().switches(self.verb).there.delay = delay;
     }
 
-    /// Every reply takes this much longer to come back. Zero ends it.
+    /// Every reply takes this much longer to come back. Zero ends the delay.
     pub fn delay_replies(&self, delay: Duration) {
         self.connection.switchboard().switches(self.verb).back.delay = delay;
     }
 
-    /// Holds every request before it is applied. A future dropped meanwhile has no effect.
+    /// Holds every request before it is applied. A request whose future is dropped meanwhile has no effect.
     ///
-    /// Replaces an earlier gate for the same verb, which keeps only those that it already holds.
+    /// Replaces an earlier gate for the same verb. That gate keeps only the messages that it already holds.
     pub fn hold_requests(&self) -> Gate {
         let (gate, barrier) = Barrier::new();
         self.connection.switchboard().switches(self.verb).there.gate = Some(barrier);
         gate
     }
 
-    /// Holds every reply after its request was applied. A future dropped meanwhile has taken effect.
+    /// Holds every reply after its request was applied. A request whose future is dropped meanwhile has taken
+    /// effect.
     ///
-    /// Replaces an earlier gate for the same verb, which keeps only those that it already holds.
+    /// Replaces an earlier gate for the same verb. That gate keeps only the messages that it already holds.
     pub fn hold_replies(&self) -> Gate {
         let (gate, barrier) = Barrier::new();
         self.connection.switchboard().switches(self.verb).back.gate = Some(barrier);
@@ -134,16 +134,16 @@ impl Faults {
         let mut switchboard = self.connection.switchboard();
         let healed = std::mem::take(&mut *switchboard);
         drop(switchboard);
-        // Wakes those who wait, which is why the switches are let go of first.
+        // This wakes requests, so the switches are unlocked first.
         healed.open_gates();
     }
 
-    /// Loses every hint on its way to this client, or ends that.
+    /// Loses every hint on its way to this client, or stops doing so.
     pub fn mute_hints(&self, muted: bool) {
         self.connection.set_muted(muted);
     }
 
-    /// Gives this client's watches of `key` a hint, true or not.
+    /// Sends a hint, true or not, to this client's watches of `key`.
     pub fn hint(&self, key: &Key, hint: Hint) {
         self.store.hint(key, &self.connection, hint);
     }

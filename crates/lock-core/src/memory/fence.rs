@@ -9,28 +9,28 @@ use crate::{FencingToken, TokenRange};
 /// How far, in ticks, a reserved range may put the counter ahead of the clock: a second.
 const MAX_LEAD: u64 = 4_000_000;
 
-/// How far, in ticks, a quorum may put it ahead: an hour.
+/// How far, in ticks, a quorum may put the counter ahead of the clock: an hour.
 const MAX_FLOOR_LEAD: u64 = 4_000_000 * 60 * 60;
 
 /// A counter with the time as its floor: the next token is `max(last + 1, now)`.
 ///
-/// A counter that was thrown away starts above where it ended, because the time has moved on. That
-/// holds only if it was not ahead of the clock, hence [`MAX_LEAD`] and [`Fence::is_at_rest`].
+/// A counter that was thrown away starts again above its last token, because the time has moved on. That
+/// holds only if the counter was not ahead of the clock, hence [`MAX_LEAD`] and [`Fence::is_at_rest`].
 ///
-/// A quorum numbers its tokens by the clocks of its clients, which may be behind. So a counter that takes
-/// the place of one that was thrown away begins where that ended.
+/// A quorum numbers its tokens by the clocks of its clients, which may be behind. So a counter that replaces
+/// a thrown-away counter begins where that one ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fence {
     last: u64,
 }
 
 impl Fence {
-    /// A counter whose next token is above all that `other` has given out, and above all of its own.
+    /// A counter whose next token is above all tokens of `other` and all of its own.
     pub(super) fn raised_above(self, other: Self) -> Self {
         Self { last: self.last.max(other.last) }
     }
 
-    /// Reserves `wanted` tokens, or one if that many would outrun the clock.
+    /// Reserves `wanted` tokens, or one token if so many would run ahead of the clock.
     pub(super) fn reserve(&mut self, wanted: NonZeroU32, now: Ticks) -> TokenRange {
         let first = now.0.max(self.last.saturating_add(1));
         let reach = first.saturating_add(u64::from(wanted.get()) - 1);
@@ -40,8 +40,8 @@ impl Fence {
         range
     }
 
-    /// Reserves up to `wanted` tokens, the last of which is `floor`; or one, the next, if that was
-    /// given out before.
+    /// Reserves up to `wanted` tokens, the last of which is `floor`. If `floor` was given out before, reserves
+    /// only the next token.
     pub(super) fn reserve_up_to(
         &mut self,
         floor: FencingToken,
@@ -58,19 +58,19 @@ impl Fence {
         TokenRange::new(FencingToken::new(first), NonZeroU32::MIN.saturating_add(more))
     }
 
-    /// Goes on above a token that a quorum has given out, unless it has gone on already.
+    /// Raises the counter to a token that a quorum has given out. Returns whether no higher token was given out.
     pub(super) fn confirm(&mut self, token: FencingToken) -> bool {
         let is_latest = self.last <= token.get();
         self.last = self.last.max(token.get());
         is_latest
     }
 
-    /// Whether a new counter would go on above this one.
+    /// Whether the first token of a new counter would be above this one.
     pub(super) fn is_at_rest(&self, now: Ticks) -> bool {
         self.last < now.0
     }
 
-    /// Begins anew, unless the store's own tokens could then repeat.
+    /// Resets the counter, unless the store's own tokens could then repeat.
     pub(super) fn forget(&mut self, now: Ticks) {
         if self.is_at_rest(now) {
             *self = Self::default();
@@ -136,7 +136,7 @@ mod tests {
         let mut fence = Fence::default();
         assert_eq!(vote(&mut fence, 1000, 1, 0), (1000, 1000));
         assert_eq!(vote(&mut fence, 1100, 10, 0), (1091, 1100));
-        // There are fewer between the last and this one.
+        // There are fewer tokens between the last one and the floor.
         assert_eq!(vote(&mut fence, 1104, 10, 0), (1101, 1104));
         assert_eq!(vote(&mut fence, 1104, 10, 0), (1105, 1105));
         assert_eq!(vote(&mut fence, 0, u32::MAX, 0), (1106, 1106));
@@ -160,13 +160,13 @@ mod tests {
         assert_eq!(vote(&mut next, 1, 1, 1000), (2, 2));
         fence.forget(Ticks(1000));
         assert_eq!(vote(&mut fence, 1, 1, 1000), (1, 1));
-        // What is ahead of the clock is not forgotten.
+        // A counter ahead of the clock is not forgotten.
         vote(&mut fence, 2000, 1, 1000);
         fence.forget(Ticks(1000));
         assert_eq!(reserve(&mut fence, 1, 1000), (2001, 2001));
     }
 
-    /// What may happen to a counter, with floors and tokens around where it is and far away.
+    /// An operation on a counter, with floors and tokens near the counter and far from it.
     #[derive(Clone, Debug)]
     enum Step {
         Reserve { wanted: NonZeroU32 },
@@ -180,7 +180,7 @@ mod tests {
         prop_oneof![
             wanted().prop_map(|wanted| Step::Reserve { wanted }),
             (number(), wanted()).prop_map(|(floor, wanted)| Step::ReserveUpTo { floor, wanted }),
-            // Confirmed is only what some node gave out, so nothing far ahead.
+            // A quorum confirms only tokens that a node gave out, and none of these is far ahead.
             (0..NOW + MAX_FLOOR_LEAD).prop_map(|token| Step::Confirm { token }),
         ]
     }
@@ -213,8 +213,8 @@ mod tests {
             }
         }
 
-        /// The steady state: nodes that were asked for different numbers of tokens before, and gave out
-        /// different ones, agree on the last.
+        /// The steady state: nodes agree on the last token, even if earlier ballots asked them for different
+        /// numbers of tokens and they gave out different ones.
         #[test]
         fn nodes_that_are_behind_the_floor_agree(
             behind in prop::collection::vec(0..1000u64, 2..7),

@@ -1,4 +1,4 @@
-//! A place where a test holds messages.
+//! A gate at which a test holds messages.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use tokio::sync::{Semaphore, watch};
 /// Messages that a test holds back, one after another, until it lets them go.
 ///
 /// Made by [`Faults::hold_requests`](super::Faults::hold_requests) and
-/// [`Faults::hold_replies`](super::Faults::hold_replies). Dropping it opens it for good, so that a
-/// test which fails half-way does not hang.
+/// [`Faults::hold_replies`](super::Faults::hold_replies). Dropping the gate opens it for good, so that a
+/// test that fails half-way does not hang.
 #[derive(Debug)]
 #[must_use = "a gate opens when it is dropped"]
 pub struct Gate(Arc<Barrier>);
 
 impl Gate {
-    /// Waits until `count` messages in all have arrived, those included that have passed or whose
-    /// future was dropped.
+    /// Waits until `count` messages in all have arrived. Messages that have passed, or whose future was dropped,
+    /// count too.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     pub async fn arrived(&self, count: usize) {
         let mut arrivals = self.0.arrivals.subscribe();
-        // Fails only if the sender is gone, and that is borrowed.
+        // Fails only if the sender is gone, but the sender is borrowed here.
         let _never = arrivals.wait_for(|arrived| *arrived >= count).await;
     }
 
@@ -59,7 +59,7 @@ impl Barrier {
 
     pub(super) async fn pass(&self) {
         self.arrivals.send_modify(|arrived| *arrived += 1);
-        // An error means that the semaphore is closed, which is how the gate is opened for good.
+        // An error means that the semaphore is closed: the gate is open for good.
         if let Ok(pass) = self.passes.acquire().await {
             pass.forget();
         }

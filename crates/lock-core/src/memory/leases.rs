@@ -1,4 +1,4 @@
-//! Who holds a key.
+//! The leases on a key.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{Grant, Instant, Mode, OwnerToken, TokenRange, Ttl};
 #[derive(Debug, Default)]
 pub(super) struct Leases(Vec<Lease>);
 
-/// One holder. Owner and mode together name it, as they do in a [`Claim`](crate::Claim).
+/// One lease. Owner and mode together name it, as in a [`Claim`](crate::Claim).
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) owner: OwnerToken,
@@ -18,7 +18,7 @@ pub(super) struct Lease {
     pub(super) tokens: TokenRange,
     pub(super) ttl: Ttl,
     pub(super) ends: Instant,
-    /// The client that last spoke for it, which is told when others want the key.
+    /// The client that last spoke for the lease. The store tells this client when other claims want the key.
     pub(super) client: Arc<Connection>,
 }
 
@@ -31,7 +31,7 @@ impl Leases {
         self.0.is_empty()
     }
 
-    /// Whether nobody is left but one who could be upgraded now.
+    /// Whether the only lease is one that could be upgraded now.
     pub(super) fn can_be_upgraded(&self) -> bool {
         matches!(&self.0[..], [lease] if lease.mode == Mode::Upgradable)
     }
@@ -54,7 +54,7 @@ impl Leases {
         self.0.iter().any(|lease| lease.owner == owner && lease.mode == mode)
     }
 
-    /// Ends a lease; whether there was one to end.
+    /// Ends a lease. Returns whether there was one.
     pub(super) fn remove(&mut self, owner: OwnerToken, mode: Mode) -> bool {
         let is_named = |lease: &Lease| lease.owner == owner && lease.mode == mode;
         let Some(index) = self.0.iter().position(is_named) else { return false };
@@ -76,7 +76,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// Lets the lease live for `ttl` from now on, if it would end earlier.
+    /// Extends the lease to `ttl` from now on, if it would end earlier.
     pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) {
         let ends = now + ttl.duration();
         if ends > self.ends {
@@ -92,8 +92,8 @@ impl Lease {
         }
     }
 
-    /// The grant as its owner may rely on it: what is left of the lease counts from when the
-    /// request was sent, which is not later than now, so that the owner's deadline comes before the
+    /// The grant as its owner may rely on it. The time that is left of the lease counts from the sending of the
+    /// request, which is not later than now. So the owner's deadline comes before the
     /// store's.
     pub(super) fn grant(&self, visit: &Visit<'_>) -> Grant {
         let left = self.ends.saturating_duration_since(visit.now);

@@ -1,8 +1,8 @@
 //! A store inside this process: the reference implementation, and a lock server for tests.
 //!
-//! [`MemoryBackend`] keeps every promise of the [`Backend`] contract and can be made to break the
-//! ones that a network breaks: see [`Faults`]. It is the backend to write tests against, and the
-//! one to start with when an app has only one process yet.
+//! [`MemoryBackend`] keeps every promise of the [`Backend`] contract, and can be made to break the
+//! promises that a network breaks: see [`Faults`]. Write tests against this backend, and start with it while an
+//! app has only one process.
 //!
 //! # Examples
 //!
@@ -26,7 +26,7 @@
 //! let rival = Acquire::new(Claim::exclusive(key, OwnerToken::generate()?), ttl);
 //! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Busy { .. }));
 //!
-//! // Nobody renews, so the lease runs out: here in no time, because this runtime is paused.
+//! // No client renews, so the lease expires: here in no time, because this runtime is paused.
 //! tokio::time::sleep(ttl.duration()).await;
 //! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Granted(_)));
 //! # Ok(())
@@ -56,6 +56,7 @@ mod watchers;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -74,19 +75,19 @@ use crate::{
 ///
 /// `Clone` gives another handle of the same client: both share the connection, its
 /// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
-/// client of the same store, as another process would be. The store lives as long as any of them.
+/// client of the same store, as another process would be. The store lives as long as any of its clients.
 ///
-/// All modes and conversions are served, and it has every ability that there is a trait for. A lease
-/// lives until its owner releases it or its time is over; nothing is lost with the client.
+/// The backend serves all modes and conversions, and has every ability for which there is a trait. A lease
+/// lives until its owner releases it or it expires. It does not end with its client.
 ///
 /// # Queue
 ///
-/// A refused request that asks for it gets a place in the queue of its key, provided that its client
-/// watches the key and can be told of the grant. Whoever makes room hands the key on: to the first in
-/// line, or to as many as there is room for. Nobody overtakes. Passed over are those whose place has
-/// lapsed, and those whose client was cut or watches the key no longer. The store has no timers:
-/// after a lease ran out, the next request for its key, from any client, serves the queue. So a hand-over
-/// tells the next in line when to ask.
+/// A refused request that asks for a place gets one in the queue of its key, if its client
+/// watches the key and can be told of the grant. A request that makes room hands the key to the first waiter,
+/// or to as many waiters as there is room for. No request overtakes a waiter. The store passes over places that
+/// have lapsed, and waiters whose client was cut or no longer watches the key. The store has no timers:
+/// after a lease has expired, the next request for its key, from any client, serves the queue. So a hand-over
+/// tells the next waiter when to ask.
 ///
 /// A queue takes [10 000](Self::DEFAULT_QUEUE_LIMIT) requests unless the store was made
 /// [with another limit](Self::with_queue_limit).
@@ -94,18 +95,18 @@ use crate::{
 /// # In a quorum
 ///
 /// A vote gives up the place in the queue that its claim has. The names of servers and quarantines are
-/// unique in this process, which is all that can see them.
+/// unique in this process. No other process sees them.
 ///
 /// # What stays
 ///
-/// A semaphore's limit is forgotten an hour after its last use, unless it was changed or the semaphore
-/// closed. A value beside a lock stays until it is erased.
+/// A semaphore's limit is forgotten an hour after its last use, unless the limit was changed or the semaphore
+/// was closed. A value beside a lock stays until it is erased.
 ///
 /// # Time
 ///
-/// Leases are dated on [`Clock::tokio`]: under a paused runtime they end when the test's time says
-/// so. That clock is read on the thread that polls, so with paused time every user of a store must
-/// run on the paused runtime; a thread outside it still sees the real time. No method needs a
+/// Leases are dated on [`Clock::tokio`], so under a paused runtime they end by the time of the test.
+/// The thread that polls reads that clock. With paused time every user of a store must therefore
+/// run on the paused runtime, because a thread outside it sees the real time. No method needs a
 /// runtime, unless a fault asks for a delay.
 #[derive(Clone)]
 pub struct MemoryBackend {
@@ -114,7 +115,7 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// How many may wait for one key, unless the store is told otherwise: 10 000.
+    /// How many requests may wait for one key by default: 10 000.
     pub const DEFAULT_QUEUE_LIMIT: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 
     /// An empty store, and its first client.
@@ -122,9 +123,9 @@ impl MemoryBackend {
         Self::with_queue_limit(Self::DEFAULT_QUEUE_LIMIT)
     }
 
-    /// An empty store in which at most `limit` may wait for one key, and its first client.
+    /// An empty store in which at most `limit` requests may wait for one key, and its first client.
     ///
-    /// One more gets [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
+    /// A further request gets [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
     ///
     /// # Examples
     ///
@@ -164,49 +165,50 @@ impl MemoryBackend {
         Faults::new(Arc::clone(&self.store), Arc::clone(&self.connection))
     }
 
-    /// How many requests this client has made.
+    /// The number of requests that this client has made.
     pub fn stats(&self) -> Stats {
         self.connection.stats()
     }
 
-    /// How many leases the store holds, of all keys and clients.
+    /// The number of live leases in the store, of all keys and clients.
     ///
-    /// What has run out does not count. Zero at the end of a test shows that nothing leaked.
+    /// Expired leases do not count. Zero at the end of a test shows that nothing leaked.
     pub fn live_leases(&self) -> usize {
         self.store.live_leases()
     }
 
     /// Makes the store drop every lease, every place in a queue, every limit and every value without
-    /// telling anybody, as a Redis server does on FLUSHALL.
+    /// telling any client, as a Redis server does on FLUSHALL.
     ///
-    /// Watches stay. Fencing tokens go on increasing, but for those that a quorum numbers. As a node of
-    /// one it is [kept out](crate::QuorumNode) from now on. For the method of the same name that takes permits
-    /// away, write [`PermitBackend::forget`](crate::PermitBackend::forget).
+    /// Watches stay. Fencing tokens go on increasing, except those that a quorum numbers. As a node of a
+    /// quorum, the store is now in [quarantine](crate::QuorumNode). The method of the same name that takes permits
+    /// away is [`PermitBackend::forget`](crate::PermitBackend::forget).
     pub fn forget(&self) {
         self.store.forget();
     }
 
-    /// Has the store go on as another run of its server, with all that it had: what a restart from a
-    /// file that is up to date looks like.
+    /// Makes the store go on as another run of its server, with all its data, as after a restart from a
+    /// file that is up to date.
     ///
-    /// Every watch of every client ends. As a node of a quorum it is [kept out](crate::QuorumNode) from
-    /// now on. For a restart from an old file, [`forget`](Self::forget) as well.
+    /// Every watch of every client ends. As a node of a quorum, the store is now in
+    /// [quarantine](crate::QuorumNode). To imitate a restart from an old file, call [`forget`](Self::forget) as well.
     ///
     /// # Examples
     ///
     /// ```
     /// use lock_core::memory::MemoryBackend;
-    /// use lock_core::{QuorumNode, Ttl};
+    /// use lock_core::{Membership, QuorumNode, Terms, Ttl};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> lock_core::Result<()> {
     /// let node = MemoryBackend::new();
-    /// let before = node.standing().await?;
+    /// let terms = Terms::new(Membership::of(["a", "b", "c"]), Ttl::DEFAULT);
+    /// let before = node.standing(&terms).await?;
     /// assert!(node.vouch(&before.quarantine, Ttl::DEFAULT).await?);
-    /// assert_eq!(node.standing().await?.max_ttl, Some(Ttl::DEFAULT));
+    /// assert_eq!(node.standing(&terms).await?.max_ttl, Some(Ttl::DEFAULT));
     ///
     /// node.restart();
-    /// let after = node.standing().await?;
+    /// let after = node.standing(&terms).await?;
     /// assert_eq!(after.max_ttl, None);
     /// assert_ne!(after.server, before.server);
     /// # Ok(())
@@ -214,6 +216,12 @@ impl MemoryBackend {
     /// ```
     pub fn restart(&self) {
         self.store.restart();
+    }
+
+    /// Sets the clock forward by which the store ends its [quarantines](crate::QuorumNode), as an operator who sets the
+    /// clock of a server does. Leases do not notice.
+    pub fn set_clock_forward(&self, by: Duration) {
+        self.store.lock().node.set_clock_forward(by);
     }
 }
 

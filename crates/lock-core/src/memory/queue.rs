@@ -1,4 +1,4 @@
-//! Who waits for a key, in order.
+//! The waiters for a key, in order.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -14,7 +14,7 @@ use crate::{Acquire, Claim, Error, ErrorKind, Instant, Mode, OwnerToken, Ttl};
 #[derive(Debug, Default)]
 pub(super) struct Queue(VecDeque<Slot>);
 
-/// One place in the queue: a request that is kept for its owner as long as the owner repeats it.
+/// One place in the queue: a request that is kept as long as its owner repeats it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) owner: OwnerToken,
@@ -47,16 +47,16 @@ impl Queue {
         self.0.pop_front()
     }
 
-    /// Takes the first place for a lease in this mode, wherever it stands.
+    /// Takes the first place for a lease in this mode, at any position in the queue.
     pub(super) fn take_first_of(&mut self, mode: Mode, now: Instant) -> Option<Slot> {
         let index = self.0.iter().position(|slot| slot.mode == mode && slot.ends > now)?;
         self.0.remove(index)
     }
 
-    /// Keeps or makes a place for a refused request; whether it is a new one.
+    /// Keeps or makes a place for a refused request. Returns whether the place is new.
     ///
-    /// It is at the end of the queue; that of a conversion at its head, because the others wait for
-    /// the lease that it converts. Such a one names the mode `from` that it has.
+    /// A new place is at the end of the queue. The place of a conversion is at the head, because the others wait
+    /// for the lease that it converts. A conversion names its present mode in `from`.
     pub(super) fn join(
         &mut self,
         request: &Acquire,
@@ -82,7 +82,7 @@ impl Queue {
         if self.0.len() >= limit {
             return Err(Error::new(
                 ErrorKind::QueueFull,
-                format!("the queue for this key is full: {limit} wait already"),
+                format!("the queue for this key is full: {limit} requests wait already"),
             ));
         }
         if slot.from.is_some() {
@@ -100,17 +100,17 @@ impl Queue {
         }
     }
 
-    /// Gives up the place of a conversion, if there is one.
+    /// Gives up the place of a conversion, if it has one.
     pub(super) fn leave_conversion(&mut self, claim: &Claim, from: Mode) -> bool {
         let is_it = |slot: &Slot| slot.is_of(claim) && slot.from == Some(from);
         let place = self.0.iter().position(is_it);
         place.and_then(|index| self.0.remove(index)).is_some()
     }
 
-    /// Drops the dead from the head of the queue: a place that was not kept, a conversion of a lease
-    /// that is over.
+    /// Drops dead places from the head of the queue: places that were not kept, and conversions of leases
+    /// that are over.
     ///
-    /// Each place is dropped once, so whoever took it has paid for this.
+    /// Each place is dropped once, so the request that made it has paid for this.
     pub(super) fn drop_dead_heads(&mut self, leases: &Leases, now: Instant) {
         while self.0.front().is_some_and(|slot| slot.is_dead(leases, now)) {
             self.0.pop_front();
@@ -122,7 +122,7 @@ impl Queue {
         self.0.retain(|slot| slot.ends > now);
     }
 
-    /// Drops all places of those who wait for permits.
+    /// Drops all places of requests for permits.
     pub(super) fn drop_counting(&mut self) {
         self.0.retain(|slot| !slot.mode.counts());
     }
@@ -149,7 +149,7 @@ impl Slot {
         self.owner == claim.owner && self.mode == claim.mode
     }
 
-    /// How long the place is kept unless it is asked for again.
+    /// How long the place is kept unless its request is repeated.
     pub(super) fn remaining(&self, now: Instant) -> Duration {
         self.ends.saturating_duration_since(now)
     }

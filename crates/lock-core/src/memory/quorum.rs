@@ -9,8 +9,8 @@ use super::post::Post;
 use super::store::Store;
 use super::visit::Visit;
 use super::{MemoryBackend, Verb};
-use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant};
-use crate::{Quarantine, QuorumNode, Result, Standing, Ttl, Vote};
+use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant, Membership};
+use crate::{Quarantine, QuorumNode, Result, Standing, Terms, Ttl, Vote};
 
 #[async_trait]
 impl QuorumNode for MemoryBackend {
@@ -27,24 +27,37 @@ impl QuorumNode for MemoryBackend {
         Ok(self.connection.carry(Verb::Confirm, confirm).await?.unwrap_or(false))
     }
 
-    async fn standing(&self) -> Result<Standing> {
-        self.connection.carry(Verb::Standing, || self.store.lock().node.standing()).await
+    async fn standing(&self, terms: &Terms) -> Result<Standing> {
+        let standing = || self.store.lock().node.standing(terms);
+        self.connection.carry(Verb::Standing, standing).await
     }
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
         let vouch = || self.store.lock().node.vouch(quarantine, max_ttl);
         self.connection.carry(Verb::Standing, vouch).await
     }
+
+    async fn reassign(&self, from: &Membership, terms: &Terms) -> Result<Standing> {
+        let reassign = || self.store.lock().node.reassign(from, terms);
+        self.connection.carry(Verb::Standing, reassign).await
+    }
+
+    async fn admit(&self, terms: &Terms) -> Result<Standing> {
+        let admit = || self.store.lock().node.admit(terms);
+        self.connection.carry(Verb::Standing, admit).await
+    }
 }
 
 impl Store {
     fn vote(&self, ballot: &Ballot, client: &Arc<Connection>, sent: Instant) -> Result<Vote> {
-        let Ballot { request, floor, guarded } = ballot;
+        let Ballot { request, floor, expects } = ballot;
         let visit = Visit::new(client, sent, Clock::tokio().now()).numbered(*floor);
         let mut post = Post::default();
         let mut state = self.lock();
-        if *guarded && let Some(quarantine) = state.node.abstention(request.ttl)? {
-            return Ok(Vote::Abstains(quarantine));
+        if let Some(expected) = expects
+            && !(state.node.is_known_as(&expected.record) && expected.votes_for(request.ttl)?)
+        {
+            return Ok(Vote::Abstains);
         }
         let entry = state.entry(&request.claim.key, visit.now);
         let vote = entry.vote(request, &visit, self.queue_limit, &mut post);
@@ -54,7 +67,7 @@ impl Store {
     }
 }
 
-/// Refuses what cannot be voted on.
+/// Refuses a ballot for permits.
 fn check(ballot: &Ballot) -> Result<()> {
     if ballot.request.claim.mode.counts() {
         let message = "permits are not voted on: majorities that overlap can give out too many";

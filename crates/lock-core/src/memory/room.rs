@@ -3,11 +3,11 @@
 use super::leases::Lease;
 use crate::{Instant, Mode, OwnerToken};
 
-/// Whether another lease fits beside those that there are.
+/// Whether another lease fits beside the existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Now,
-    /// Then, if nobody renews or releases. `None` if time alone does not make room.
+    /// At this instant, if no holder renews or releases. `None` if time alone does not make room.
     Later(Option<Instant>),
 }
 
@@ -19,13 +19,13 @@ impl Room {
         } else if mode.counts() && leases.iter().all(|lease| lease.mode.counts()) {
             Self::Later(when_enough(leases, mode, limit))
         } else {
-            // What is in the way of another kind of lock ends with the last lease.
+            // Another kind of lock has to wait until the last lease ends.
             Self::Later(last_end(leases))
         }
     }
 }
 
-/// When so many of these permits have come back that there is room for a lease in this mode.
+/// The instant at which enough permits have come back for a lease in this mode.
 fn when_enough(leases: &[Lease], mode: Mode, limit: u32) -> Option<Instant> {
     let mut missing = (permits(leases) + u64::from(mode.permits())).saturating_sub(limit.into());
     let mut ends: Vec<_> = leases.iter().map(|lease| (lease.ends, lease.mode.permits())).collect();
@@ -37,12 +37,12 @@ fn when_enough(leases: &[Lease], mode: Mode, limit: u32) -> Option<Instant> {
     enough.map(|(ends, _)| ends)
 }
 
-/// How many permits are held.
+/// The number of permits that are held.
 pub(super) fn permits(leases: &[Lease]) -> u64 {
     leases.iter().map(|lease| u64::from(lease.mode.permits())).sum()
 }
 
-/// `None` if this lease is the only one, else when it will be if nobody renews or releases.
+/// `None` if this lease is the only one; else the instant at which it will be, if no holder renews or releases.
 pub(super) fn when_alone(leases: &[Lease], owner: OwnerToken, mode: Mode) -> Option<Instant> {
     let others = leases.iter().filter(|lease| lease.owner != owner || lease.mode != mode);
     others.map(|lease| lease.ends).max()

@@ -1,13 +1,13 @@
-//! How many permits a key has.
+//! The number of permits of a key.
 
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, Instant};
 
-/// How long a limit that nobody has changed is remembered after its last use.
+/// How long an unchanged limit is remembered after its last use.
 const MEMORY: Duration = Duration::from_secs(60 * 60);
 
-/// What is known of a semaphore beside its leases.
+/// The state of a semaphore, without its leases.
 #[derive(Debug)]
 pub(super) struct Semaphore {
     /// The limit as every user declares it, which names the semaphore and never changes.
@@ -31,12 +31,12 @@ impl Semaphore {
         self.closed
     }
 
-    /// Notes that it is in use until then.
+    /// Notes that the semaphore is in use until this instant.
     pub(super) fn used_until(&mut self, until: Instant) {
         self.last_used = self.last_used.max(until);
     }
 
-    /// Whether nothing would be lost with it.
+    /// Whether the semaphore can be forgotten without a loss.
     pub(super) fn is_spent(&self, now: Instant) -> bool {
         self.limit == self.declared && !self.closed && self.last_used + MEMORY <= now
     }
@@ -63,7 +63,7 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Takes permits away that nobody holds, or that are let go of with this.
+    /// Takes away permits that are free, or that are released in the same step.
     pub(super) fn remove(&mut self, count: u32) {
         self.limit = self.limit.saturating_sub(count);
     }

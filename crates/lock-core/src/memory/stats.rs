@@ -1,4 +1,4 @@
-//! How many requests a client made.
+//! The number of requests that a client made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,13 +32,13 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// How many there are.
+    /// The number of verbs.
     pub(super) const COUNT: usize = Self::Standing as usize + 1;
 }
 
 /// The requests of one client, by kind.
 ///
-/// A request counts when it is sent: whether it arrives, and what it is answered, does not matter.
+/// A request counts when it is sent, whether or not it arrives and whatever the answer is.
 ///
 /// # Examples
 ///
@@ -55,9 +55,9 @@ impl Verb {
 pub struct Stats {
     /// Requests for a lease.
     pub acquires: u64,
-    /// Requests to renew one.
+    /// Requests to renew a lease.
     pub renewals: u64,
-    /// Requests to release one.
+    /// Requests to release a lease.
     pub releases: u64,
     /// Requests to watch a key.
     pub watches: u64,
@@ -71,7 +71,7 @@ pub struct Stats {
     pub votes: u64,
     /// Requests to confirm a token.
     pub confirmations: u64,
-    /// Requests to tell whether the node is kept out, or to end that.
+    /// Requests about the quarantine of the node, or to end it.
     pub standings: u64,
 }
 
@@ -128,7 +128,7 @@ impl Stats {
     }
 }
 
-/// The same, while it is being counted.
+/// The counters behind [`Stats`].
 #[derive(Debug, Default)]
 pub(super) struct Counters([AtomicU64; Verb::COUNT]);
 

@@ -18,10 +18,10 @@ use crate::{
     Acquire, Attempt, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew, Renewal,
 };
 
-/// Below this many keys nobody looks for idle ones.
+/// Below this number of keys the store does not look for idle ones.
 const MIN_SWEEP: usize = 64;
 
-/// Every key's entry, behind one lock that is never held across an await.
+/// The entries of all keys, behind one lock that is never held across an await.
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
@@ -32,15 +32,15 @@ pub(super) struct Store {
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
     pub(super) node: Node,
-    /// Above all counters that were thrown away with their entries.
+    /// A counter above all counters that were thrown away with their entries.
     swept: Fence,
-    /// How many entries there may be before the idle ones are looked for.
+    /// The number of entries at which the store looks for idle ones.
     sweep_at: usize,
     last_watch: u64,
 }
 
 impl Store {
-    /// An empty store, in which at most so many may wait for one key.
+    /// An empty store, in which at most `queue_limit` requests may wait for one key.
     pub(super) fn new(queue_limit: NonZeroU32) -> Self {
         Self { state: Mutex::default(), queue_limit }
     }
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Does something to the entry of a key now, and then sends the hints that come of it.
+    /// Applies a function to the entry of a key now, and then sends the hints that it wrote.
     pub(super) fn at<T>(
         &self,
         key: &Key,
@@ -118,7 +118,7 @@ impl Store {
         answer
     }
 
-    /// The same, unless the store knows nothing of the key.
+    /// Does the same as [`at`](Self::at), unless the store knows nothing of the key.
     pub(super) fn at_known<T>(
         &self,
         key: &Key,
@@ -140,7 +140,7 @@ impl Store {
     ) -> Result<Watch, Error> {
         let now = Clock::tokio().now();
         let mut state = self.lock();
-        // Asked under the lock, because `end_watches` comes after the cut and takes it too.
+        // Checked under the lock, because `end_watches` comes after the cut and takes the lock too.
         if connection.is_cut() {
             return Err(unreachable());
         }
@@ -167,11 +167,11 @@ impl Store {
         let ended: Vec<_> =
             entries.flat_map(|entry| entry.watchers.remove_all_of(connection)).collect();
         drop(state);
-        // Wakes their users, which is why the store is let go of first.
+        // This wakes their users, so the store is unlocked first.
         drop(ended);
     }
 
-    /// Gives the watches of one client a hint.
+    /// Sends a hint to the watches of one client.
     pub(super) fn hint(&self, key: &Key, connection: &Arc<Connection>, hint: Hint) {
         let mut post = Post::default();
         let state = self.lock();
@@ -190,7 +190,7 @@ impl Store {
         state.node.forget();
     }
 
-    /// Goes on as another run of the server, to which nobody is connected any more.
+    /// Goes on as another run of the server, to which no client is connected any more.
     pub(super) fn restart(&self) {
         let mut state = self.lock();
         state.node.restart();
@@ -205,7 +205,7 @@ impl Store {
         self.lock().entries.values().map(|entry| entry.live_leases(now)).sum()
     }
 
-    /// A panic under the lock leaves nothing half done that a later request could trip over.
+    /// Ignores poisoning: a panic under the lock leaves no state that could harm a later request.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,8 +220,8 @@ impl State {
         self.entries.entry(key.clone()).or_insert_with(new)
     }
 
-    /// Throws the idle entries away. Done once their number may have doubled, so that the cost of
-    /// looking is shared by as many insertions.
+    /// Throws the idle entries away. This happens only when the number of entries may have doubled, so that as
+    /// many insertions share the cost.
     fn sweep(&mut self, now: Instant) {
         let ticks = Ticks::now();
         let idle = self.entries.extract_if(|_, entry| entry.is_idle(now, ticks));

@@ -1,4 +1,4 @@
-//! Which faults await the next request.
+//! The faults that the next requests meet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,18 +26,18 @@ pub(super) struct Switches {
 #[derive(Debug)]
 pub(super) struct Failing {
     pub(super) kind: ErrorKind,
-    /// How many requests are still to fail; `None` until healed.
+    /// How many more requests fail; `None` means all, until the client is healed.
     pub(super) left: Option<u32>,
 }
 
-/// What holds up a message in one direction.
+/// The gate and the delay for messages in one direction.
 #[derive(Debug, Default)]
 pub(super) struct Stops {
     pub(super) delay: Duration,
     pub(super) gate: Option<Arc<Barrier>>,
 }
 
-/// What will happen to one request: settled when it is sent.
+/// The faults that one request meets. They are decided when the request is sent.
 #[derive(Debug)]
 pub(super) struct Trip {
     pub(super) there: Vec<Stop>,
@@ -61,7 +61,7 @@ impl Switchboard {
         }
     }
 
-    /// Settles what happens to the next request, and counts it off.
+    /// Decides which faults the next request meets, and counts them down.
     pub(super) fn next_trip(&mut self, verb: Verb) -> Trip {
         let mut trip =
             Trip { there: Vec::new(), failure: None, back: Vec::new(), loses_reply: false };

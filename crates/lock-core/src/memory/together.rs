@@ -13,7 +13,7 @@ use crate::{Acquire, Attempt, Clock, Error, ErrorKind, Instant, Result};
 impl Store {
     /// Grants all requests or none.
     ///
-    /// What could have been granted but for another key is refused without a time.
+    /// A request that could have been granted, had another key not been busy, is refused without a time.
     pub(super) fn acquire_together(
         &self,
         requests: &[Acquire],
@@ -22,7 +22,7 @@ impl Store {
     ) -> Result<Vec<Attempt>> {
         let mut keys = HashSet::new();
         if !requests.iter().all(|request| keys.insert(&request.claim.key)) {
-            let message = "two of the leases that were asked for together are of one key";
+            let message = "two of the leases that were asked for together are for one key";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
         let visit = Visit::new(client, sent, Clock::tokio().now());

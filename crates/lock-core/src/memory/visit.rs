@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::connection::Connection;
 use crate::{FencingToken, Instant};
 
-/// Whose request it is, when it was sent and has arrived, and how its tokens are to be numbered.
+/// The client of a request, when the request was sent and arrived, and how to number its tokens.
 #[derive(Debug)]
 pub(super) struct Visit<'a> {
     pub(super) client: &'a Arc<Connection>,
     pub(super) sent: Instant,
     pub(super) now: Instant,
-    /// The last token that a quorum wants to be given out for it.
+    /// The last token that a quorum wants for the request.
     pub(super) floor: Option<FencingToken>,
 }
 
 impl<'a> Visit<'a> {
-    /// A visit for which the store numbers its tokens itself.
+    /// A visit for which the store numbers the tokens itself.
     pub(super) fn new(client: &'a Arc<Connection>, sent: Instant, now: Instant) -> Self {
         Self { client, sent, now, floor: None }
     }

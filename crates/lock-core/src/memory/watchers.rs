@@ -1,4 +1,4 @@
-//! Who wants to hear about a key.
+//! The watches of a key.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -46,13 +46,13 @@ impl Watchers {
         std::mem::take(&mut self.0)
     }
 
-    /// Whether a message to this client would reach it. One that is muted counts: its messages are
-    /// lost on the way, which the store cannot know.
+    /// Whether a message can be sent to this client. A muted client counts, because its messages are lost on the
+    /// way, which the store cannot know.
     pub(super) fn reach(&self, client: &Arc<Connection>) -> bool {
         !client.is_cut() && self.0.iter().any(|watcher| watcher.is_of(client))
     }
 
-    /// Writes a hint to all watches; whether some are of another client than `sender`.
+    /// Writes a hint to all watches. Returns whether some belong to another client than `sender`.
     pub(super) fn tell_all(&self, hint: Hint, sender: &Arc<Connection>, post: &mut Post) -> bool {
         for watcher in self.0.iter().filter(|watcher| !watcher.connection.is_muted()) {
             post.add(&watcher.hints, hint);
@@ -67,7 +67,7 @@ impl Watchers {
         }
     }
 
-    /// The same, even while the client hears nothing else.
+    /// Writes a hint to the watches of one client, even if its hints are muted.
     pub(super) fn tell_although_muted(
         &self,
         client: &Arc<Connection>,
@@ -86,7 +86,7 @@ impl Watcher {
     }
 }
 
-/// One watch, as its user sees it. It takes itself off the list when it is dropped.
+/// One watch, as its user sees it. It removes itself from the list when it is dropped.
 pub(super) struct Hints {
     pub(super) id: u64,
     pub(super) key: Key,

@@ -1,4 +1,4 @@
-//! Asks a backend for an ability of which it is only known that it is a backend.
+//! Asks a `dyn Backend` for an ability.
 
 use lock_core::{Backend, CellBackend};
 

@@ -1,4 +1,4 @@
-//! Asks a backend of one's own for an ability that it does not have.
+//! Asks a backend of another crate for an ability that it lacks.
 
 use std::sync::Arc;
 

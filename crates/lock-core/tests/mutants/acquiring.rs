@@ -112,7 +112,7 @@ impl Mutant {
         }
     }
 
-    /// The tokens of a counter that is not the store's.
+    /// Tokens of a counter of the mutant.
     fn numbered(
         &self,
         request: &Acquire,
@@ -131,7 +131,7 @@ impl Mutant {
         let next = range(granted.last().get() + 1, NonZeroU32::MIN);
         match self.bug {
             Bug::ConstantTokens => range(1, request.tokens),
-            // Counted up when a lease is released, and so not when it runs out.
+            // The counter rises when a lease is released, but not when it expires.
             Bug::RepeatsTokensAfterExpiry => range(*counter, NonZeroU32::MIN),
             Bug::RepeatsTokensAfterForgetting | Bug::ReissuesReservedTokens => {
                 *counter += u64::from(!repeated);

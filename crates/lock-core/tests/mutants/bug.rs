@@ -1,15 +1,15 @@
-//! What can be wrong with a backend.
+//! The bugs that a backend can have.
 
-/// One way to be wrong. Every other behaviour of the mutant is right.
+/// One bug. Every other behaviour of the mutant is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
 
-    /// The remote half is stubbed out: each client asks a store of its own.
+    /// The remote store is stubbed out: each client asks a store of its own.
     StubbedRemote,
     AlwaysGrants,
     NeverGrants,
-    /// Looks first and takes afterwards, without looking again.
+    /// Checks whether the key is free and takes it in a second step.
     ChecksThenSets,
     OneKeyForAll,
     CutsKeysShort,
@@ -52,7 +52,7 @@ pub(crate) enum Bug {
     QueuesOnlyOne,
     QueuesWhoDoesNotWatch,
     QueuesWhoDoesNotAsk,
-    /// Whoever comes last is first in line.
+    /// Puts each new waiter at the head of the queue.
     QueuesBackwards,
     NewcomersOvertake,
     RepeatingLosesThePlace,
@@ -113,15 +113,15 @@ pub(crate) enum Bug {
     HangsWhenCut,
     NeverRecovers,
 
-    /// Grants what is free, and refuses the rest.
+    /// Grants the free keys, and refuses the rest.
     TogetherAsMuchAsIsFree,
-    /// Takes one after another, and gives all back if one is held.
+    /// Takes one key after another, and releases all if one is held.
     TogetherOneByOne,
     TogetherWithOtherTokens,
     TogetherOvertakes,
 
     LacksUpgradableReaders,
-    /// The backend converts leases, but who knows it as a plain backend does not learn of it.
+    /// Converts leases, but does not say so to code that knows it as a plain backend.
     HidesItsConverter,
 
     GroupsAreExclusive,
@@ -198,9 +198,15 @@ pub(crate) enum Bug {
     ForgetsEarlierVouches,
     VouchesOnce,
     AllServersAreOne,
+    IgnoresRecords,
+    QuarantinesForever,
+    EndsEveryQuarantine,
+    ReassignsNothing,
+    ReassignsAnything,
+    AdmitsAtOnce,
 }
 
-/// Each bug, and the laws that must see it.
+/// Each bug, and the laws that must find it.
 pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::StubbedRemote, &["a_held_key_is_refused", "contenders_get_exactly_one_grant"]),
     (Bug::AlwaysGrants, &["a_held_key_is_refused"]),
@@ -383,4 +389,10 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::ForgetsEarlierVouches, &["vouching_again_only_lengthens"]),
     (Bug::VouchesOnce, &["vouching_again_only_lengthens"]),
     (Bug::AllServersAreOne, &["a_server_is_told_from_another"]),
+    (Bug::IgnoresRecords, &["a_ballot_for_another_record_gets_no_vote"]),
+    (Bug::QuarantinesForever, &["a_quarantine_ends_by_the_clock_of_the_node"]),
+    (Bug::EndsEveryQuarantine, &["a_quarantine_without_a_clock_goes_on"]),
+    (Bug::ReassignsNothing, &["a_reassigned_node_votes_for_its_new_members"]),
+    (Bug::ReassignsAnything, &["only_the_named_membership_is_replaced"]),
+    (Bug::AdmitsAtOnce, &["an_admitted_node_is_kept_out"]),
 ];

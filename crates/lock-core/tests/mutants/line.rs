@@ -1,7 +1,7 @@
 //! Bugs of queueing and of handing over.
 //!
 //! The store below queues rightly. A bug undoes that from outside: it takes waiters out of their
-//! places and puts them back elsewhere, or does something to those who have just been served.
+//! places and puts them back elsewhere, or changes the claims that have just been served.
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
@@ -13,7 +13,7 @@ use crate::bug::Bug;
 use crate::mutant::{Ask, Lease, Mutant};
 
 impl Mutant {
-    /// Asks the store, and remembers who waits for what and who holds it.
+    /// Asks the store, and remembers waiters and holders.
     pub(crate) async fn ask_store(&self, request: &Acquire, from: Option<Mode>) -> Result<Attempt> {
         let attempt = match from {
             Some(from) => self.convert_wrongly(request, from).await?,
@@ -26,7 +26,7 @@ impl Mutant {
                 let lease = Lease { claim: claim.clone(), tokens: grant.tokens };
                 self.shared().leases.insert(claim.owner, lease);
             }
-            // An upgrade that is asked for without a place gives up the one that it had.
+            // An upgrade that is repeated without asking for a place gives up its place.
             Attempt::Busy { .. } if from.is_some() => self.forget_waiter(claim),
             Attempt::Queued { .. } if !self.is_in_line(claim) => {
                 let ask = Ask { request: request.clone(), from };
@@ -57,7 +57,7 @@ impl Mutant {
                 if let Mode::Permits { take, of } = claim.mode
                     && take > self.store.permits(&claim.key, of).await?.limit
                 {
-                    return Err(Error::new(ErrorKind::InvalidConfig, "there are not that many"));
+                    return Err(Error::new(ErrorKind::InvalidConfig, "there are fewer permits"));
                 }
             }
             _ if !waits && self.overtakes(claim.mode) => {
@@ -103,7 +103,7 @@ impl Mutant {
         }
     }
 
-    /// Releases a claim, with the bugs that befall those who come next.
+    /// Releases a claim, with the bugs that affect the next waiters.
     pub(crate) async fn pass_on_wrongly(&self, claim: &Claim) -> Result<Released> {
         let waits = self.is_in_line(claim);
         match self.bug {
@@ -157,7 +157,7 @@ impl Mutant {
         Ok(())
     }
 
-    /// Takes everybody out of the queue for a key, in order, but not who has been served already.
+    /// Takes all waiters out of the queue for a key, in order, except those that have been served already.
     pub(crate) async fn take_out_all_but(
         &self,
         claim: &Claim,
@@ -215,7 +215,7 @@ pub(crate) async fn put_back(line: impl IntoIterator<Item = (MemoryBackend, Ask)
     Ok(())
 }
 
-/// Whether a claim is held. Asking renews it, for as long as a handed-over lease lives.
+/// Whether a claim is held. The question renews it for as long as a handed-over lease lives.
 async fn holds(client: &MemoryBackend, claim: &Claim) -> bool {
     let renewal = client.renew(&Renew::new(claim.clone(), Ttl::DEFAULT.claim())).await;
     matches!(renewal, Renewal::Renewed { .. })

@@ -1,5 +1,5 @@
-//! The suite sees: each deliberately broken backend breaks the law that was made for it, and each
-//! law is broken by some backend.
+//! The suite finds bugs: each backend that is broken on purpose breaks the law that was made for its bug, and
+//! each law is broken by a backend.
 #![cfg(feature = "conformance")]
 
 mod abilities;
@@ -23,7 +23,7 @@ use lock_core::memory::MemoryBackend;
 use bug::{BUGS, Bug};
 use mutant::Colony;
 
-/// Every suite there is. The last one tests laws of the first in another mode.
+/// All suites. The last one tests laws of the first in another mode.
 fn suites() -> [Suite<Colony>; 9] {
     [
         Suite::backend(),
@@ -38,7 +38,7 @@ fn suites() -> [Suite<Colony>; 9] {
     ]
 }
 
-/// The laws of a suite that a backend breaks, with how.
+/// The laws of a suite that a backend breaks, with the reasons.
 async fn broken_laws(suite: &Suite<Colony>, bug: Bug) -> Vec<(&'static str, String)> {
     let mut broken = Vec::new();
     for law in suite.laws() {

@@ -69,7 +69,7 @@ impl Mutant {
         }
     }
 
-    /// Releases a lease and puts its upgrade back into the queue, as if it could do without.
+    /// Releases a lease, but puts its upgrade back into the queue.
     pub(crate) async fn release_without_upgrade(&self, claim: &Claim) -> Result<Released> {
         let released = self.store.release(claim).await?;
         let upgrade = claim.clone().in_mode(Mode::Exclusive);
@@ -95,7 +95,7 @@ impl Mutant {
         claims.filter(|claim| claim.key == *key).cloned().collect()
     }
 
-    /// The claim in the mode in which its owner holds the key, whatever it says itself.
+    /// The claim in the mode in which its owner really holds the key.
     pub(crate) fn as_held(&self, claim: &Claim) -> Claim {
         let shared = self.shared();
         let held = shared.leases.get(&claim.owner).map(|lease| &lease.claim);

@@ -1,4 +1,4 @@
-//! A backend that is right but for one bug.
+//! A backend that is right except for one bug.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -33,7 +33,7 @@ pub(crate) struct Mutant {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What the bugs keep beside the store.
+/// The data that the bugs keep beside the store.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) holders: HashMap<Key, Claim>,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) counters: HashMap<Key, u64>,
     pub(crate) watched: HashSet<Key>,
     pub(crate) everybody: Vec<UnboundedSender<Hint>>,
-    /// Who waits, in order, and through which client.
+    /// The waiting requests, in order, with their clients.
     pub(crate) line: Vec<(MemoryBackend, Ask)>,
     /// The latest lease of each owner.
     pub(crate) leases: HashMap<OwnerToken, Lease>,
@@ -52,17 +52,17 @@ pub(crate) struct Shared {
     pub(crate) limits: HashMap<Key, u32>,
     /// Values that no holder stored.
     pub(crate) values: HashMap<Key, Cell>,
-    /// What was seen of each key first.
+    /// The first inspection of each key.
     pub(crate) inspections: HashMap<Key, Inspection>,
-    /// The time for which somebody vouched last.
+    /// The ttl for which a client vouched last.
     pub(crate) vouched: Option<Ttl>,
-    /// How often somebody asked how it stands.
+    /// How often a client asked for the standing.
     pub(crate) looks: u64,
     /// Watches that outlive their users.
     pub(crate) leaked: Vec<Watch>,
 }
 
-/// What the store is asked for: a lease, or to convert one from that mode.
+/// A request to the store: for a lease, or to convert one from this mode.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) request: Acquire,
@@ -80,14 +80,14 @@ impl Ask {
     }
 }
 
-/// What is remembered of a lease.
+/// The data that a bug needs of a lease.
 pub(crate) struct Lease {
     pub(crate) claim: Claim,
     pub(crate) tokens: TokenRange,
 }
 
 impl Shared {
-    /// Gives a hint to all watches that hear what concerns others.
+    /// Sends a hint to all watches that hear about other clients.
     pub(crate) fn tell_everybody(&self, hint: Hint) {
         for listener in &self.everybody {
             let _gone = listener.unbounded_send(hint);
@@ -125,7 +125,7 @@ impl Mutant {
         self.vouched.load(Ordering::SeqCst)
     }
 
-    /// The claim as a store sees it that confuses keys, or modes.
+    /// The claim as seen by a store that confuses keys or modes.
     pub(crate) fn confused(&self, claim: &Claim) -> Claim {
         let name = claim.key.as_bytes();
         let key = match (self.bug, claim.mode) {
@@ -162,7 +162,7 @@ impl Mutant {
         }
     }
 
-    /// What becomes of a failure, and whether it becomes anything at all.
+    /// Passes an answer on. A bug may change a failure, or leave it without an answer.
     pub(crate) async fn failing<T>(&self, answer: Result<T>) -> Result<T> {
         match answer {
             Ok(_) if self.bug == Bug::NeverRecovers && self.failed.load(Ordering::SeqCst) => {

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use lock_core::{Acquire, Backend, Ballot, Claim, Error, ErrorKind, FencingToken, Grant, Mode};
-use lock_core::{Attempt, Vote};
+use lock_core::{Attempt, Ending, Vote};
 use lock_core::{
-    OwnerTag, OwnerToken, Quarantine, QuorumNode, Renew, Renewal, Result, Server, Standing,
-    TokenRange, Ttl,
+    Membership, OwnerTag, OwnerToken, Quarantine, QuorumNode, Renew, Renewal, Result, Server,
+    Standing, Terms, TokenRange, Ttl,
 };
 
 use crate::bug::Bug;
@@ -35,7 +35,7 @@ impl QuorumNode for Mutant {
                 let holder = self.named(&ballot.request.claim, holder);
                 Vote::Busy { holder, retry_after }
             }
-            Vote::Abstains(quarantine) => self.abstain_wrongly(&ballot, quarantine).await?,
+            Vote::Abstains => self.abstain_wrongly(&ballot).await?,
             vote => vote,
         })
     }
@@ -68,8 +68,9 @@ impl QuorumNode for Mutant {
         }
     }
 
-    async fn standing(&self) -> Result<Standing> {
-        let mut standing = self.store.standing().await?;
+    async fn standing(&self, terms: &Terms) -> Result<Standing> {
+        let terms = self.wrong_terms(terms);
+        let mut standing = self.store.standing(&terms).await?;
         match self.bug {
             Bug::AllServersAreOne => standing.server = Server::new("server"),
             Bug::RenamesQuarantines => standing.quarantine = self.renamed(standing.quarantine),
@@ -82,7 +83,7 @@ impl QuorumNode for Mutant {
     }
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
-        let present = self.store.standing().await?;
+        let present = self.store.standing(&any_terms()).await?;
         let done = match self.bug {
             Bug::AcceptsAnyVouch => self.store.vouch(&present.quarantine, max_ttl).await?,
             Bug::VouchesOnce if present.max_ttl.is_some() => present.quarantine == *quarantine,
@@ -99,6 +100,23 @@ impl QuorumNode for Mutant {
         }
         Ok(done)
     }
+
+    async fn reassign(&self, from: &Membership, terms: &Terms) -> Result<Standing> {
+        let present = self.store.standing(terms).await?.membership;
+        match self.bug {
+            Bug::ReassignsNothing => self.store.standing(terms).await,
+            Bug::ReassignsAnything => self.store.reassign(&present, terms).await,
+            _ => self.store.reassign(from, terms).await,
+        }
+    }
+
+    async fn admit(&self, terms: &Terms) -> Result<Standing> {
+        if self.bug == Bug::AdmitsAtOnce {
+            let present = self.store.standing(terms).await?.membership;
+            return self.store.reassign(&present, terms).await;
+        }
+        self.store.admit(terms).await
+    }
 }
 
 impl Mutant {
@@ -107,8 +125,10 @@ impl Mutant {
         let mut wrong = ballot.clone();
         match self.bug {
             Bug::VotesForWritersAlone => wrong.request.claim.mode = Mode::Exclusive,
-            Bug::NeverKeepsOut => wrong.guarded = false,
-            Bug::NumbersVotesItself if !ballot.guarded => return self.acquire(request).await,
+            Bug::NeverKeepsOut => wrong.expects = None,
+            Bug::NumbersVotesItself if ballot.expects.is_none() => {
+                return self.acquire(request).await;
+            }
             Bug::VotesOnPermits if matches!(request.claim.mode, Mode::Permits { .. }) => {
                 return self.acquire(request).await;
             }
@@ -138,14 +158,14 @@ impl Mutant {
         }
     }
 
-    /// A request like any other, as if it were a ballot.
+    /// Sends an ordinary request in the place of a ballot.
     async fn acquire(&self, request: &Acquire) -> Result<Vote> {
         let mut request = request.clone();
         request.queue = false;
         Ok(match self.store.try_acquire(&request).await? {
             Attempt::Granted(grant) => Vote::Granted(grant),
             Attempt::Busy { retry_after } => Vote::Busy { holder: None, retry_after },
-            other => panic!("nobody is queued unasked: {other:?}"),
+            other => panic!("no request is queued unasked: {other:?}"),
         })
     }
 
@@ -178,7 +198,7 @@ impl Mutant {
 
     async fn guard_wrongly(&self, ballot: &Ballot) -> Result<Vote> {
         let mut unguarded = ballot.clone();
-        unguarded.guarded = false;
+        unguarded.expects = None;
         if self.bug == Bug::VouchesForOneClient && self.has_vouched() {
             return self.store.vote(&unguarded).await;
         }
@@ -195,12 +215,12 @@ impl Mutant {
         }
     }
 
-    /// Refuses a lease that is longer than what was vouched for last.
+    /// Refuses a lease that is longer than the last ttl that was vouched for.
     fn check_latest(&self, ballot: &Ballot) -> Result<()> {
         let ttl = ballot.request.ttl;
         let latest = self.shared().vouched;
         match latest {
-            Some(latest) if ballot.guarded && ttl > latest => Err(Error::new(
+            Some(latest) if ballot.expects.is_some() && ttl > latest => Err(Error::new(
                 ErrorKind::InvalidConfig,
                 format!("{:?} is more than {:?}", ttl.duration(), latest.duration()),
             )),
@@ -208,13 +228,18 @@ impl Mutant {
         }
     }
 
-    async fn abstain_wrongly(&self, ballot: &Ballot, quarantine: Quarantine) -> Result<Vote> {
+    async fn abstain_wrongly(&self, ballot: &Ballot) -> Result<Vote> {
         let mut unguarded = ballot.clone();
-        unguarded.guarded = false;
+        unguarded.expects = None;
         match self.bug {
             Bug::TrustsWhomItKnew if self.shared().vouched.is_some() => {
-                self.store.vouch(&quarantine, Ttl::MAX).await?;
-                return self.store.vote(ballot).await;
+                let standing = self.store.standing(&any_terms()).await?;
+                self.store.vouch(&standing.quarantine, Ttl::MAX).await?;
+                return self.store.vote(&unguarded).await;
+            }
+            Bug::IgnoresRecords => {
+                let standing = self.store.standing(&any_terms()).await?;
+                return self.store.vote(&unguarded.expecting(standing)).await;
             }
             Bug::AbstainsAndGrants => {
                 let _vote = self.store.vote(&unguarded).await?;
@@ -222,10 +247,19 @@ impl Mutant {
             Bug::AbstainsAndReleases => {
                 self.store.release(&ballot.request.claim).await?;
             }
-            Bug::RenamesQuarantines => return Ok(Vote::Abstains(self.renamed(quarantine))),
             _ => {}
         }
-        Ok(Vote::Abstains(quarantine))
+        Ok(Vote::Abstains)
+    }
+
+    fn wrong_terms(&self, terms: &Terms) -> Terms {
+        let mut terms = terms.clone();
+        match self.bug {
+            Bug::QuarantinesForever => terms.ending = Ending::Never,
+            Bug::EndsEveryQuarantine => terms.ending = Ending::ByClock,
+            _ => {}
+        }
+        terms
     }
 
     fn renamed(&self, quarantine: Quarantine) -> Quarantine {
@@ -233,6 +267,11 @@ impl Mutant {
         shared.looks += 1;
         Quarantine::new(format!("{}/{}", quarantine.as_str(), shared.looks))
     }
+}
+
+/// The terms of a client that only looks.
+fn any_terms() -> Terms {
+    Terms::new(Membership::of(["a", "b", "c"]), Ttl::MIN)
 }
 
 fn an_hour_ahead() -> FencingToken {

@@ -52,7 +52,7 @@ impl Mutant {
     }
 }
 
-/// What a watch says instead of the hint that a claim is the next.
+/// The wrong hint that replaces the hint that a claim is the next.
 fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Option<Hint> {
     match bug {
         Bug::TellsNobodyThatItIsNext => return None,
@@ -63,7 +63,7 @@ fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Opt
     Some(hint)
 }
 
-/// What a watch says instead of a hint.
+/// The wrong hint that replaces a hint.
 fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> Option<Hint> {
     let mut shared = shared.lock().expect("no mutant panics");
     if let Hint::Next { owner, .. } = hint {

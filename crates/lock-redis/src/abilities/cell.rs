@@ -9,16 +9,16 @@ use crate::scripts::{LOAD, STORE};
 use crate::wire::{Call, Reply, Script};
 use crate::{RedisBackend, verbs};
 
-/// The value is kept in a key of its own, `lock:{name}:cell`, which has no end: erase what is not wanted
-/// any more.
+/// The value is kept in a key of its own, `lock:{name}:cell`, which never expires: erase a value that is
+/// no longer wanted.
 ///
-/// Watchers are told of it by a message, whatever else they listen to. A client whose user may not
-/// subscribe to it does not hear of new values.
+/// A message tells every watcher of a new value, whatever else the watcher listens to. A client whose
+/// user may not subscribe to that message does not hear of new values.
 #[async_trait]
 impl CellBackend for RedisBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
-        let call = on_cell(&LOAD, &self.layout().names(key)?, 0);
-        let reply = self.link().run(call).await?.reply;
+        let names = self.layout().names(key)?;
+        let reply = self.run(&names, || on_cell(&LOAD, &names, 0)).await?.reply;
         loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
     }
 
@@ -34,18 +34,18 @@ impl CellBackend for RedisBackend {
         let room = owner.len()
             + channel.map(<[u8]>::len).iter().sum::<usize>()
             + value.map_or(0, <[u8]>::len);
-        let mut call = on_cell(&STORE, &names, room);
-        call.bytes(owner).number(token.get()).pieces(channel);
-        if let Some(value) = value {
-            call.bytes(value);
-        }
-        match self.link().run(call).await {
-            Ok(answer) => match answer.reply {
-                Reply::Int(1) => Ok(Stored::Written),
-                Reply::Int(0) => Ok(Stored::NotHeld),
-                _ => Err(verbs::unintelligible("store")),
-            },
-            Err(error) => Err(error),
+        let call = || {
+            let mut call = on_cell(&STORE, &names, room);
+            call.bytes(owner).number(token.get()).pieces(channel);
+            if let Some(value) = value {
+                call.bytes(value);
+            }
+            call
+        };
+        match self.run(&names, call).await?.reply {
+            Reply::Int(1) => Ok(Stored::Written),
+            Reply::Int(0) => Ok(Stored::NotHeld),
+            _ => Err(verbs::unintelligible("store")),
         }
     }
 }
@@ -59,7 +59,7 @@ fn on_cell(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
     call
 }
 
-/// Reads nothing, or the token, whether the lease is held, and the value.
+/// Reads an empty reply, or the token, whether the lease is held, and the value.
 fn loaded(reply: Reply) -> Option<Option<Cell>> {
     let parts = match reply {
         Reply::Nil => return Some(None),

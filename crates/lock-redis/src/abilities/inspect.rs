@@ -1,4 +1,4 @@
-//! Who holds a lock, and who waits for it.
+//! The holders of a lock, and its waiting claims.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::scripts::{FORCE_RELEASE, INSPECT};
 use crate::wire::Reply;
 use crate::{RedisBackend, verbs};
 
-/// A lock that another library holds is one exclusive holder without a token: unless its text looks like
-/// ours, of 32 hexadecimal digits, on a key that was ours within the hour. Then it is shown with the
-/// token of that time.
+/// A lock that another library holds is shown as one exclusive holder without a token. One case differs:
+/// its text looks like ours (32 hexadecimal digits), and the key was ours within the hour. Then the
+/// token of that time is shown.
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let call = verbs::on_keys(&INSPECT, &self.layout().names(key)?, None, 0);
-        let reply = self.link().run(call).await?.reply;
+        let names = self.layout().names(key)?;
+        let reply = self.run(&names, || verbs::on_keys(&INSPECT, &names, None, 0)).await?.reply;
         inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
     }
 
@@ -26,9 +26,12 @@ impl InspectBackend for RedisBackend {
         let names = self.layout().names(key)?;
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut call = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);
-        call.pieces(channel);
-        match self.link().run(call).await?.reply {
+        let call = || {
+            let mut call = verbs::on_keys(&FORCE_RELEASE, &names, Some(names.limit()), room);
+            call.pieces(channel);
+            call
+        };
+        match self.run(&names, call).await?.reply {
             Reply::Int(ended) => {
                 u64::try_from(ended).map_err(|_| verbs::unintelligible("release by force"))
             }
@@ -37,7 +40,7 @@ impl InspectBackend for RedisBackend {
     }
 }
 
-/// Reads holders, how many, waiters, and how many.
+/// Reads the holders, their number, the waiting claims, and their number.
 fn inspected(reply: &Reply) -> Option<Inspection> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::List(holders), Reply::Int(holding), Reply::List(waiters), Reply::Int(waiting)] =
@@ -77,7 +80,7 @@ fn words<const COUNT: usize>(reply: &Reply) -> Option<[&[u8]; COUNT]> {
     words.try_into().ok()
 }
 
-/// Reads a mode as the scripts know it, without its secrets.
+/// Reads a mode in the notation of the scripts, without its secrets.
 fn kind(mode: &[u8]) -> Option<Kind> {
     Some(match mode {
         b"x" => Kind::Exclusive,
@@ -165,7 +168,7 @@ mod tests {
         matches!(words.as_deref(), Ok([kind, left]) if is_kind(kind) && is_number(left, u64::MAX))
     }
 
-    /// What the parts of an answer may be, and others.
+    /// The possible parts of an answer, and other values.
     fn answers() -> impl Strategy<Value = Reply> {
         let holders = prop_oneof![
             3 => Just(texts(&["x 7 1", "p3 9 -1"])),

@@ -1,4 +1,4 @@
-//! What this backend can do beyond leases, a file for each ability.
+//! The abilities of this backend beyond leases, one file for each.
 
 mod cell;
 mod inspect;

@@ -1,4 +1,4 @@
-//! Counting.
+//! Counting permits.
 
 use async_trait::async_trait;
 use lock_core::{Claim, Error, ErrorKind, Key, PermitBackend, Permits, Released, Resize, Resized};
@@ -6,11 +6,12 @@ use lock_core::{Claim, Error, ErrorKind, Key, PermitBackend, Permits, Released, 
 use crate::hub::number;
 use crate::modes::Code;
 use crate::scripts::{FORGET, PERMITS};
+use crate::topology::Site;
 use crate::wire::Reply;
 use crate::{RedisBackend, verbs};
 
-/// How many permits there are is kept in a key of its own, `lock:{name}:limit`: for an hour longer than
-/// any lease, or for good once it was changed.
+/// The number of permits is kept in a key of its own, `lock:{name}:limit`. That key outlives every
+/// lease by an hour, and never expires once the number was changed.
 #[async_trait]
 impl PermitBackend for RedisBackend {
     async fn permits(&self, key: &Key, of: u32) -> Result<Permits, Error> {
@@ -33,14 +34,16 @@ impl PermitBackend for RedisBackend {
             let message = format!("only permits can be forgotten, not {:?}", claim.mode);
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let (names, hub) = (self.layout().names(&claim.key)?, self.hub());
-        hub.forget(&names, claim);
-        let owner = claim.owner.expose();
-        let mut call = verbs::on_keys(&FORGET, &names, Some(names.limit()), owner.len());
-        call.bytes(owner).text(Code::of(claim.mode)?);
-        // Nobody is told that there is room, because there is none.
-        let answer = self.link().run(call).await;
-        verbs::released(answer, false)
+        let names = &self.layout().names(&claim.key)?;
+        let (owner, mode) = (claim.owner.expose(), Code::of(claim.mode)?);
+        let forget = |site: Site| async move {
+            site.hub().forget(names, claim);
+            let mut call = verbs::on_keys(&FORGET, names, Some(names.limit()), owner.len());
+            call.bytes(owner).text(mode);
+            site.run(call).await
+        };
+        // No message is published: there is no room.
+        verbs::released(self.route(names, forget).await, false)
     }
 
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
@@ -49,14 +52,17 @@ impl PermitBackend for RedisBackend {
 }
 
 impl RedisBackend {
-    /// Looks at the permits of a key, or changes how many there are.
+    /// Reads or changes the number of permits of a key.
     async fn count(&self, key: &Key, of: u32, what: &str, count: u32) -> Result<Resized, Error> {
         let names = self.layout().names(key)?;
         let channel = names.released();
         let room = channel.map(<[u8]>::len).iter().sum();
-        let mut call = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
-        call.number(of.into()).text(what).number(count.into()).pieces(channel);
-        match self.link().run(call).await?.reply {
+        let call = || {
+            let mut call = verbs::on_keys(&PERMITS, &names, Some(names.limit()), room);
+            call.number(of.into()).text(what).number(count.into()).pieces(channel);
+            call
+        };
+        match self.run(&names, call).await?.reply {
             Reply::Text(text) => counted(&text).ok_or_else(|| verbs::unintelligible("count")),
             _ => Err(verbs::unintelligible("count")),
         }

@@ -1,9 +1,10 @@
 //! How requests that begin together become one call.
 //!
-//! A request joins a list, yields once, and looks again. What began in the same round has joined by then. The
-//! first request that looks sends all that is in the list. So no request depends on another one to be polled.
-//! The call is a task of its own. So no request depends on another one to live.
+//! A request joins a list, yields once, and looks again. All requests that began in that round have joined by
+//! then. The first request that looks sends the whole list, so no request depends on another one to be polled.
+//! The call is a task of its own, so no request depends on another one to live.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,15 +17,15 @@ use super::part::{self, Part};
 use crate::link::{Answer, Link};
 use crate::wire::{Failure, Script};
 
-/// How many requests one call takes at the most.
+/// The most requests in one call.
 const MOST_REQUESTS: usize = 64;
 
-/// What becomes of a request that joined others.
+/// The outcome of a request that joined others.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// The request is sent by itself, as if there were no others.
+    /// The request is sent alone, by the usual way.
     Alone,
-    /// The request is sent by itself, to the script that decides everything.
+    /// The request is sent alone, to the full script.
     Undecided,
     Answered(Answer),
     Failed(Error),
@@ -36,11 +37,11 @@ pub(super) struct Batcher {
     pending: Mutex<Pending>,
 }
 
-/// What a call needs.
+/// The context of a call.
 struct Shared {
     link: Link,
     script: &'static Script,
-    /// Whether the server takes no call for keys in several slots.
+    /// Whether the server accepts no call for keys in several slots.
     by_slot: Arc<AtomicBool>,
 }
 
@@ -49,6 +50,12 @@ struct Pending {
     entries: Vec<Entry>,
     /// Tells the entries apart.
     latest: u64,
+}
+
+impl fmt::Debug for Batcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batcher({:?})", self.shared.link)
+    }
 }
 
 /// A request that waits for others to join.
@@ -98,7 +105,7 @@ impl Batcher {
         }
     }
 
-    /// Takes what one call may hold beside this entry, and what no future awaits any more.
+    /// Takes what one call may hold beside this entry, and drops the entries that no future awaits.
     fn take(&self, id: u64) -> Vec<Entry> {
         let mut pending = self.lock();
         let Some(own) = pending.entries.iter().find(|entry| entry.id == id) else {
@@ -135,7 +142,7 @@ impl Shared {
             return tell_all(entries, || Told::Alone);
         }
         let call = part::call(self.script, entries.iter().map(|entry| &entry.part));
-        let answers = match self.link.ask(call).await {
+        let answers = match self.link.run(call).await {
             Ok(answer) => part::answers(entries.len(), answer),
             Err(failure) => match self.verdict(failure) {
                 Some(error) => Err(error),
@@ -152,10 +159,10 @@ impl Shared {
         }
     }
 
-    /// What a failure means for every request of the call. Nothing, if each of them finds that out by itself: the
-    /// reason may be one of them, or that they are several.
+    /// The meaning of a failure for every request of the call. `None` if each request finds that out alone: the
+    /// reason may be one of them, or that there are several.
     fn verdict(&self, failure: Failure) -> Option<Error> {
-        if matches!(failure, Failure::Moving(_)) {
+        if matches!(failure, Failure::Moving(_) | Failure::Moved(..) | Failure::Asks(..)) {
             return None;
         }
         let error = failure.into_error();

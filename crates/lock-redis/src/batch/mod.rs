@@ -1,4 +1,4 @@
-//! Renewals and places in the queue, of which many that begin together cost one call.
+//! Renewals and places in the queue: many that begin together cost one call.
 
 mod batcher;
 mod part;
@@ -15,25 +15,27 @@ use crate::link::Link;
 use crate::scripts::{KEEP_MANY, RENEW_MANY};
 use crate::verbs::{self, Acquired};
 
-/// The requests of a backend that begin together.
+/// The requests to a server that begin together.
+#[derive(Debug)]
 pub(crate) struct Batches {
     renewals: Batcher,
     places: Batcher,
 }
 
-/// What a renewal together with others led to.
+/// The outcome of a renewal together with others.
 #[derive(Debug)]
 pub(crate) enum Together {
-    /// Nothing: it is to be renewed as if there were no others.
+    /// The lease is to be renewed alone, by the usual way.
     Alone,
-    /// Nothing: the full script has to decide.
+    /// The full script has to decide.
     Undecided,
     Renewed(Renewal),
 }
 
 impl Batches {
-    pub(crate) fn new(link: &Link) -> Self {
-        let by_slot = Arc::default();
+    /// In a cluster the requests of one call are those `by_slot`.
+    pub(crate) fn new(link: &Link, by_slot: bool) -> Self {
+        let by_slot = Arc::new(by_slot.into());
         Self {
             renewals: Batcher::new(link, &RENEW_MANY, &by_slot),
             places: Batcher::new(link, &KEEP_MANY, &by_slot),
@@ -55,8 +57,8 @@ impl Batches {
         }
     }
 
-    /// Keeps the place of a claim that waits, together with those whose requests begin in the same round. Nothing,
-    /// if the request is to be sent as if there were no others.
+    /// Keeps the place of a waiting claim, together with those whose requests begin in the same round. `None` if
+    /// the request is to be sent alone.
     pub(crate) async fn keep(
         &self,
         hub: &Hub,

@@ -12,7 +12,7 @@ use crate::wire::{Call, Reply};
 
 /// The keys and arguments of one request in a call for many.
 pub(super) struct Part {
-    retention: u64,
+    keeping: Keeping,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
 }
@@ -33,12 +33,12 @@ impl Part {
         Self::new(names, 3, [claim.owner.expose(), &place, &lease, &count, inbox.id()])
     }
 
-    /// A part about a lock and so many of the keys beside it.
+    /// A part for a lock and this many of the keys beside it.
     fn new<const N: usize>(names: &Names<'_>, beside: usize, arguments: [&[u8]; N]) -> Self {
         let mut keys = vec![names.lock().to_vec()];
         keys.extend(names.satellites().iter().take(beside).map(|pieces| pieces.concat()));
         let arguments = arguments.map(<[u8]>::to_vec).into();
-        Self { retention: names.retention(), keys, arguments }
+        Self { keeping: names.keeping().gapless(), keys, arguments }
     }
 
     /// The slot of its keys in a cluster.
@@ -60,16 +60,17 @@ pub(super) fn call<'a>(
     let words = || parts.clone().flat_map(|part| &part.keys);
     let arguments = || parts.clone().flat_map(|part| &part.arguments);
     let room = words().chain(arguments()).map(|word| word.len() + ROOM_OF_EACH).sum();
-    let retention = parts.clone().next().map_or(0, |part| part.retention);
-    let mut call =
-        Call::new(script, words().count() as u16, room).keeping(Keeping::for_ms(retention));
+    let mut call = Call::new(script, words().count() as u16, room);
+    if let Some(first) = parts.clone().next() {
+        call = call.keeping(first.keeping);
+    }
     for word in words().chain(arguments()) {
         call.bytes(word);
     }
     call
 }
 
-/// One answer for each of so many parts. `None` stands for a part of which the script does not decide.
+/// One answer for each part. `None` stands for a part that the script does not decide.
 pub(super) fn answers(count: usize, answer: Answer) -> Result<Vec<Option<Answer>>, Error> {
     let Answer { sent, reply } = answer;
     match reply {

@@ -1,4 +1,4 @@
-//! Who watches one lock, and what they wait for.
+//! The watchers of one lock, and what they wait for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use super::entering::{Sample, valid_until};
 use super::inbox::Message;
 use super::mailbox::Mailbox;
 
-/// Who watches one lock, and which claims of this client stand in its queue.
+/// The watchers of one lock, and the claims of this client in its queue.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     watchers: Vec<(Id, Arc<Mailbox>)>,
     waiting: Vec<Waiting>,
-    /// What the lock was last found to hold, if anybody looked.
+    /// What the last look at the lock found, if there was one.
     seen: Option<Seen>,
 }
 
-/// A claim that stands in the queue, or may.
+/// A claim that has a place in the queue, or may have one.
 #[derive(Debug)]
 struct Waiting {
     owner: OwnerToken,
-    /// How long a lease lives that is handed over to it.
+    /// How long a lease lives that is handed over to this claim.
     claim: Duration,
     sample: Option<Sample>,
-    /// When its place is lost, unless the request is repeated.
+    /// When the place is lost, unless the request is repeated.
     ends: Instant,
 }
 
@@ -43,7 +43,8 @@ impl Audience {
 
     /// Notes that a claim is about to ask for a place in the queue.
     ///
-    /// A place that nobody gave up in so many words is forgotten when the server has forgotten it.
+    /// A claim without an explicit end of its wait is forgotten when the server has forgotten its
+    /// place.
     pub(super) fn expect(&mut self, request: &Acquire, now: Instant) {
         let owner = request.claim.owner;
         let ends = now + request.ttl.place().duration();
@@ -55,8 +56,8 @@ impl Audience {
         }
     }
 
-    /// Notes how the clocks stood when a claim got its place. The latest counts: the less time there
-    /// is between it and the grant, the more is known of the lease.
+    /// Notes how the clocks stood when a claim got its place. The latest note counts: the shorter the
+    /// time between the note and the grant, the more is known of the lease.
     pub(super) fn compare(&mut self, owner: OwnerToken, sample: Sample) {
         if let Some(waiting) = self.find(owner) {
             let later = |before: &Sample| before.sent < sample.sent;
@@ -66,28 +67,28 @@ impl Audience {
         }
     }
 
-    /// Whether the store has said that a claim has a place, and nothing since.
+    /// Whether the store has confirmed the place of a claim, and no later message ended it.
     pub(super) fn has_place(&self, owner: OwnerToken) -> bool {
         self.waiting.iter().any(|waiting| waiting.owner == owner && waiting.sample.is_some())
     }
 
-    /// Notes that a claim does not wait any more.
+    /// Notes that a claim has stopped waiting.
     pub(super) fn forget(&mut self, owner: OwnerToken) {
         self.waiting.retain(|waiting| waiting.owner != owner);
     }
 
-    /// Turns a message into a hint, if it concerns anybody here.
+    /// Turns a message into a hint, if it concerns a claim or a lock of this client.
     pub(super) fn hear(&mut self, message: Message, received: Instant) {
         let hint = match message {
             Message::Wanted => Hint::Wanted,
             Message::Next { owner, after } => match self.find(owner) {
-                // It may ask at once.
+                // The claim may ask at once.
                 Some(_) if after.is_zero() => Hint::Granted { owner, grant: None },
                 Some(_) => Hint::Next { owner, after },
                 None => return,
             },
             Message::Granted { owner, tokens, pushed, wanted } => {
-                // Whom we did not put there, nobody can have granted.
+                // No script grants a claim that this client has not queued.
                 let Some(waiting) = self.find(owner) else { return };
                 let until = waiting
                     .sample
@@ -103,9 +104,9 @@ impl Audience {
         self.tell(hint);
     }
 
-    /// Turns what the lock was found to hold into a hint, if it held something else before. To have
-    /// been taken is no reason to wake up. If it holds nothing, and something `happened` to it, then it
-    /// may have been taken and released between two looks.
+    /// Turns what a look at the lock found into a hint, if an earlier look found something else. A lock
+    /// that was taken is no reason to wake up. If the lock holds nothing, and something `happened` to
+    /// it, then it may have been taken and released between two looks.
     pub(super) fn see(&mut self, seen: Seen, happened: bool) {
         let before = self.seen.replace(seen).flatten();
         match (before, seen) {
@@ -177,7 +178,7 @@ mod tests {
             }
         }
 
-        /// The grant that is told after this message, if one is.
+        /// The grant in the hint for this message, if there is one.
         fn hear(&mut self, message: Message, received: Instant) -> Option<Option<Grant>> {
             self.audience.hear(message, received);
             match self.next() {
@@ -195,7 +196,7 @@ mod tests {
         let grant = scene.hear(granted(owner(1), 5), at(5)).unwrap().unwrap();
         assert_eq!(grant.demand, Demand::Wanted);
         assert!(grant.valid_until > at(900) && grant.valid_until < at(1_005));
-        // The same once more is about nobody.
+        // A second copy of the message concerns no claim.
         assert_eq!(scene.hear(granted(owner(1), 5), at(6)), None);
     }
 
@@ -223,7 +224,7 @@ mod tests {
             let sample = Sample { sent: at(sent), seen: NOON + seen * 1_000 };
             scene.audience.compare(owner(1), sample);
         }
-        // An old message, from before the place was renewed.
+        // An old message, sent before the place was renewed.
         assert_eq!(scene.hear(granted(owner(1), 2_000), at(3_100)), Some(None));
         assert!(scene.hear(granted(owner(1), 3_050), at(3_100)).unwrap().is_some());
     }

@@ -1,15 +1,15 @@
-//! What channels, watchers and tasks are told apart by.
+//! The identifiers of channels, watchers and tasks.
 
 use std::sync::Arc;
 
 /// The name of a channel, or the key of a lock.
 pub(crate) type Channel = Arc<[u8]>;
 
-/// Tells watchers apart.
+/// Identifies a watcher.
 pub(crate) type Id = u64;
 
-/// Tells the tasks of a hub apart, which follow one another.
+/// Identifies a task of a hub; the tasks follow one another.
 pub(super) type Generation = u64;
 
-/// What a key was found to hold, as far as it matters: nothing, or one thing rather than another.
+/// What a look at a key found: nothing, or a value that only its hash identifies.
 pub(super) type Seen = Option<u64>;

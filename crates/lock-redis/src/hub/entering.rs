@@ -1,21 +1,22 @@
-//! How long a grant lasts that was pushed.
+//! How long a pushed grant lasts.
 //!
-//! A grant that a client asks for is dated from before it asked. One that is handed over was not asked
-//! for at that moment, and nobody knows how long the message took, or how long this process slept over
-//! it. What is known is how the clocks stood when the claim took its place in the queue: the request
-//! was sent at `sent` on our clock, and afterwards the server read `seen` on its own. It says that it
-//! granted at `at` on the same clock, for `lease`.
+//! A grant that a client asks for is dated from before the request. The client did not ask at that
+//! moment for a grant that is handed over. It does not know how long the message took, or how long this
+//! process slept in the meantime. It knows how the clocks stood when the claim took its place in the
+//! queue: the request was sent at `sent` on the client's clock, and afterwards the server read `seen`
+//! on its own clock. The message says that the server granted at `at` on that clock, for `lease`.
 //!
-//! So when the lease ends, the server's clock has moved `at + lease - seen` since it was read, and it
-//! was read after `sent`. If it does not run faster than ours by more than the drift, our clock is then
-//! at `sent + (at + lease - seen)`, less the drift over that time, or later. Whoever lets go before is
-//! in time, however long the message took: time on the way is counted because the sum begins at `sent`.
+//! When the lease ends, the server's clock has moved by `at + lease - seen` since that reading, and the
+//! reading was after `sent`. If the server's clock does not run faster than the client's by more than
+//! the drift, the client's clock is then at `sent + (at + lease - seen)`, less the drift over that
+//! time, or later. A holder that lets go before that instant is in time, however long the message took:
+//! the sum begins at `sent`, so it includes the time of the message.
 //!
-//! That holds while the server's clock runs evenly, as every lease on it supposes. A clock that was set
-//! meanwhile is found out if it claims the impossible: a grant before the place in the queue, or after
-//! the message has come. Then nothing is proved, and the client asks. A step forward that is no longer
-//! than the message was on its way is not found out, and the lease is then believed to last longer than
-//! it does by as much.
+//! This holds while the server's clock runs evenly, as every lease on the server supposes. The client
+//! detects that the clock was set in the meantime if the message claims the impossible: a grant before
+//! the place in the queue, or after the message has come. Then nothing is proved, and the client asks.
+//! The client does not detect a step forward that is no longer than the time of the message. It then
+//! believes that the lease lasts longer than it does, by that step.
 
 use std::time::Duration;
 
@@ -24,23 +25,23 @@ use lock_core::Instant;
 /// How the clocks stood when a claim took its place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// When the request was about to be sent, on our clock.
+    /// When the request was about to be sent, on the client's clock.
     pub(crate) sent: Instant,
-    /// What the server's clock said when it answered, in microseconds.
+    /// The server's clock when it answered, in microseconds.
     pub(crate) seen: u64,
 }
 
-/// What the server says of a grant.
+/// What the server says about a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pushed {
-    /// What its clock said when it granted, in microseconds.
+    /// The server's clock at the grant, in microseconds.
     pub(crate) at: u64,
-    /// How long the lease lives from then on.
+    /// How long the lease lives from that instant.
     pub(crate) lease: Duration,
 }
 
 /// Until when a pushed grant is valid, for a claim that expected a lease of `claim` and a message that
-/// came at `received`. `None` if too little is left of it, or nothing is proved.
+/// came at `received`. `None` if too little is left of the lease, or if nothing is proved.
 pub(super) fn valid_until(
     sample: Sample,
     pushed: Pushed,
@@ -52,7 +53,7 @@ pub(super) fn valid_until(
     if until_grant > waited + drift(waited) {
         return None;
     }
-    // A lease that is longer than expected is not believed.
+    // The client does not believe in a lease that is longer than expected.
     let lease = pushed.lease.min(claim);
     let by_server = sample.sent + (until_grant + lease).saturating_sub(drift(waited + lease));
     let at_most = received + lease.saturating_sub(drift(lease));
@@ -60,8 +61,8 @@ pub(super) fn valid_until(
     (until.saturating_duration_since(received) >= lease / 2).then_some(until)
 }
 
-/// What clocks may disagree about over such a time: a hundredth, and 2 ms for the rounding of the
-/// store. It is that of [`Ttl::drift`](lock_core::Ttl::drift).
+/// How far clocks may disagree over such a time: a hundredth, and 2 ms for the rounding of the store.
+/// This equals [`Ttl::drift`](lock_core::Ttl::drift).
 fn drift(time: Duration) -> Duration {
     time / 100 + Duration::from_millis(2)
 }
@@ -83,7 +84,7 @@ mod tests {
         Sample { sent: at(0), seen: NOON }
     }
 
-    /// A grant so many milliseconds after the sample was taken.
+    /// A grant this many milliseconds after the sample was taken.
     fn granted(after: u64) -> Pushed {
         Pushed { at: NOON + after * 1_000, lease: CLAIM }
     }
@@ -101,7 +102,7 @@ mod tests {
         let prompt = valid_until(sample(), granted(100), CLAIM, at(100)).unwrap();
         let late = valid_until(sample(), granted(100), CLAIM, at(400)).unwrap();
         assert!(late <= prompt);
-        // So late that the rest is not worth it.
+        // So late that too little is left.
         assert_eq!(valid_until(sample(), granted(100), CLAIM, at(700)), None);
         assert_eq!(valid_until(sample(), granted(100), CLAIM, at(3_600_000)), None);
     }
@@ -140,14 +141,15 @@ mod tests {
             claim in 10_000u64..1_000_000,
             rate in -10_000i64..10_000,
         ) {
-            // In microseconds of our clock: the server read its clock `asking` after we sent, granted
-            // `waiting` after that, and we heard of it `coming` later.
+            // In microseconds of the client's clock: the server read its clock `asking` after the
+            // request was sent, granted `waiting` after that, and the message came `coming` later.
             let theirs = |ours: u64| (ours as i128 * (1_000_000 + i128::from(rate)) / 1_000_000) as u64;
             let pushed = Pushed { at: NOON + theirs(waiting), lease: Duration::from_micros(claim) };
             let received = at(0) + Duration::from_micros(asking + waiting + coming);
             let claimed = Duration::from_micros(claim);
             if let Some(until) = valid_until(sample(), pushed, claimed, received) {
-                // When the server's clock has moved by the lease since the grant, on ours.
+                // The instant on the client's clock at which the server's clock has moved by the lease
+                // since the grant.
                 let ends = (claim as i128 * 1_000_000 / (1_000_000 + i128::from(rate))) as u64;
                 let end = at(0) + Duration::from_micros(asking + waiting + ends);
                 prop_assert!(until <= end, "{until:?} is after {end:?}");

@@ -1,4 +1,4 @@
-//! What the scripts say to one client.
+//! The messages of the scripts to one client.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use lock_core::{FencingToken, OwnerToken, TokenRange};
 use super::channel::Channel;
 use super::entering::Pushed;
 
-/// The channel on which one client alone hears.
+/// The channel on which only one client listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inbox(pub(super) Channel);
 
 impl Inbox {
-    /// How many digits tell it from those of other clients.
+    /// The number of digits that distinguish it from those of other clients.
     const ID: usize = 16;
 
     #[cfg(test)]
@@ -22,13 +22,13 @@ impl Inbox {
         Self(channel.into())
     }
 
-    /// What scripts know it by: the end of the channel's name.
+    /// Its name in the scripts: the end of the name of the channel.
     pub(crate) fn id(&self) -> &[u8] {
         self.0.last_chunk::<{ Self::ID }>().map_or(&[], |id| id)
     }
 }
 
-/// What a script says to one client.
+/// A message of a script to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// A claim that waited was granted.
@@ -36,19 +36,19 @@ pub(super) enum Message {
         owner: OwnerToken,
         tokens: TokenRange,
         pushed: Pushed,
-        /// Whether others wait still.
+        /// Whether other claims still wait.
         wanted: bool,
     },
     /// A claim waits for a lock that this client holds.
     Wanted,
-    /// A claim that waits is the first in the queue, and its turn could come after this time.
+    /// A waiting claim is the first in the queue, and its turn could come after this time.
     Next { owner: OwnerToken, after: Duration },
 }
 
 impl Message {
     /// Reads a message; the second part is the key of the lock.
     ///
-    /// `None` for everything that no script of ours says.
+    /// `None` for everything that is no message of our scripts.
     pub(super) fn read(payload: &[u8]) -> Option<(Self, &[u8])> {
         let mut words = payload.splitn(2, |byte| *byte == b' ');
         match words.next()? {
@@ -64,7 +64,7 @@ impl Message {
         }
     }
 
-    /// `owner first last lease micros wanted key`, of which the key may hold spaces.
+    /// `owner first last lease micros wanted key`; the key may contain spaces.
     fn read_grant(text: &[u8]) -> Option<(Self, &[u8])> {
         let mut words = text.splitn(7, |byte| *byte == b' ');
         let owner = owner(words.next()?)?;
@@ -80,7 +80,7 @@ impl Message {
     }
 }
 
-/// A range of tokens, if it is one.
+/// A range of tokens, if the numbers are one.
 pub(crate) fn tokens(first: u64, last: u64) -> Option<TokenRange> {
     let count = u32::try_from(last.checked_sub(first)?.checked_add(1)?).ok()?;
     Some(TokenRange::new(FencingToken::new(first), NonZeroU32::new(count)?))
@@ -168,7 +168,7 @@ mod tests {
             prop_assert_eq!(Message::read(&payload), None);
         }
 
-        /// What is understood is what a script says, to the letter, wherever it is damaged.
+        /// Only exact messages of a script are understood, wherever the bytes are damaged.
         #[test]
         fn a_message_is_read_to_the_letter_or_not_at_all(payload in messages()) {
             let read = Message::read(&payload);
@@ -202,7 +202,7 @@ mod tests {
         prop_oneof![parts, harm]
     }
 
-    /// The grammar of messages, put down once more.
+    /// The grammar of messages, written a second time.
     fn is_message(payload: &[u8]) -> bool {
         let words: Vec<_> = payload.split(|byte| *byte == b' ').collect();
         let number =

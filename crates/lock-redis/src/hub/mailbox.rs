@@ -7,22 +7,22 @@ use std::task::{Context, Poll};
 use futures::task::AtomicWaker;
 use lock_core::{Hint, OwnerToken};
 
-/// The hints that a watcher has not seen yet. Two alike are one, and there are hints about no more than [`MOST_CLAIMS`] claims.
-/// So a mailbox does not grow while its watcher is away.
+/// The hints that a watcher has not seen yet. Equal hints are stored once, and there are hints about no more than
+/// [`MOST_CLAIMS`] claims. So a mailbox does not grow while its watcher is away.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     unseen: AtomicU8,
-    /// The latest about each claim that waits. It counts where the bit `CLAIMS` is set.
+    /// The latest hint about each waiting claim. It counts where the bit `CLAIMS` is set.
     claims: Mutex<Vec<(OwnerToken, Hint)>>,
     waker: AtomicWaker,
 }
 
-/// About how many claims there may be hints. If there are more, a hint says that the watcher has missed some.
+/// The most claims with hints. If there are more, a hint says that the watcher has missed some.
 const MOST_CLAIMS: usize = 64;
 const ENDED: u8 = 1 << 7;
 const CLAIMS: u8 = 1 << 6;
 const RESYNC: u8 = 1;
-/// In the order in which the watcher gets them, after those about claims.
+/// In the order in which the watcher gets them, after the hints about claims.
 const HINTS: [(u8, Hint); 5] = [
     (RESYNC, Hint::Resync),
     (1 << 1, Hint::Released),
@@ -85,7 +85,7 @@ impl Mailbox {
         if unseen & ENDED != 0 { Poll::Ready(None) } else { Poll::Pending }
     }
 
-    /// The bit goes with the last of them, under the lock under which one is added before it is set.
+    /// Clears the bit with the last of these hints, under the lock under which a hint is added before the bit is set.
     fn take_about_claim(&self) -> Option<Hint> {
         let mut claims = self.claims();
         let first = (!claims.is_empty()).then(|| claims.remove(0));
@@ -100,7 +100,7 @@ impl Mailbox {
     }
 }
 
-/// A mailbox that is ended when its keeper goes.
+/// Ends a mailbox when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Keeper(pub(crate) Arc<Mailbox>);
 

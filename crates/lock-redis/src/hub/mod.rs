@@ -11,6 +11,7 @@ mod refusal;
 mod registry;
 mod subscriber;
 mod task;
+mod term;
 pub(crate) mod tracking;
 
 use std::pin::Pin;
@@ -34,14 +35,15 @@ pub(crate) use self::registry::Registry;
 use self::task::{Command, Join, Task};
 use crate::keys::Names;
 use crate::link::Link;
+use crate::wire::Failure;
 
-/// Where watches come from.
+/// The source of watches.
 #[derive(Debug)]
 pub(crate) struct Hub {
     link: Link,
     registry: Arc<Registry>,
     listening: Listening,
-    /// The way to the task, which the first watch starts.
+    /// The channel to the task, which the first watch starts.
     task: Mutex<Option<mpsc::UnboundedSender<Command>>>,
 }
 
@@ -54,28 +56,29 @@ impl Hub {
         self.listening
     }
 
-    /// Whether this client itself is sure to be told of releases of a lock.
+    /// Whether this client certainly hears of the releases of a lock.
     pub(crate) fn hears_releases(&self, names: &Names<'_>) -> bool {
         self.registry.hears(names.released())
     }
 
-    /// Where the client of a request is told about the lock; nowhere, if it does not watch it. A place
-    /// in the queue is expected for one that is to be queued.
+    /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the
+    /// request is to be queued, a place in the queue is expected.
     pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Inbox> {
         self.registry.inbox_of(names.lock(), request)
     }
 
-    /// Where this client is told about a lock that it holds; nowhere, if it does not watch it.
+    /// The inbox for messages about a lock that this client holds; `None` if this client does not watch the
+    /// lock.
     pub(crate) fn inbox_for(&self, names: &Names<'_>) -> Option<Inbox> {
         self.registry.inbox_for(names.lock())
     }
 
-    /// Whether this client watches the lock: then there is more to do than the quick scripts do.
+    /// Whether this client watches the lock. Then the quick scripts do not do everything that is needed.
     pub(crate) fn watches(&self, names: &Names<'_>) -> bool {
         self.registry.watches(names.lock())
     }
 
-    /// Whether the store has said that a claim has a place in the queue, and nothing since.
+    /// Whether the store has confirmed the place of a claim in the queue, and no later message ended it.
     pub(crate) fn has_place(&self, names: &Names<'_>, claim: &Claim) -> bool {
         self.registry.has_place(names.lock(), claim.owner)
     }
@@ -85,18 +88,19 @@ impl Hub {
         self.registry.compare(names.lock(), owner, sample);
     }
 
-    /// Notes that a claim does not wait any more. Returns whether this client [watches](Self::watches) the lock.
+    /// Notes that a claim has stopped waiting. Returns whether this client [watches](Self::watches) the lock.
     pub(crate) fn forget(&self, names: &Names<'_>, claim: &Claim) -> bool {
         self.registry.forget(names.lock(), claim.owner)
     }
 
-    /// Begins to watch, and returns once no hint can be missed.
-    pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Error> {
+    /// Starts to watch, and returns once no hint can be missed.
+    pub(crate) async fn watch(&self, names: &Names<'_>) -> Result<Watch, Failure> {
         if self.listening.to_nothing() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "keyspace notifications, release messages and tracking are all switched off",
-            ));
+            )
+            .into());
         }
         let mailbox = Arc::new(Mailbox::default());
         let (done, joined) = oneshot::channel();
@@ -114,23 +118,23 @@ impl Hub {
             }))
             .map_err(|_| gone())?;
         let settings = self.link.settings();
-        // It may have to connect first.
+        // The task may have to connect first.
         let limit = settings.connect_timeout + settings.command_timeout;
         match time::timeout(limit, joined).await {
             Ok(Ok(outcome)) => outcome?,
-            Ok(Err(_)) => return Err(gone()),
+            Ok(Err(_)) => return Err(gone().into()),
             Err(_) => {
-                // The task may live on a runtime that nobody drives. The next watch starts another.
+                // The task may live on a runtime that no thread drives. The next watch starts another task.
                 self.leave(&ticket.task);
-                let address = &settings.endpoint.address;
-                let message = format!("{address} did not confirm a subscription within {limit:?}");
-                return Err(Error::new(ErrorKind::Timeout, message));
+                let origin = &settings.origin;
+                let message = format!("{origin} did not confirm a subscription within {limit:?}");
+                return Err(Error::new(ErrorKind::Timeout, message).into());
             }
         }
         Ok(Watch::new(Hints { mailbox, _ticket: ticket }))
     }
 
-    /// Forgets a task. Its watches end with it, once the last of them is dropped or it runs again.
+    /// Forgets a task. Its watches end once it runs again or the last of them is dropped.
     fn leave(&self, task: &mpsc::UnboundedSender<Command>) {
         let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.as_ref().is_some_and(|present| present.same_channel(task)) {
@@ -138,7 +142,7 @@ impl Hub {
         }
     }
 
-    /// The way to the task, which is started if there is none or its runtime has gone.
+    /// The channel to the task. Starts the task if there is none or its runtime has gone.
     fn task(&self) -> Result<mpsc::UnboundedSender<Command>, Error> {
         let runtime = Handle::try_current().map_err(|error| {
             let message = "a watch begins in the context of a tokio runtime only";
@@ -172,7 +176,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // A task that has gone has let go of everything.
+        // A task that has gone keeps nothing.
         let _ = self.task.send(Command::Leave(self.id));
     }
 }

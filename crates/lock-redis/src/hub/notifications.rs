@@ -1,4 +1,4 @@
-//! Keyspace notifications: whether the server sends them, and may be made to.
+//! Keyspace notifications: whether the server sends them, and can be made to.
 
 use lock_core::{Error, ErrorKind};
 
@@ -10,7 +10,8 @@ const PARAMETER: &str = "notify-keyspace-events";
 /// `K`: by key. `g`: deletion and renaming. `$`: overwriting. `x`: expiry. `e`: eviction.
 const NEEDED: &str = "Kg$xe";
 
-/// Finds out whether to subscribe to the events of keys, and enables them if that is wanted.
+/// Finds out whether to subscribe to the events of keys, and enables the events if the options say
+/// so.
 pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Error> {
     if mode == Notifications::Off {
         return Ok(false);
@@ -22,7 +23,7 @@ pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Er
             let message = "keyspace notifications are required, but the server does not let us ask";
             return Err(Error::with_source(ErrorKind::Unsupported, message, error));
         }
-        // It may send them all the same, and listening is cheap.
+        // The server may send them all the same, and listening is cheap.
         Err(_) => return Ok(true),
     };
     if missing(&flags).is_empty() {
@@ -53,7 +54,7 @@ fn read(reply: Reply) -> Result<String, Error> {
         [Reply::Text(name), Reply::Text(flags)]
             if name.eq_ignore_ascii_case(PARAMETER.as_bytes()) =>
         {
-            // They are letters, of which we know a few, and may be sent back.
+            // The flags are letters. We know a few of them, and may send them back.
             let flags = String::from_utf8(flags.clone()).ok();
             flags.filter(|it| it.chars().all(|it| it.is_ascii_graphic())).ok_or_else(nonsense)
         }
@@ -65,7 +66,7 @@ fn nonsense() -> Error {
     Error::new(ErrorKind::Protocol, "CONFIG GET was answered with nonsense")
 }
 
-/// Adds what is missing to what others have set.
+/// Adds the missing flags to those that the server has set.
 async fn enable(live: &Live, flags: &str) -> Result<bool, Error> {
     let wanted = format!("{flags}{}", missing(flags));
     match ask(live, &["CONFIG", "SET", PARAMETER, &wanted]).await {

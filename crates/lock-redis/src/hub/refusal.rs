@@ -1,4 +1,4 @@
-//! What a server has refused, and until when.
+//! Refusals of a server, and how long they count.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,27 +7,27 @@ use lock_core::{Error, ErrorKind};
 
 use crate::link::Live;
 
-/// What the present connection has to say about the channel of this client alone.
+/// Whether the present connection hears the channel of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InboxState {
     Untried,
     Heard,
-    /// All works without, but for the queue.
+    /// All features but the queue work without it.
     Refused {
         since: Instant,
     },
 }
 
-/// The server, or what stands before it, takes no subscriptions.
+/// The server, or a proxy before it, accepts no subscriptions.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The refusal holds for as long as this connection, at most.
+    /// The refusal lasts at most as long as this connection.
     pub(super) live: Arc<Live>,
     pub(super) since: Instant,
     pub(super) error: Error,
 }
 
-/// A server that refused is asked again after this time: rights may have been given.
+/// After this time the client asks again: the user may have got the right since.
 const REFUSED: Duration = Duration::from_secs(5);
 
 impl Refusal {

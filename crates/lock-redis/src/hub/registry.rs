@@ -1,4 +1,4 @@
-//! Who listens to what.
+//! The listeners of each channel.
 
 #[cfg(test)]
 mod tests;
@@ -6,6 +6,7 @@ mod tests;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lock_core::{Acquire, Clock, Hint, OwnerToken};
 use tokio::sync::Notify;
@@ -15,58 +16,62 @@ use super::channel::{Channel, Generation, Id, Seen};
 use super::entering::Sample;
 use super::inbox::{Inbox, Message};
 use super::mailbox::Mailbox;
+use super::term::Term;
 use crate::wire::Push;
 
-/// What is said on a channel.
+/// The subject of the messages on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
-    /// Our own scripts say that they released the lock, or wrote the value beside it.
+    /// Our own scripts report that they released the lock, or wrote the value beside it.
     Releases,
-    /// The server says which command changed the key.
+    /// The server reports which command changed the key.
     Keyspace,
 }
 
-/// Who listens to what.
+/// The listeners of each channel.
 ///
-/// The hub's task changes it; connections read it, right where a message arrives, so that a hint
-/// reaches its watcher without passing through another task.
+/// The hub's task changes the registry. Connections read it where a message arrives, so a hint reaches its watcher
+/// without passing through another task.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    /// The channel on which this client alone is told, if it wants to be.
-    inbox: Option<Channel>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// The channel for messages to this client alone, if it wants one. It names the term of the server.
+    inbox: Option<Channel>,
+    /// Whether grants are to be confirmed.
+    confirms: bool,
     channels: HashMap<Channel, Listeners>,
     /// The watchers of each lock, by its key.
     locks: HashMap<Channel, Audience>,
-    /// Whether the server has said that it sends what is said on the inbox.
+    /// Whether the server has confirmed the subscription to the inbox.
     hears_inbox: bool,
-    /// The latest task: what one before it says does not count any more.
+    /// The latest task. Reports of earlier tasks do not count.
     latest: Generation,
-    /// Wakes whoever reads keys that may have changed, if anybody does.
+    /// Wakes the reader of keys that may have changed, if there is one.
     reader: Option<Arc<Notify>>,
-    /// The locks that are watched and may have changed since. However often the server says so of a key, it is
-    /// read once, and what nobody watches is not kept.
+    /// The watched locks that may have changed since the last read. However often the server reports a key, the
+    /// key is read once. Keys that no watcher watches are not kept.
     changed: HashSet<Channel>,
 }
 
 #[derive(Debug)]
 struct Listeners {
     topic: Topic,
-    /// Whether the server has said that it sends what is said on the channel.
+    /// Whether the server has confirmed the subscription to the channel.
     confirmed: bool,
     mailboxes: Vec<(Id, Arc<Mailbox>)>,
 }
 
 impl Registry {
-    pub(crate) fn new(inbox: Option<Channel>) -> Self {
-        Self { inbox, state: Mutex::default() }
+    /// If grants are to be confirmed, a pushed grant is a reason to ask, and no more.
+    pub(crate) fn new(inbox: Option<Channel>, confirms: bool) -> Self {
+        Self { state: Mutex::new(State { inbox, confirms, ..State::default() }) }
     }
 
-    /// Hands on what the server says.
+    /// Hands on a push of the server.
     pub(crate) fn hear(&self, push: Push<'_>) {
         match push {
             Push::Message { channel, payload } => self.deliver(channel, payload),
@@ -81,12 +86,12 @@ impl Registry {
         }
     }
 
-    /// Hands a message to all who listen.
+    /// Hands a message to all listeners.
     fn deliver(&self, channel: &[u8], payload: &[u8]) {
-        if self.inbox.as_deref() == Some(channel) {
-            return self.deliver_to_us(payload);
+        let mut state = self.lock();
+        if state.inbox.as_deref() == Some(channel) {
+            return state.deliver_to_us(payload);
         }
-        let state = self.lock();
         let Some(listeners) = state.channels.get(channel) else { return };
         let Some(hint) = listeners.topic.hint(payload) else { return };
         for (_, mailbox) in &listeners.mailboxes {
@@ -94,25 +99,18 @@ impl Registry {
         }
     }
 
-    fn deliver_to_us(&self, payload: &[u8]) {
-        let received = Clock::boot().now();
-        let Some((message, lock)) = Message::read(payload) else { return };
-        if let Some(audience) = self.lock().locks.get_mut(lock) {
-            audience.hear(message, received);
-        }
-    }
-
-    /// The channel on which the client of a request would be told about the lock: the inbox, if the
-    /// lock is watched and the inbox is heard.
+    /// The channel for messages to this client about the lock: the inbox, if the lock is watched and the inbox is
+    /// heard.
     pub(crate) fn inbox_for(&self, lock: &[u8]) -> Option<Inbox> {
         let state = self.lock();
         if !state.hears_inbox || !state.locks.contains_key(lock) {
             return None;
         }
-        self.inbox.clone().map(Inbox)
+        state.inbox.clone().map(Inbox)
     }
 
-    /// The same for a request that is about to be sent, whose place in the queue is expected then.
+    /// As [`inbox_for`](Self::inbox_for), for a request that is about to be sent. If it is to be queued, its place
+    /// in the queue is expected from now on.
     pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire) -> Option<Inbox> {
         let mut state = self.lock();
         if !state.hears_inbox {
@@ -122,10 +120,10 @@ impl Registry {
         if request.queue {
             audience.expect(request, Clock::boot().now());
         }
-        self.inbox.clone().map(Inbox)
+        state.inbox.clone().map(Inbox)
     }
 
-    /// Whether the store has said that a claim has a place in the queue, and nothing since.
+    /// Whether the store has confirmed the place of a claim in the queue, and no later message ended it.
     pub(crate) fn has_place(&self, lock: &[u8], owner: OwnerToken) -> bool {
         self.lock().locks.get(lock).is_some_and(|audience| audience.has_place(owner))
     }
@@ -137,10 +135,10 @@ impl Registry {
         }
     }
 
-    /// Notes that a claim does not wait any more. Returns whether this client watches the lock.
+    /// Notes that a claim has stopped waiting. Returns whether this client watches the lock.
     pub(crate) fn forget(&self, lock: &[u8], owner: OwnerToken) -> bool {
         let mut state = self.lock();
-        // Most clients watch nothing, and need not look for the lock.
+        // Most clients watch no lock, and need no search.
         if state.locks.is_empty() {
             return false;
         }
@@ -148,8 +146,8 @@ impl Registry {
         audience.map(|audience| audience.forget(owner)).is_some()
     }
 
-    /// Names who is woken when keys may have changed. Whoever was before is woken to find out, and so is one
-    /// that comes too late, of a task before the latest.
+    /// Sets the reader that is woken when keys may have changed. Wakes the reader that it replaces, which then
+    /// finds out. A reader of an earlier task comes too late, and is woken for that reason, too.
     pub(super) fn wake_reader(&self, by: Generation, reader: Arc<Notify>) {
         let mut state = self.lock();
         if state.latest != by {
@@ -163,16 +161,14 @@ impl Registry {
         }
     }
 
-    /// The locks that may have changed since this was asked before; `None` if another one reads by now, or
-    /// nobody.
+    /// The locks that may have changed since the last call; `None` if this reader was replaced, or there is none.
     pub(super) fn changed(&self, reader: &Arc<Notify>) -> Option<HashSet<Channel>> {
         let mut state = self.lock();
         let is_reader = state.reader.as_ref().is_some_and(|present| Arc::ptr_eq(present, reader));
         is_reader.then(|| std::mem::take(&mut state.changed))
     }
 
-    /// Notes what a lock was found to hold, by a look because something `happened` to it or for the
-    /// first time.
+    /// Notes what a look at a lock found. The look was the first one, or something `happened` to the lock.
     pub(super) fn see(&self, lock: &Channel, seen: Seen, happened: bool) {
         if let Some(audience) = self.lock().locks.get_mut(lock) {
             audience.see(seen, happened);
@@ -243,12 +239,20 @@ impl Registry {
         self.lock().channels.contains_key(channel)
     }
 
-    /// The channel on which this client alone is told, if it wants to be.
-    pub(super) fn inbox(&self) -> Option<&Channel> {
-        self.inbox.as_ref()
+    /// The channel for messages to this client alone, if it wants one.
+    pub(super) fn inbox(&self) -> Option<Channel> {
+        self.lock().inbox.clone()
     }
 
-    /// Begins the time of another task, which has heard nothing yet.
+    /// Notes the term of the server that sends messages from now on.
+    pub(super) fn begin_term(&self, by: Generation, term: Term) {
+        let mut state = self.lock();
+        if state.latest == by {
+            state.inbox = state.inbox.take().map(|inbox| term.name(&inbox).into());
+        }
+    }
+
+    /// Starts the time of another task, which has heard nothing yet.
     pub(super) fn take_over(&self) -> Generation {
         let mut state = self.lock();
         state.latest += 1;
@@ -256,7 +260,7 @@ impl Registry {
         state.latest
     }
 
-    /// Notes that the server sends what is said on these channels.
+    /// Notes that the server has confirmed the subscriptions to these channels.
     pub(super) fn confirm<'a>(
         &self,
         by: Generation,
@@ -267,7 +271,7 @@ impl Registry {
             return;
         }
         for channel in confirmed {
-            if Some(channel) == self.inbox.as_ref() {
+            if Some(channel) == state.inbox.as_ref() {
                 state.hears_inbox = true;
             } else if let Some(listeners) = state.channels.get_mut(channel) {
                 listeners.confirmed = true;
@@ -275,7 +279,7 @@ impl Registry {
         }
     }
 
-    /// Notes that the server sends nothing any more.
+    /// Notes that the server sends no more messages.
     pub(super) fn disconnect(&self, by: Generation) {
         let mut state = self.lock();
         if state.latest == by {
@@ -283,7 +287,7 @@ impl Registry {
         }
     }
 
-    /// Whether the server sends what is said on the channel whose name is in two pieces.
+    /// Whether the server has confirmed the subscription to the channel whose name is in two pieces.
     pub(super) fn hears(&self, channel: [&[u8]; 2]) -> bool {
         let state = self.lock();
         !state.channels.is_empty()
@@ -301,6 +305,17 @@ impl Registry {
 }
 
 impl State {
+    fn deliver_to_us(&mut self, payload: &[u8]) {
+        let received = Clock::boot().now();
+        let Some((mut message, lock)) = Message::read(payload) else { return };
+        if let (Message::Granted { owner, .. }, true) = (message, self.confirms) {
+            message = Message::Next { owner, after: Duration::ZERO };
+        }
+        if let Some(audience) = self.locks.get_mut(lock) {
+            audience.hear(message, received);
+        }
+    }
+
     fn read_again(&mut self, key: &[u8]) {
         let Some((lock, _)) = self.locks.get_key_value(key) else { return };
         if let Some(reader) = &self.reader
@@ -330,10 +345,10 @@ impl State {
 }
 
 impl Topic {
-    /// What a message means to somebody who waits for the lock or holds it, if anything.
+    /// The hint in a message, for a waiter or a holder of the lock.
     ///
-    /// To take a lock is to `set` it: no reason to wake up for a claim that waits, while a holder looks whether it
-    /// still is one. No event tells what our scripts do to hand a lock over and to renew it.
+    /// A lock is taken by `set`. A waiting claim has no reason to wake up for that, but a holder checks whether it
+    /// still holds the lock. No event reports how our scripts hand a lock over and renew it.
     fn hint(self, payload: &[u8]) -> Option<Hint> {
         match (self, payload) {
             (Self::Releases, b"changed") => Some(Hint::Changed),

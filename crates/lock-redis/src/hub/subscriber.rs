@@ -1,4 +1,4 @@
-//! The connection on which messages come.
+//! The connection that carries messages.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use super::channel::{Channel, Generation};
 use super::listening::Listening;
 use super::notifications;
 use super::registry::Registry;
+use super::term::Term;
 use super::tracking::{self, Tracking};
-use crate::keys::Keeping;
 use crate::link::{Dedicated, Link, Live};
 use crate::scripts::LISTEN;
 use crate::wire::{Call, Failure, Version};
 
-/// How many channels one command subscribes to.
+/// The most channels in one command.
 const BATCH: usize = 256;
 
-/// The connection on which messages come: with RESP3 the one that requests share, with RESP2 one of
-/// its own, which is given up together with the shared one.
+/// The connection that carries messages: with RESP3 the connection of the requests, with RESP2 one of its own, which
+/// is given up together with that of the requests.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     link: Link,
@@ -28,9 +28,10 @@ pub(super) struct Subscriber {
     tracking: Option<Tracking>,
     sources: Sources,
     listening: Listening,
+    term: Term,
 }
 
-/// Where hints come from.
+/// The sources of hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sources {
     pub(super) releases: bool,
@@ -46,26 +47,33 @@ impl Subscriber {
         listening: Listening,
     ) -> Result<Self, Error> {
         let live = link.connected().await?;
+        let term = Term::of(&live).await?;
         let keyspace = notifications::prepare(&live, listening.notifications).await?;
         let dedicated = match live.connection().version() {
-            Version::Resp2 => Some(link.listen().await?),
+            Version::Resp2 => Some(link.listen(&live).await?),
             Version::Resp3 => None,
         };
         let tracking = match &dedicated {
             None if listening.tracking => Tracking::start(&live, registry, generation).await?,
             _ => None,
         };
-        // Whoever hears anything hears of new values, which are told together with releases.
+        // Every client that hears any messages hears of new values: their messages share a channel with those of
+        // releases.
         let releases = listening.release_messages || keyspace || tracking.is_some();
         let sources = Sources { releases, keyspace, tracking: tracking.is_some() };
-        Ok(Self { link: link.clone(), live, dedicated, tracking, sources, listening })
+        Ok(Self { link: link.clone(), live, dedicated, tracking, sources, listening, term })
+    }
+
+    /// The term of the server.
+    pub(super) fn term(&self) -> Term {
+        self.term
     }
 
     pub(super) fn sources(&self) -> Sources {
         self.sources
     }
 
-    /// The connection that requests share.
+    /// The connection of the requests.
     pub(super) fn into_live(self) -> Arc<Live> {
         self.live
     }
@@ -81,7 +89,7 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes, and awaits the confirmation. Returns the channels that this user may not hear.
+    /// Subscribes, and awaits the confirmation. Returns the channels that this user may not subscribe to.
     ///
     /// # Errors
     ///
@@ -94,7 +102,7 @@ impl Subscriber {
         for batch in channels.chunks(BATCH) {
             match self.send(batch, true).await {
                 Ok(()) => {}
-                // One channel that is not permitted fails the whole command.
+                // One forbidden channel makes the whole command fail.
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     self.subscribe_singly(batch, &mut refused).await?;
                 }
@@ -104,7 +112,8 @@ impl Subscriber {
         Ok(refused)
     }
 
-    /// Begins to track locks, if the server does that.
+    /// Starts to track locks, if the server supports that. Returns one entry for each lock: the failure if another
+    /// server has it.
     ///
     /// # Errors
     ///
@@ -113,18 +122,18 @@ impl Subscriber {
         &self,
         registry: &Registry,
         locks: impl IntoIterator<Item = Channel>,
-    ) -> Result<(), Error> {
-        if self.tracking.is_some() {
-            let locks = locks.into_iter().collect::<Vec<_>>();
-            let looks = locks.iter().map(|lock| tracking::look(&self.live, registry, lock, false));
-            futures::future::try_join_all(looks).await?;
+    ) -> Result<Vec<Option<Failure>>, Error> {
+        if self.tracking.is_none() {
+            return Ok(locks.into_iter().map(|_| None).collect());
         }
-        Ok(())
+        let locks = locks.into_iter().collect::<Vec<_>>();
+        let looks = locks.iter().map(|lock| tracking::look(&self.live, registry, lock, false));
+        futures::future::try_join_all(looks).await
     }
 
-    /// Has the releases of these locks be told, each by its key and that of its state. A server or a user that
-    /// does not allow it leaves the other sources of hints. Returns, for each lock in turn, the error if its slot is
-    /// being moved, so that it cannot be written now.
+    /// Asks for messages about the releases of these locks, each given by its key and the key of its state. If the
+    /// server or its rights do not allow that, the other sources of hints remain. Returns one entry for each lock:
+    /// the failure if the lock cannot be written here now, because its slot is moved or was moved.
     ///
     /// # Errors
     ///
@@ -132,17 +141,21 @@ impl Subscriber {
     pub(super) async fn listen<'a>(
         &self,
         locks: impl Iterator<Item = [&'a [u8]; 2]>,
-    ) -> Result<Vec<Option<Error>>, Error> {
-        let Listening { release_messages, retention, .. } = self.listening;
+    ) -> Result<Vec<Option<Failure>>, Error> {
+        let Listening { release_messages, keeping, routed, .. } = self.listening;
         if !release_messages {
             return Ok(locks.map(|_| None).collect());
         }
         let calls = locks.map(|[lock, state]| async move {
-            let mut call =
-                Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(Keeping::for_ms(retention));
+            let mut call = Call::new(&LISTEN, 2, lock.len() + state.len()).keeping(keeping);
             call.bytes(lock).bytes(state);
             let outcome = match self.live.run(call).await {
-                Err(Failure::Moving(error)) => return Ok(Some(error)),
+                Err(failure @ Failure::Moving(_)) => return Ok(Some(failure)),
+                Err(failure @ (Failure::Moved(..) | Failure::Asks(..) | Failure::Later(_)))
+                    if routed =>
+                {
+                    return Ok(Some(failure));
+                }
                 outcome => outcome.map_err(Failure::into_error),
             };
             match outcome {
@@ -198,15 +211,15 @@ impl Subscriber {
         let request = async {
             if on { pubsub.subscribe(channels).await } else { pubsub.unsubscribe(channels).await }
         };
-        let settings = self.link.settings();
-        time::timeout(settings.command_timeout, request).await.unwrap_or_else(|_| {
-            let address = &settings.endpoint.address;
+        let limit = self.link.settings().command_timeout;
+        time::timeout(limit, request).await.unwrap_or_else(|_| {
+            let address = &self.live.endpoint().address;
             Err(Error::new(ErrorKind::Timeout, format!("{address} did not confirm a subscription")))
         })
     }
 }
 
-/// Whether an error is that of a connection rather than what the server says of one lock.
+/// Whether an error concerns the connection rather than one lock.
 fn is_of_connection(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol)
 }

@@ -16,15 +16,16 @@ use super::refusal::{InboxState, Refusal};
 use super::registry::{Registry, Topic};
 use super::subscriber::{Sources, Subscriber};
 use crate::link::{Link, Respite};
+use crate::wire::Failure;
 
-/// What the task is told.
+/// The commands for the task.
 #[derive(Debug)]
 pub(super) enum Command {
     Join(Join),
     Leave(Id),
 }
 
-/// Somebody wants to watch.
+/// A request to watch.
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) id: Id,
@@ -35,11 +36,11 @@ pub(super) struct Join {
     pub(super) releases: Channel,
     pub(super) keyspace: Channel,
     pub(super) mailbox: Arc<Mailbox>,
-    /// Told once the watcher is sure to hear.
-    pub(super) done: oneshot::Sender<Result<(), Error>>,
+    /// Completed once the watcher is sure to hear.
+    pub(super) done: oneshot::Sender<Result<(), Failure>>,
 }
 
-/// Keeps the subscriptions: one per channel, however many watch.
+/// Keeps the subscriptions: one per channel, for any number of watchers.
 #[derive(Debug)]
 pub(super) struct Task {
     link: Link,
@@ -48,7 +49,7 @@ pub(super) struct Task {
     listening: Listening,
     commands: mpsc::UnboundedReceiver<Command>,
     subscriber: Option<Subscriber>,
-    /// What the members have joined with.
+    /// The watches that have joined, with what they joined with.
     sources: Option<Sources>,
     members: HashMap<Id, Member>,
     joining: Vec<Join>,
@@ -91,7 +92,7 @@ impl Task {
         }
     }
 
-    /// Runs until nobody can watch any more.
+    /// Runs until no more watches can come.
     pub(super) async fn run(mut self) {
         loop {
             let orphaned = self.subscriber.is_none() && !self.members.is_empty();
@@ -127,7 +128,7 @@ impl Task {
         }
     }
 
-    /// Makes what the server has subscribed us to match who listens.
+    /// Makes the subscriptions on the server match the listeners.
     async fn settle(&mut self) {
         if self.subscriber.is_none() {
             self.deserted.clear();
@@ -152,22 +153,24 @@ impl Task {
         !self.respite.remaining().is_zero()
     }
 
-    /// Opens a connection and subscribes for all who listened on the one before.
+    /// Opens a connection and subscribes for all who listened on the previous one.
     async fn resubscribe(&mut self) -> Result<(), Error> {
         let subscriber =
             Subscriber::open(&self.link, &self.registry, self.generation, self.listening).await?;
         if self.sources.is_some_and(|before| before != subscriber.sources()) {
-            // The server was configured anew. Whoever still waits asks again.
+            // The configuration of the server has changed. Callers that still wait start another
+            // watch.
             self.dismiss();
         }
         self.sources = Some(subscriber.sources());
+        self.registry.begin_term(self.generation, subscriber.term());
         let subscriber = self.subscriber.insert(subscriber);
         let mut channels = self.registry.channels();
-        // There may be some of a task before this one, whose runtime nobody drives.
+        // Some channels may belong to an earlier task, whose runtime no thread drives.
         if channels.is_empty() && self.members.is_empty() {
             return Ok(());
         }
-        let ours = self.registry.inbox().cloned();
+        let ours = self.registry.inbox();
         channels.extend(ours.clone());
         let refused = subscriber.subscribe(&channels).await?;
         channels.retain(|channel| !is_among(&refused, channel));
@@ -187,32 +190,53 @@ impl Task {
         Ok(())
     }
 
-    /// Answers those who want to watch what the server has answered before.
+    /// Declines the joining watches, if the server has refused and the refusal still holds.
     fn decline(&mut self) {
         self.refusal.take_if(|refusal| refusal.is_over());
         if let Some(Refusal { error, .. }) = &self.refusal {
             for join in self.joining.drain(..) {
-                let _ = join.done.send(Err(error.clone()));
+                let _ = join.done.send(Err(error.clone().into()));
             }
         }
     }
 
-    /// Lets in those who want to watch.
+    /// Admits the joining watches.
     async fn admit(&mut self) -> Result<(), Error> {
-        let Some(subscriber) = &self.subscriber else { return Ok(()) };
-        if self.joining.is_empty() {
+        if self.subscriber.is_none() || self.joining.is_empty() {
             return Ok(());
         }
-        // They are in the registry before the server is asked, so that they miss nothing that comes
-        // after its confirmation.
-        let mut fresh = Vec::new();
         let tries_inbox = self.inbox.is_to_be_tried();
-        if tries_inbox {
-            fresh.extend(self.registry.inbox().cloned());
-        } else if self.inbox == InboxState::Heard {
-            // A task before this one may have gone since, and said that it hears nothing any more.
-            self.registry.confirm(self.generation, self.registry.inbox());
+        let fresh = self.enter(tries_inbox);
+        let mut moving = Vec::new();
+        let outcome = self.listen_to(&fresh, &mut moving).await;
+        moving.resize(self.joining.len(), None);
+        if let Ok(refused) = &outcome {
+            let heard = fresh.iter().filter(|channel| !is_among(refused, channel));
+            self.registry.confirm(self.generation, heard);
+            if tries_inbox {
+                let ours = self.registry.inbox();
+                let refused = ours.is_none_or(|inbox| is_among(refused, &inbox));
+                self.inbox = InboxState::after(refused);
+            }
         }
+        for (join, moving) in std::mem::take(&mut self.joining).into_iter().zip(moving) {
+            self.answer(join, moving, &outcome);
+        }
+        outcome.map(drop)
+    }
+
+    /// Enters the joining watches in the registry. Returns the channels that the server does not send yet.
+    ///
+    /// The client subscribes afterwards, so that the watches miss no message that comes after the confirmation.
+    fn enter(&self, tries_inbox: bool) -> Vec<Channel> {
+        let mut fresh = Vec::new();
+        if tries_inbox {
+            fresh.extend(self.registry.inbox());
+        } else if self.inbox == InboxState::Heard {
+            // An earlier task may have gone since, and said that it hears nothing any more.
+            self.registry.confirm(self.generation, &self.registry.inbox());
+        }
+        let Some(subscriber) = &self.subscriber else { return fresh };
         for join in &self.joining {
             self.registry.enter(&join.lock, join.id, &join.mailbox);
             for (topic, channel) in join.channels(subscriber.sources()) {
@@ -221,67 +245,67 @@ impl Task {
                 }
             }
         }
-        let sources = subscriber.sources();
-        // A lock whose slot is being moved ends its own watch, and not those of other locks.
-        let mut moving = Vec::new();
-        let outcome = async {
-            let refused = subscriber.subscribe(&fresh).await?;
-            let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
-            subscriber.track(&self.registry, locks).await?;
-            let locks = self.joining.iter().map(|join| [&*join.lock, &*join.state]);
-            moving = subscriber.listen(locks).await?;
-            Ok(refused)
-        };
-        let outcome = outcome.await;
-        moving.resize(self.joining.len(), None);
-        let refused = match &outcome {
-            Ok(refused) => {
-                self.registry.confirm(
-                    self.generation,
-                    fresh.iter().filter(|channel| !is_among(refused, channel)),
-                );
-                if tries_inbox {
-                    let ours = self.registry.inbox();
-                    self.inbox =
-                        InboxState::after(ours.is_none_or(|inbox| is_among(refused, inbox)));
-                }
-                refused.as_slice()
-            }
-            Err(_) => &[],
-        };
-        for (join, moving) in self.joining.drain(..).zip(moving) {
-            let (mut kept, mut why) = (Vec::new(), None);
-            for (_, channel) in join.channels(sources) {
-                let refusal = refused.iter().find(|(refused, _)| refused == channel);
-                let refusal = refusal.map(|(_, error)| error).or(moving.as_ref());
-                match outcome.as_ref().err().or(refusal) {
-                    None => kept.push(Arc::clone(channel)),
-                    Some(error) => {
-                        why = Some(error.clone());
-                        if self.registry.remove(channel, join.id) && moving.is_some() {
-                            self.deserted.push(Arc::clone(channel));
-                        }
+        fresh
+    }
+
+    /// Subscribes to these channels, and listens to the keys of the joining watches. Returns the channels that the
+    /// server refuses.
+    ///
+    /// `moving` becomes the failure of each watch whose slot is being moved: it ends that watch, and not the watches of
+    /// other locks.
+    async fn listen_to(
+        &self,
+        fresh: &[Channel],
+        moving: &mut Vec<Option<Failure>>,
+    ) -> Result<Vec<(Channel, Error)>, Error> {
+        let Some(subscriber) = &self.subscriber else { return Ok(Vec::new()) };
+        let refused = subscriber.subscribe(fresh).await?;
+        let locks = self.joining.iter().map(|join| Arc::clone(&join.lock));
+        *moving = subscriber.track(&self.registry, locks).await?;
+        let locks = self.joining.iter().map(|join| [&*join.lock, &*join.state]);
+        for (moving, more) in moving.iter_mut().zip(subscriber.listen(locks).await?) {
+            *moving = moving.take().or(more);
+        }
+        Ok(refused)
+    }
+
+    /// Tells the caller of a joining watch whether it is admitted.
+    fn answer(
+        &mut self,
+        join: Join,
+        moving: Option<Failure>,
+        outcome: &Result<Vec<(Channel, Error)>, Error>,
+    ) {
+        let Some(sources) = self.subscriber.as_ref().map(Subscriber::sources) else { return };
+        let is_here = moving.is_none();
+        let (mut kept, mut why) = (Vec::new(), None);
+        for (_, channel) in join.channels(sources) {
+            match failure_of(channel, outcome).or(moving.clone()) {
+                None => kept.push(Arc::clone(channel)),
+                Some(failure) => {
+                    why = Some(failure);
+                    if self.registry.remove(channel, join.id) && !is_here {
+                        self.deserted.push(Arc::clone(channel));
                     }
                 }
             }
-            if kept.is_empty() && !(sources.tracking && outcome.is_ok()) {
-                self.registry.leave(&join.lock, join.id);
-                let _ = join.done.send(Err(why.unwrap_or_else(nothing_to_hear)));
-                continue;
-            }
-            if let Some(error) = why {
-                tracing::debug!(%error, "watches with fewer sources than configured");
-            }
-            let Join { id, lock, state, .. } = join;
-            let keeper = Keeper(join.mailbox);
-            self.members.insert(id, Member { keeper, lock, state, channels: kept });
-            // If nobody waits any more, the word that they left is on its way.
-            let _ = join.done.send(Ok(()));
         }
-        outcome.map(drop)
+        if kept.is_empty() && !(sources.tracking && outcome.is_ok() && is_here) {
+            self.registry.leave(&join.lock, join.id);
+            let _ = join.done.send(Err(why.unwrap_or_else(|| nothing_to_hear().into())));
+            return;
+        }
+        if let Some(error) = why.map(Failure::into_error) {
+            tracing::debug!(%error, "watches with fewer sources than configured");
+        }
+        let Join { id, lock, state, .. } = join;
+        let keeper = Keeper(join.mailbox);
+        self.members.insert(id, Member { keeper, lock, state, channels: kept });
+        // If the caller waits no more, its message that it left is on its way.
+        let _ = join.done.send(Ok(()));
     }
 
-    /// Ends the subscriptions that nobody needs.
+    /// Ends the subscriptions without a listener.
     async fn desert(&mut self) -> Result<(), Error> {
         let Some(subscriber) = &self.subscriber else { return Ok(()) };
         let mut channels = std::mem::take(&mut self.deserted);
@@ -294,9 +318,9 @@ impl Task {
         self.hang_up();
         self.respite.failed();
         for join in self.joining.drain(..) {
-            let _ = join.done.send(Err(error.clone()));
+            let _ = join.done.send(Err(error.clone().into()));
         }
-        // What made no sense on one connection may do so on the next.
+        // A protocol error on one connection need not recur on the next.
         let is_lasting = !error.is_retryable() && error.kind() != ErrorKind::Protocol;
         if is_lasting && !self.members.is_empty() {
             tracing::warn!(%error, "watches have ended");
@@ -304,8 +328,8 @@ impl Task {
         }
     }
 
-    /// Nobody can be let in. Where the answer would be the same for every wait, it is kept: to ask
-    /// again would cost a connection each time.
+    /// No watch can be admitted. The answer is kept if it would be the same for every watch:
+    /// another question would cost a connection each time.
     fn refused(&mut self, error: Error) {
         let subscriber = self.hang_up();
         self.fail(&error);
@@ -317,14 +341,14 @@ impl Task {
         }
     }
 
-    /// Gives up the connection on which messages come.
+    /// Gives up the connection that carries messages.
     fn hang_up(&mut self) -> Option<Subscriber> {
         self.registry.disconnect(self.generation);
         self.inbox = InboxState::Untried;
         self.subscriber.take()
     }
 
-    /// Ends the watches of a channel that have no other.
+    /// Ends the watches that have this channel alone.
     fn close(&mut self, channel: &Channel) {
         let tracked = self.sources.is_some_and(|sources| sources.tracking);
         self.members.retain(|id, member| {
@@ -352,7 +376,7 @@ impl Task {
     }
 }
 
-/// The task ends with its runtime too. Its watches end with it.
+/// The task also ends with its runtime, and its watches end with it.
 impl Drop for Task {
     fn drop(&mut self) {
         self.registry.disconnect(self.generation);
@@ -370,6 +394,18 @@ impl Join {
 
 fn is_among(refused: &[(Channel, Error)], channel: &Channel) -> bool {
     refused.iter().any(|(refused, _)| refused == channel)
+}
+
+/// Why a watch does not hear a channel, if the server does not send the channel.
+fn failure_of(
+    channel: &Channel,
+    outcome: &Result<Vec<(Channel, Error)>, Error>,
+) -> Option<Failure> {
+    let error = match outcome {
+        Ok(refused) => refused.iter().find(|(refused, _)| refused == channel).map(|it| &it.1),
+        Err(error) => Some(error),
+    };
+    error.cloned().map(Failure::from)
 }
 
 async fn ended(subscriber: Option<&Subscriber>) {

@@ -1,7 +1,7 @@
-//! Hints from the server's tracking of what its clients have read.
+//! Hints from the server's tracking of the keys that its clients have read.
 //!
-//! A key that was read is told of once, when anything happens to it; to hear more it is read again. What
-//! was read then says what happened.
+//! The server reports a key that was read once, when anything happens to the key. The client then reads
+//! the key again, which tells what happened and makes the server report the next change.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -19,7 +19,7 @@ use crate::link::Live;
 use crate::scripts::LOOK;
 use crate::wire::{Call, Command, Failure, Reply};
 
-/// A key that changes all the time is not read more often than that.
+/// The shortest time between two reads of a key that changes all the time.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads keys that may have changed, until it is dropped.
@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Tracking(AbortHandle);
 
 impl Tracking {
-    /// Has the server track what this connection opts for. `None` if it does not do that, or not for
-    /// this user.
+    /// Has the server track the keys of tracked calls. `None` if the server does not support that, or
+    /// this user has no right to it.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Drop for Tracking {
     }
 }
 
-/// Has the server track what this connection opts for.
+/// Has the server track the keys of tracked calls.
 pub(crate) async fn switch_on(live: &Live) -> Result<(), Error> {
     let command = Command::words(&["CLIENT", "TRACKING", "ON", "OPTIN"]);
     match live.call(&command).await.map_err(Failure::into_error)? {
@@ -67,24 +67,28 @@ pub(crate) async fn switch_on(live: &Live) -> Result<(), Error> {
     }
 }
 
-/// Reads a key, and begins to hear of it anew.
+/// Reads a key, and asks for a report of its next change. Returns the failure if another server has the key.
 pub(super) async fn look(
     live: &Live,
     registry: &Registry,
     lock: &Channel,
     happened: bool,
-) -> Result<(), Error> {
+) -> Result<Option<Failure>, Error> {
     let mut call = Call::new(&LOOK, 1, lock.len());
     call.bytes(lock);
-    match live.run(call.tracked()).await.map_err(Failure::into_error) {
+    let outcome = match live.run(call.tracked()).await {
+        Err(failure @ (Failure::Moved(..) | Failure::Asks(..))) => return Ok(Some(failure)),
+        outcome => outcome.map_err(Failure::into_error),
+    };
+    match outcome {
         Ok(answer) => registry.see(lock, seen(&answer.reply), happened),
-        // There is something that is no lock of ours.
+        // The key holds something that is no lock of ours.
         Err(error) if error.kind() == ErrorKind::ForeignKey => {
             registry.see(lock, Some(0), happened);
         }
         Err(error) => return Err(error),
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn run(live: Arc<Live>, registry: Arc<Registry>, bell: Arc<Notify>) {
@@ -101,7 +105,7 @@ async fn run(live: Arc<Live>, registry: Arc<Registry>, bell: Arc<Notify>) {
                 }
                 if let Err(error) = look(&live, &registry, &lock, true).await {
                     tracing::debug!(%error, "cannot read what is tracked");
-                    // Without a connection there is nothing to track, and everybody is told.
+                    // Without a connection the server tracks nothing, and all watchers get a hint.
                     if live.is_closed() {
                         return;
                     }
@@ -112,11 +116,11 @@ async fn run(live: Arc<Live>, registry: Arc<Registry>, bell: Arc<Notify>) {
     }
 }
 
-/// The keys that are to be read, each at its time.
+/// The keys to read, each with its time.
 #[derive(Debug, Default)]
 struct Pending {
     due: Vec<(Instant, Channel)>,
-    /// When keys were read lately.
+    /// The times of recent reads.
     read: HashMap<Channel, Instant>,
 }
 
@@ -146,7 +150,7 @@ impl Pending {
     }
 }
 
-/// A hint need not be right.
+/// Equal hashes of unequal values are harmless: a hint need not be right.
 fn seen(reply: &Reply) -> Seen {
     match reply {
         Reply::Nil => None,
@@ -193,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// Only a key that is not there is free.
+        /// Only an absent key is free.
         #[test]
         fn whatever_is_at_a_key_is_something(reply in garbage::replies()) {
             prop_assert_eq!(seen(&reply).is_none(), reply == Reply::Nil);

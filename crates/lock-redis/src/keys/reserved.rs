@@ -1,18 +1,18 @@
-//! Keys that are none of a lock's own.
+//! Keys that cannot be the key of a lock.
 
 use lock_core::{Error, ErrorKind, Key};
 
 use super::Layout;
 
-/// What the keys beside a lock end with, in this version, in those before and in those to come.
-const ENDINGS: [&[u8]; 10] = [
+/// The ends of the keys beside a lock, in this version, in earlier ones and in later ones.
+const ENDINGS: [&[u8]; 11] = [
     b"fence", b"state", b"queue", b"slots", b"places", b"holders", b"grants", b"limit", b"cell",
-    b"value",
+    b"value", b"marker",
 ];
 
 impl Layout {
-    /// Whether a key can be that of a lock. One that is taken as it is cannot be what this library keeps beside
-    /// another lock, or for itself: to take it would destroy that.
+    /// Checks that a key can be the key of a lock. An exact key cannot be one that this library keeps beside
+    /// another lock, or for itself: taking that key would destroy its content.
     ///
     /// # Errors
     ///
@@ -28,13 +28,13 @@ impl Layout {
         }
     }
 
-    /// What this library has an exact key for, if it has.
+    /// What this library uses an exact key for, if it does.
     fn reserved_for(&self, lock: &[u8]) -> Option<&'static str> {
         let rest = lock.strip_prefix(&*self.prefix)?;
         if rest.starts_with(b"inbox:") {
             Some("the channel of a client")
         } else if rest.strip_prefix(b"node@").is_some_and(is_number) {
-            Some("what a server knows of having forgotten")
+            Some("the record of a server's standing")
         } else if is_beside_a_lock(rest) {
             Some("what belongs to another lock: it ends as that does")
         } else {
@@ -43,7 +43,7 @@ impl Layout {
     }
 }
 
-/// Whether this follows the prefix in a key or a channel that belongs to a lock: `{name}:fence`, or
+/// Whether this, after the prefix, makes a key or a channel that belongs to a lock: `{name}:fence`, or
 /// `{part}:as-is:key:fence`.
 fn is_beside_a_lock(rest: &[u8]) -> bool {
     let Some(inner) = rest.strip_prefix(b"{") else { return false };
@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert!(exact(key).is_ok(), "{key}");
         }
-        // A name may be anything: it is encoded between braces.
+        // A name may be any bytes: it is encoded between braces.
         for name in ["lock:{x}:fence", "lock:node@0", "lock:inbox:a", "fence"] {
             assert!(layout().check(&Key::new(name).unwrap()).is_ok(), "{name}");
         }
@@ -172,7 +172,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Whatever there is beside a lock is refused, and the lock itself is not.
+        /// Every key beside a lock is refused, and the lock itself is not.
         #[test]
         fn of_all_places_of_a_lock_the_lock_alone_can_be_taken(key in keys(), database in 0..20i64) {
             let layout = Layout::new("lock:", database, Keeping::for_ms(3_600_000)).unwrap();
@@ -185,7 +185,7 @@ mod tests {
             prop_assert!(exact(layout.node()).is_err());
         }
 
-        /// A key that is refused is under the prefix, and no lock has it by name.
+        /// A refused key is under the prefix, and is no named lock.
         #[test]
         fn what_is_refused_is_no_lock_that_has_a_name(key in near(), name in near()) {
             let layout = layout();

@@ -1,12 +1,12 @@
-//! In which way a connection has its server run scripts.
+//! How a connection makes its server run scripts.
 //!
-//! A server knows a script that it has loaded by its digest, and so each call costs a few bytes. Where scripts
-//! cannot be loaded, as the user lacks the right or a proxy knows no `SCRIPT`, a call brings the script along.
-//! Servers keep what they ran like that, for a while at least, so that the next call names the digest again.
-//! Where digests are not taken either, every call brings the script along.
+//! A server knows a loaded script by its digest, so each call costs a few bytes. If scripts cannot be loaded,
+//! because the user lacks the right or a proxy knows no `SCRIPT`, a call brings the script along. Servers keep
+//! a script that they ran in this way, for a while at least, so the next call names the digest again. If the
+//! server does not accept digests either, every call brings the script along.
 //!
-//! A connection believes a refusal only once the other way has worked, so that a right that is given later is
-//! used. A script is sent once more only after the server has said that it did not run it.
+//! A connection believes a refusal only once the other way has worked. So it uses a right that the user gets
+//! later. A script is sent again only after the server has said that it did not run it.
 
 use lock_core::{Error, ErrorKind};
 
@@ -19,13 +19,13 @@ const EVALSHA: &str = "EVALSHA";
 const EVAL: &str = "EVAL";
 
 impl Live {
-    /// Calls a script and waits for the reply, up to the time limit. If the server does not know it, or does
-    /// not take it in this way, it is sent in another.
+    /// Calls a script and waits for the reply, up to the time limit. If the server does not know the script,
+    /// or does not accept it in this way, the call is repeated in another way.
     ///
     /// # Errors
     ///
-    /// After a retryable error the script may have run. If the reply is to another request, the connection
-    /// is given up: whose the next would be is unknown.
+    /// After a retryable error the script may have run. If the reply belongs to another request, the
+    /// connection is given up: the request of the next reply would be unknown.
     ///
     /// # Cancel safety
     ///
@@ -61,7 +61,7 @@ impl Live {
         }
     }
 
-    /// Runs a script in the other way, after the server has refused the one.
+    /// Runs a script in the other way, after the server has refused the first one.
     async fn turn_to(&self, by: By, mut call: Call, refusal: Error) -> Result<Answer, Failure> {
         match (by, self.tell(&mut call, by).await) {
             (By::Digest, Err(Failure::NoScript(_))) => {
@@ -77,7 +77,7 @@ impl Live {
         }
     }
 
-    /// What came of the other way, and what it tells for the calls to come.
+    /// The outcome of the other way, and what it means for later calls.
     fn conclude(
         &self,
         manner: Manner,
@@ -100,15 +100,15 @@ impl Live {
 
     fn learn(&self, manner: Manner) {
         if self.manners.set(manner) && manner != Manner::Loads {
-            tracing::info!(server = %self.endpoint, ?manner, "scripts are sent along with their calls");
+            tracing::info!(server = %self.endpoint(), ?manner, "scripts are sent along with their calls");
         }
     }
 
-    /// Finds out whether scripts that cannot be loaded can be brought along.
+    /// Finds out whether calls can bring along scripts that cannot be loaded.
     ///
     /// # Errors
     ///
-    /// If they cannot, one that names this refusal of the first way, too.
+    /// If they cannot, an error that also names the refusal of the first way.
     pub(crate) async fn brings(&self, refusal: Error) -> Result<(), Failure> {
         match self.call(&Command::words(&[EVAL, "return 1", "0"])).await {
             Ok(Reply::Int(1)) => Ok(()),
@@ -140,12 +140,12 @@ mod tests {
     use crate::scripts::RENEW;
     use crate::wire::{Connection, Endpoint, Version};
 
-    /// A server that takes some commands and refuses the others. It knows one script at most.
+    /// A server that accepts some commands and refuses the others. It knows one script at most.
     #[derive(Default)]
     struct Fake {
         refuses: &'static [&'static str],
         knows: bool,
-        /// The commands since the test looked last.
+        /// The commands since the last look of the test.
         asked: Vec<String>,
     }
 
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The words of the request with which the bytes begin, and its length, if it is whole.
+    /// The words of the first request in these bytes, and its length, if the request is complete.
     fn request(bytes: &str) -> Option<(Vec<String>, usize)> {
         let number = |at: usize| {
             let (line, _) = bytes.get(at..)?.split_once("\r\n")?;
@@ -218,7 +218,7 @@ mod tests {
         (live, fake)
     }
 
-    /// Calls a script, and says which commands that took.
+    /// Calls a script, and returns the commands that the call sent.
     async fn call(live: &Live, fake: &Mutex<Fake>) -> (Result<Reply, Error>, Vec<String>) {
         let mut call = Call::new(&RENEW, 1, 0);
         call.bytes(b"key").bytes(b"argument");
@@ -251,7 +251,7 @@ mod tests {
         set(&fake, &["SCRIPT"], false);
         works(&live, &fake, &["EVALSHA", "SCRIPT", "EVAL"]).await;
         works(&live, &fake, &["EVALSHA"]).await;
-        // It was forgotten. That nothing is loaded here is known by now.
+        // The server has forgotten the script. The connection knows by now that nothing can be loaded here.
         set(&fake, &["SCRIPT"], false);
         works(&live, &fake, &["EVALSHA", "EVAL"]).await;
         works(&live, &fake, &["EVALSHA"]).await;
@@ -286,7 +286,8 @@ mod tests {
         works(&live, &fake, &["EVALSHA", "SCRIPT", "EVALSHA"]).await;
         set(&fake, &["SCRIPT"], false);
         works(&live, &fake, &["EVALSHA", "SCRIPT", "EVAL"]).await;
-        // The right to bring scripts is gone as well, or in exchange for that to load them.
+        // The user has lost the right to bring scripts along, too, or has got the right to load them in
+        // exchange.
         set(&fake, &["SCRIPT", "EVAL"], false);
         fails(&live, &fake, &["EVALSHA", "EVAL", "SCRIPT", "EVAL"]).await;
         set(&fake, &["SCRIPT"], false);

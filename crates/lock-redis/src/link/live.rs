@@ -10,33 +10,35 @@ use lock_core::{Clock, Error, ErrorKind, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::checks::Checks;
 use super::manner::Manners;
 use super::mover::Mover;
-use super::pulse::{Elapsed, Pulse};
+use super::pulse::{Pulse, Unanswered};
 use super::settings::STRIKES;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
 pub(super) const CLOCK: Clock = Clock::boot();
 
-/// A connection that works, or did until a moment ago.
+/// A connection that works, or worked until a moment ago.
 pub(crate) struct Live {
     connection: Connection,
     numbers: Numbers,
     pub(super) manners: Manners,
-    pub(super) endpoint: Arc<Endpoint>,
+    checks: Checks,
+    endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
     mover: Arc<Mover>,
     end: Arc<End>,
     strikes: Mutex<Strikes>,
-    /// Whether there are any, for a look without a lock.
+    /// Whether there are any strikes: a check without a lock.
     struck: AtomicBool,
     born: Instant,
     driver: AbortHandle,
 }
 
-/// A reply, and when its request was about to be sent.
+/// A reply, and the instant before its request was sent.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) sent: Instant,
@@ -44,7 +46,7 @@ pub(crate) struct Answer {
 }
 
 impl Live {
-    /// Sets a connection going, on the runtime in whose context this is called.
+    /// Starts a connection, on the runtime in whose context this is called.
     pub(super) fn start(
         connection: Connection,
         driver: Driver,
@@ -55,21 +57,15 @@ impl Live {
         let pulse = Arc::new(Pulse::new(limit));
         let mover = Mover::new(driver);
         let (end, driver) = spawn(Arc::clone(&mover).run());
-        tokio::spawn({
-            let (pulse, end) = (Arc::clone(&pulse), Arc::clone(&end));
-            async move {
-                tokio::select! {
-                    () = pulse.run() => {}
-                    () = end.reached() => {}
-                }
-            }
-        });
+        let ended = Arc::clone(&end);
+        tokio::spawn(Arc::clone(&pulse).run(async move { ended.reached().await }));
         let endpoint = Arc::clone(endpoint);
         let (strikes, struck, born) = (Mutex::default(), AtomicBool::new(false), CLOCK.now());
         Ok(Self {
             connection,
             numbers,
             manners: Manners::default(),
+            checks: Checks::default(),
             endpoint,
             limit,
             pulse,
@@ -121,12 +117,12 @@ impl Live {
                 self.suffer(&failure);
                 Err(failure)
             }
-            Err(Elapsed) => Err(self.unanswered().into()),
+            Err(why) => Err(self.unanswered(why).into()),
         }
     }
 
-    /// Gives up a connection to a server that takes no writes, or on which replies go astray. Behind a name
-    /// or a virtual address the next one may lead to a server that does.
+    /// Gives up a connection to a server that refuses writes, or on which replies go astray. Behind a name
+    /// or a virtual address the next connection may lead to a server that accepts writes.
     fn suffer(&self, failure: &Failure) {
         match failure {
             Failure::Demoted(_) => self.leave(),
@@ -138,7 +134,7 @@ impl Live {
         }
     }
 
-    /// Runs something on the connection that is not a plain command, up to the time limit.
+    /// Runs an operation that is not a plain command on the connection, up to the time limit.
     pub(crate) async fn within<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
@@ -148,12 +144,22 @@ impl Live {
                 self.answered();
                 outcome
             }
-            Err(Elapsed) => Err(self.unanswered()),
+            Err(why) => Err(self.unanswered(why)),
         }
+    }
+
+    /// The server at the other end.
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
     }
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// When the server was last looked at in full, for votes.
+    pub(crate) fn checks(&self) -> &Checks {
+        &self.checks
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -165,20 +171,21 @@ impl Live {
         self.end.reached().await;
     }
 
-    /// Whether the connection was of no use: the server ended it, or turned out to be the wrong one,
-    /// soon after it was opened.
+    /// Whether the connection was of no use: soon after it was opened, the server ended it or turned out to
+    /// be the wrong one.
     pub(super) fn was_useless(&self) -> bool {
         const SOON: Duration = Duration::from_secs(1);
         let age = CLOCK.now().saturating_duration_since(self.born);
         self.end.refused.load(Ordering::Relaxed) && age < SOON
     }
 
-    fn leave(&self) {
+    /// Gives up the connection: the server is the wrong one.
+    pub(super) fn leave(&self) {
         self.end.refused.store(true, Ordering::Relaxed);
         self.give_up();
     }
 
-    /// Ends the connection. Its task does not end before it is polled, but nobody shall use it until then.
+    /// Ends the connection. Its task ends only when it is polled, but no request uses it until then.
     fn give_up(&self) {
         self.end.reach();
         self.driver.abort();
@@ -191,7 +198,7 @@ impl Live {
         }
     }
 
-    /// Counts an unanswered request; returns how many there are in a row.
+    /// Counts an unanswered request. Returns how many unanswered requests there are in a row.
     fn strike(&self) -> u32 {
         let now = CLOCK.now();
         self.struck.store(true, Ordering::Relaxed);
@@ -208,22 +215,24 @@ impl Live {
         self.strikes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A peer that vanished without closing the connection looks like one that is slow. After a few
-    /// requests in a row without an answer the connection is given up, and a new one will tell. Those
-    /// that overlap count as one: they waited in the same silence.
-    fn unanswered(&self) -> Error {
+    /// A peer that vanished without closing the connection looks like a slow one. After a few requests in a
+    /// row without an answer the connection is given up, and a new one shows the difference. Requests that
+    /// overlap count as one: they waited in one silence.
+    fn unanswered(&self, why: Unanswered) -> Error {
+        let address = &self.endpoint.address;
+        if why == Unanswered::Ended {
+            let message = format!("the connection to {address} has ended");
+            return Error::new(ErrorKind::Unreachable, message);
+        }
         if self.strike() >= STRIKES && !self.is_closed() {
             tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
             self.give_up();
         }
-        Error::new(
-            ErrorKind::Timeout,
-            format!("{} did not answer within {:?}", self.endpoint.address, self.limit),
-        )
+        Error::new(ErrorKind::Timeout, format!("{address} did not answer within {:?}", self.limit))
     }
 }
 
-/// Requests in a row without an answer, and when the last of them was given up.
+/// The number of requests in a row without an answer, and when the last of them was given up.
 #[derive(Debug, Default)]
 struct Strikes {
     count: u32,
@@ -239,7 +248,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// Where the bytes of a connection are moved: on a task of the present runtime.
+/// Starts the task that moves the bytes of a connection, on the present runtime.
 ///
 /// When the runtime goes, the task goes, and the connection counts as ended.
 pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) -> (Arc<End>, AbortHandle) {
@@ -253,11 +262,11 @@ pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) -> (Arc<E
     (end, task.abort_handle())
 }
 
-/// The end of a connection, as others see it.
+/// The end of a connection, as requests see it.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     reached: AtomicBool,
-    /// It was the other side that ended it, or gave reason to.
+    /// The other side ended it, or gave a reason to end it.
     refused: AtomicBool,
     told: Notify,
 }
@@ -280,7 +289,7 @@ impl End {
     }
 }
 
-/// Says that a connection has ended when its task does, in whatever way.
+/// Marks the connection as ended when its task ends, in whatever way.
 struct Ending(Arc<End>);
 
 impl Drop for Ending {
@@ -299,7 +308,9 @@ mod tests {
     use super::*;
     use crate::wire::Version;
 
-    /// A server that says this to whatever comes, once it has greeted.
+    const STRESS: usize = 2_000;
+
+    /// A server that gives this reply to every request, once it has greeted.
     async fn server(said: &'static [u8]) -> (TcpStream, Arc<Endpoint>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -319,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_whose_answers_go_astray_is_closed_at_once() {
-        // Such an answer may have been that of somebody else.
+        // The answer may belong to another request.
         for said in [&b":0\r\n"[..], b"*2\r\n:7\r\n:0\r\n", b"-WRONGTYPE odd\r\n", b"+OK\r\n"] {
             let (stream, endpoint) = server(said).await;
             let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
@@ -330,6 +341,29 @@ mod tests {
             let astray = matches!(&outcome, Err(Failure::Astray(_)));
             assert!(astray && live.is_closed(), "{} {outcome:?}", said.escape_ascii());
             tokio::time::timeout(limit, live.closed()).await.unwrap();
+        }
+    }
+
+    /// A request may be sent while the task of its connection finds out that the server has gone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_request_that_is_sent_while_its_connection_ends_fails() {
+        for _ in 0..STRESS {
+            let (stream, endpoint) = server(b":0\r\n").await;
+            let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
+            let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
+            let limit = Duration::from_secs(3_600);
+            let live = Arc::new(Live::start(connection, driver, &endpoint, limit).unwrap());
+            let sending = (0..4).map(|_| {
+                let live = Arc::clone(&live);
+                tokio::spawn(
+                    async move { while live.call(&Command::words(&["PING"])).await.is_ok() {} },
+                )
+            });
+            let sending: Vec<_> = sending.collect();
+            live.driver.abort();
+            for sent in sending {
+                tokio::time::timeout(Duration::from_secs(20), sent).await.unwrap().unwrap();
+            }
         }
     }
 }

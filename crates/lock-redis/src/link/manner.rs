@@ -1,18 +1,18 @@
-//! What a connection has learned of how its server takes scripts.
+//! How the server of a connection accepts scripts, as far as the connection has learned.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::wire::By;
 
-/// How a connection has its server run scripts.
+/// How a connection makes its server run scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Manner {
     /// Loads a script that the server does not know.
     Loads,
-    /// Brings a script along that the server does not know.
+    /// Brings along a script that the server does not know.
     Brings,
-    /// Brings every script along.
+    /// Brings along every script.
     BringsAll,
 }
 
@@ -35,7 +35,7 @@ impl Manners {
         }
     }
 
-    /// Returns whether this is news.
+    /// Returns whether this changes the manner.
     pub(super) fn set(&self, manner: Manner) -> bool {
         self.0.swap(manner as u8, Ordering::Relaxed) != manner as u8
     }

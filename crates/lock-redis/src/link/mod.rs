@@ -1,19 +1,22 @@
 //! The way to the server: one connection per runtime, replaced when it breaks.
 //!
-//! There is no connection until the first request. It lives on the runtime in whose context that
-//! request was polled, and serves the requests of that runtime: a reply that is read where it is
-//! awaited wakes no other thread, which costs as much as the request itself. An app with a runtime
-//! of its own and a driver for its locks has two.
+//! The first request opens a connection. It lives on the runtime in whose context that request was
+//! polled, and serves the requests of that runtime: a reply that is read where it is awaited wakes no
+//! other thread, and to wake one costs as much as the request. An app with a runtime of its own and a
+//! driver for its locks has two connections.
 
 mod calling;
+mod checks;
 mod connect;
 mod live;
 mod manner;
 mod mover;
 mod pulse;
 mod respite;
+mod sentinels;
 mod settings;
 mod stream;
+mod survey;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -23,16 +26,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lock_core::{Error, ErrorKind};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time;
 
-pub(crate) use self::connect::Dedicated;
+pub(crate) use self::connect::{Dedicated, enquire};
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::respite::Respite;
 use self::settings::Hear;
-pub(crate) use self::settings::Settings;
+pub(crate) use self::settings::{Origin, Settings};
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
-use crate::wire::{Call, Endpoint, Failure};
+use crate::wire::{Address, Call, Failure};
 
 /// The way to the server. Cheap to clone.
 #[derive(Clone)]
@@ -44,7 +48,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// A process has few runtimes, so that looking through a list is the fastest way to find one.
+/// A process has few runtimes, so a search through a list is the fastest one.
 #[derive(Default)]
 struct State {
     lives: Vec<(runtime::Id, Arc<Live>)>,
@@ -53,12 +57,23 @@ struct State {
     respite: Respite,
     /// Why the last attempt failed.
     trouble: Option<Error>,
+    /// What listens to the sentinels, if there are any.
+    ears: Option<Ears>,
 }
 
-/// Becomes `Some` when the attempt is over. It never does if the runtime went away under it.
+/// A task that ends when this value is dropped.
+struct Ears(AbortHandle);
+
+impl Drop for Ears {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Becomes `Some` when the attempt is over; never if the runtime of the attempt has gone.
 type Attempt = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
 
-/// What a request that has no connection does.
+/// The steps of a request that has no connection.
 enum Next {
     Use(Arc<Live>),
     Await(Attempt),
@@ -74,21 +89,16 @@ impl Link {
         &self.0.settings
     }
 
-    /// Calls a script, which is loaded first if the server does not know it.
+    /// Calls a script, and loads it first if the server does not know it.
     ///
     /// # Errors
     ///
-    /// After a retryable error the script may have run.
-    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Error> {
-        self.ask(call).await.map_err(Failure::into_error)
+    /// After a [`Failure::Error`] that is retryable the script may have run.
+    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
+        self.connected().await.map_err(Failure::Unsent)?.run(call).await
     }
 
-    /// As [`run`](Self::run), and tells what kind of failure it was.
-    pub(crate) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
-        self.connected().await?.run(call).await
-    }
-
-    /// The connection, which is opened if there is none.
+    /// The connection, which this opens if there is none.
     pub(crate) async fn connected(&self) -> Result<Arc<Live>, Error> {
         match self.live() {
             Some(live) => Ok(live),
@@ -96,14 +106,19 @@ impl Link {
         }
     }
 
-    /// A connection that only listens.
-    pub(crate) async fn listen(&self) -> Result<Dedicated, Error> {
-        Dedicated::open(&self.0.settings, &self.0.hear).await
+    /// A connection that only listens, to the server of another connection.
+    pub(crate) async fn listen(&self, beside: &Live) -> Result<Dedicated, Error> {
+        Dedicated::open(&self.0.settings, beside.endpoint(), &self.0.hear).await
     }
 
-    /// The connection of the present runtime. Outside any there is none: those of others are of no use
-    /// while nobody drives them.
-    fn live(&self) -> Option<Arc<Live>> {
+    /// A connection of its own for rare requests, to the server of another connection.
+    pub(crate) async fn beside(&self, other: &Live) -> Result<Live, Error> {
+        connect::connect_bare(&self.0.settings, other.endpoint()).await
+    }
+
+    /// The connection of the present runtime. Outside a runtime there is none: connections of other
+    /// runtimes are of no use while no thread drives those runtimes.
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
         let here = Handle::try_current().ok()?.id();
         let state = self.lock();
         let mut lives = state.lives.iter();
@@ -112,9 +127,9 @@ impl Link {
             .map(|(_, live)| Arc::clone(live))
     }
 
-    /// Waits for the attempt that is under way, or makes one.
+    /// Waits for the attempt that is under way, or starts one.
     async fn connect(&self) -> Result<Arc<Live>, Error> {
-        // Each turn after the first means that a runtime has gone.
+        // Each iteration after the first means that a runtime has gone.
         for _ in 0..3 {
             let mut attempt = match self.next()? {
                 Next::Use(live) => return Ok(live),
@@ -142,11 +157,11 @@ impl Link {
         })?;
         let here = runtime.id();
         let mut state = self.lock();
-        state.bury(&self.0.settings.endpoint);
+        state.bury();
         if let Some((_, live)) = state.lives.iter().find(|(runtime, _)| *runtime == here) {
             return Ok(Next::Use(Arc::clone(live)));
         }
-        // An attempt whose runtime went away under it never ends.
+        // An attempt whose runtime has gone never ends.
         state.attempts.retain(|(_, attempt)| attempt.has_changed().is_ok());
         if let Some((_, attempt)) = state.attempts.iter().find(|(runtime, _)| *runtime == here) {
             return Ok(Next::Await(attempt.clone()));
@@ -167,17 +182,18 @@ impl Link {
         over: watch::Sender<Option<Result<Arc<Live>, Error>>>,
     ) {
         let Shared { settings, hear, .. } = &*self.0;
-        let outcome = connect::connect(settings, hear).await;
+        let outcome = connect_to_primary(settings, hear).await;
         let mut state = self.lock();
         state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
             Ok(live) => {
-                tracing::debug!(server = %settings.endpoint, "connected");
+                tracing::debug!(server = %live.endpoint(), "connected");
                 state.lives.push((runtime, Arc::clone(live)));
                 state.trouble = None;
+                self.listen_to_sentinels(&mut state);
             }
             Err(error) => {
-                tracing::debug!(server = %settings.endpoint, %error, "cannot connect");
+                tracing::debug!(server = %settings.origin, %error, "cannot connect");
                 state.respite.failed();
                 state.trouble = Some(error.clone());
             }
@@ -186,9 +202,40 @@ impl Link {
         over.send_replace(Some(outcome));
     }
 
+    /// Has the sentinels report a new primary. Called on a runtime.
+    fn listen_to_sentinels(&self, state: &mut State) {
+        let Shared { settings, .. } = &*self.0;
+        let Origin::Service(service) = &settings.origin else { return };
+        if state.ears.as_ref().is_some_and(|ears| !ears.0.is_finished()) {
+            return;
+        }
+        let link = Arc::downgrade(&self.0);
+        let switched = move |primary: &Address| {
+            if let Some(shared) = link.upgrade() {
+                Self(shared).leave_all_but(primary);
+            }
+        };
+        let listening =
+            sentinels::listen(settings.clone(), Arc::clone(service), Arc::new(switched));
+        state.ears = Some(Ears(tokio::spawn(listening).abort_handle()));
+    }
+
+    /// Gives up the connections to servers that are no primary any more.
+    fn leave_all_but(&self, primary: &Address) {
+        let mut state = self.lock();
+        // The pause was on account of the primary that has gone.
+        state.respite.reset();
+        for (_, live) in &state.lives {
+            if live.endpoint().address != *primary && !live.is_closed() {
+                tracing::info!(server = %live.endpoint(), %primary, "the primary has changed");
+                live.leave();
+            }
+        }
+    }
+
     fn unreachable(&self, what: &str) -> Error {
-        let address = &self.settings().endpoint.address;
-        Error::new(ErrorKind::Unreachable, format!("{address} {what}"))
+        let origin = &self.settings().origin;
+        Error::new(ErrorKind::Unreachable, format!("{origin} {what}"))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -196,11 +243,25 @@ impl Link {
     }
 }
 
+/// Opens a connection to the server, which has to be a primary if sentinels name it.
+async fn connect_to_primary(settings: &Settings, hear: &Hear) -> Result<Arc<Live>, Error> {
+    let live = match &settings.origin {
+        Origin::Server(endpoint) => connect::connect(settings, endpoint, hear).await?,
+        Origin::Service(service) => {
+            let endpoint = sentinels::locate(settings, service).await?;
+            let live = connect::connect(settings, &endpoint, hear).await?;
+            sentinels::check_role(&live).await?;
+            live
+        }
+    };
+    Ok(Arc::new(live))
+}
+
 impl State {
     /// Forgets the connections that have ended.
-    fn bury(&mut self, endpoint: &Endpoint) {
+    fn bury(&mut self) {
         for (_, live) in self.lives.extract_if(.., |(_, live)| live.is_closed()) {
-            tracing::info!(server = %endpoint, "a connection has ended");
+            tracing::info!(server = %live.endpoint(), "a connection has ended");
             if live.was_useless() {
                 self.respite.relapsed();
             } else {
@@ -212,6 +273,6 @@ impl State {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.settings().endpoint)
+        write!(f, "Link({})", self.settings().origin)
     }
 }

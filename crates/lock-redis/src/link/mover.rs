@@ -1,13 +1,13 @@
-//! Moving the bytes of a connection on whichever thread has a reason to.
+//! Moving the bytes of a connection on any thread that has a reason to.
 //!
-//! A connection's future, polled by a task of its own, costs each request two changes of thread: one
-//! to have the request written, one to have the reply read. On an idle connection the second thread
-//! has nothing else to do. So a request that finds the connection idle writes itself: it polls the
-//! future once on its own thread. Requests that find others under way leave it to the task, which
-//! then writes many of them at once.
+//! If only a task of its own polled the future of a connection, each request would cost two changes of
+//! thread: one to write the request, one to read the reply. On an idle connection the second thread has
+//! nothing else to do. So a request that finds the connection idle writes itself: it polls the future once
+//! on its own thread. A request that finds others under way leaves the writing to the task, which then
+//! writes many of them at once.
 //!
-//! Measured as a pair of scripts on an otherwise idle server, against a future on a task of the same
-//! runtime: two thirds of the time from the body of a multi-thread runtime, the same from a task.
+//! Measured as a pair of scripts on an otherwise idle server, compared with a future on a task of the same
+//! runtime: two thirds of the time from the body of a multi-thread runtime, and equal time from a task.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -20,20 +20,20 @@ use tokio::task::coop::unconstrained;
 
 use crate::wire::Driver;
 
-/// The future of a connection, which its task and the requests poll in turn.
+/// The future of a connection. Its task and the requests poll it in turn.
 pub(super) struct Mover {
     /// `None` once the connection has ended.
     driver: Mutex<Option<Driver>>,
-    /// The task that polls it when the socket has something to say.
+    /// The task that polls the future when the socket is ready.
     task: AtomicWaker,
     state: AtomicU8,
     /// How many requests are under way.
     requests: AtomicUsize,
 }
 
-/// A request polls the future: waking the task can wait until it is done.
+/// A request polls the future: the task need not wake before the request is done.
 const INLINE: u8 = 1;
-/// The future was woken since it was last polled.
+/// The future was woken after its last poll.
 const WOKEN: u8 = 2;
 
 impl Mover {
@@ -46,7 +46,7 @@ impl Mover {
         })
     }
 
-    /// Polls the connection until it ends: the task. The connection ends with the task as well.
+    /// Polls the connection until it ends: the body of the task. The connection also ends with the task.
     pub(super) async fn run(self: Arc<Self>) {
         let mover = Hangup(self);
         std::future::poll_fn(|context| {
@@ -58,10 +58,11 @@ impl Mover {
         .await;
     }
 
-    /// Runs a request, and writes it at once if the connection is idle.
+    /// Runs a request, and writes its command at once if the connection is idle.
     ///
-    /// A future that takes another by value holds it twice, so all that wrap a request take it pinned: the
-    /// future of a call was five times as big, and a tenth of the client's time went into moving it.
+    /// A future that takes another by value stores it twice, so every wrapper of a request takes it
+    /// pinned: otherwise the future of a call was five times as big, and a tenth of the client's time went
+    /// into moving it.
     pub(super) async fn carry<F: Future>(self: &Arc<Self>, mut request: Pin<&mut F>) -> F::Output {
         let under_way = UnderWay::begin(&self.requests);
         let mut fresh = under_way.alone;
@@ -69,8 +70,8 @@ impl Mover {
             if std::mem::take(&mut fresh)
                 && let Some(driver) = self.try_driver()
             {
-                // The reply may come before this poll is over. Nobody needs to be woken for it: a task
-                // that is woken while it is polled loses its turn, and another thread looks for work.
+                // The reply may come before this poll is over. It needs to wake no task: a task that is
+                // woken while it is polled loses its turn, and another thread looks for work.
                 let mut nobody = Context::from_waker(Waker::noop());
                 let outcome = self.write(driver, || request.as_mut().poll(&mut nobody));
                 if outcome.is_ready() {
@@ -82,8 +83,8 @@ impl Mover {
         .await
     }
 
-    /// Has a request put its command into the connection's queue, and polls the connection, which
-    /// writes it.
+    /// Makes a request put its command into the connection's queue, and polls the connection, which writes
+    /// the command.
     fn write<T>(
         self: &Arc<Self>,
         mut driver: MutexGuard<'_, Option<Driver>>,
@@ -91,20 +92,21 @@ impl Mover {
     ) -> T {
         let _inline = Inline::begin(self);
         let outcome = enqueue();
-        // Whatever has woken the connection by now is seen by the poll that follows.
+        // The poll that follows serves everything that has woken the connection by now.
         self.state.fetch_and(!WOKEN, Ordering::AcqRel);
         if self.poll(&mut driver).is_ready() {
-            // The task has to see that, too.
+            // The task has to see the end, too.
             self.state.fetch_or(WOKEN, Ordering::AcqRel);
         }
         outcome
     }
 
     fn poll(self: &Arc<Self>, driver: &mut Option<Driver>) -> Poll<()> {
-        // It is put back when it has more to do: one that panics ends the connection.
+        // The future is put back while it is pending. A future that panics is gone, which ends the
+        // connection.
         let Some(mut running) = driver.take() else { return Poll::Ready(()) };
         let waker = Waker::from(Arc::clone(self));
-        // The budget of the polling task is not the connection's.
+        // The budget of the polling task does not apply to the connection.
         let polled = std::pin::pin!(unconstrained(running.as_mut()));
         let poll = polled.poll(&mut Context::from_waker(&waker));
         if poll.is_pending() {
@@ -126,7 +128,7 @@ impl Mover {
     }
 }
 
-/// What the connection's future is polled with, so that it does not matter who polls it.
+/// The waker for the connection's future, whichever task or request polls it.
 impl Wake for Mover {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -139,7 +141,7 @@ impl Wake for Mover {
     }
 }
 
-/// While it lives, waking the connection waits: the thread that has it is about to poll it.
+/// While this value lives, waking the connection waits: its thread is about to poll the connection.
 struct Inline<'a>(&'a Mover);
 
 impl<'a> Inline<'a> {
@@ -152,15 +154,15 @@ impl<'a> Inline<'a> {
 impl Drop for Inline<'_> {
     fn drop(&mut self) {
         let woken = self.0.state.fetch_and(!INLINE, Ordering::AcqRel) & WOKEN != 0;
-        // What panicked may have been the connection, and the task has to see its end.
+        // The connection itself may have panicked, and the task has to see its end.
         if woken || thread::panicking() {
             self.0.task.wake();
         }
     }
 }
 
-/// Ends the connection together with its task, so that no request waits for a reply that nobody is
-/// going to read.
+/// Ends the connection together with its task, so that no request waits for a reply that no task is going
+/// to read.
 struct Hangup(Arc<Mover>);
 
 impl Drop for Hangup {
@@ -170,7 +172,7 @@ impl Drop for Hangup {
     }
 }
 
-/// Counts one request for as long as it lives.
+/// Counts one request while this value lives.
 struct UnderWay<'a> {
     requests: &'a AtomicUsize,
     alone: bool,
@@ -224,7 +226,7 @@ mod tests {
         broken.store(true, Ordering::SeqCst);
         assert!(panics(mover.carry(pin!(async {}))).await);
         time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap();
-        // It is not polled again.
+        // The connection is not polled again.
         mover.carry(pin!(async {})).await;
     }
 

@@ -1,10 +1,10 @@
-//! How long to leave a server alone after an attempt failed.
+//! How long to leave a server alone after a failed attempt.
 
 use std::time::{Duration, Instant};
 
 use lock_core::Backoff;
 
-/// Counts failures in a row. It never gives up.
+/// Counts failures in a row, without an upper limit.
 #[derive(Debug)]
 pub(crate) struct Respite {
     backoff: Backoff,
@@ -28,7 +28,7 @@ impl Respite {
         self.not_before = Some(Instant::now() + jittered(self.backoff.fail(), random()));
     }
 
-    /// An attempt succeeded, but what it achieved did not last. The first time that costs nothing.
+    /// An attempt succeeded, but the connection did not last. The first time that costs nothing.
     pub(crate) fn relapsed(&mut self) {
         let is_first = self.backoff.failures() == 0;
         self.failed();
@@ -37,7 +37,7 @@ impl Respite {
         }
     }
 
-    /// All is well.
+    /// The attempt succeeded and lasts.
     pub(crate) fn reset(&mut self) {
         *self = Self::NONE;
     }
@@ -49,7 +49,7 @@ impl Default for Respite {
     }
 }
 
-/// Any time up to the pause, so that the clients of a server that restarts do not come back all at once.
+/// Any time up to the pause, so that the clients of a restarting server do not all come back at once.
 fn jittered(pause: Duration, random: u32) -> Duration {
     pause.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }

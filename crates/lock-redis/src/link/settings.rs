@@ -1,25 +1,47 @@
-//! What a link is told when it is made.
+//! The settings of a link.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::options::Protocol;
+use crate::topology::Service;
 use crate::wire::{Endpoint, Push};
 
-/// After so many unanswered requests in a row a connection is replaced.
+/// A connection is replaced after this many unanswered requests in a row.
 pub(super) const STRIKES: u32 = 3;
 
-/// How to reach the server.
+/// The way to the server, and its limits.
+#[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) origin: Origin,
     pub(crate) protocol: Protocol,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    /// Whether grants name the term of the server.
+    pub(crate) terms: bool,
     #[cfg(feature = "tls")]
-    pub(crate) tls: Tls,
+    pub(crate) tls: Arc<Tls>,
 }
 
-/// What hears the messages that come on a connection, on the thread that reads them.
+/// Where the server is.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    Server(Arc<Endpoint>),
+    /// Where the sentinels say that the primary is.
+    Service(Arc<Service>),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(endpoint) => write!(f, "{}", endpoint.address),
+            Self::Service(service) => write!(f, "{service}"),
+        }
+    }
+}
+
+/// Called with the messages of a connection, on the thread that reads them.
 pub(crate) type Hear = Arc<dyn Fn(Push<'_>) + Send + Sync>;

@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::settings::{STRIKES, Settings};
-use crate::wire::Address;
+use crate::wire::{Address, Endpoint};
 
-/// A way to a server, open.
+/// An open stream to a server.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
@@ -21,9 +21,9 @@ pub(crate) enum Stream {
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
-/// Opens a way to the server.
-pub(crate) async fn dial(settings: &Settings) -> Result<Stream, Error> {
-    let address = &settings.endpoint.address;
+/// Opens a stream to a server.
+pub(crate) async fn dial(settings: &Settings, endpoint: &Endpoint) -> Result<Stream, Error> {
+    let address = &endpoint.address;
     let failed = |error| {
         Error::with_source(ErrorKind::Unreachable, format!("cannot connect to {address}"), error)
     };
@@ -32,7 +32,7 @@ pub(crate) async fn dial(settings: &Settings) -> Result<Stream, Error> {
             let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
             tune(&stream, settings.command_timeout).map_err(failed)?;
             #[cfg(feature = "tls")]
-            if settings.endpoint.tls {
+            if endpoint.tls {
                 let stream = settings.tls.connect(host, stream, address).await?;
                 return Ok(Stream::Tls(Box::new(stream)));
             }
@@ -47,7 +47,7 @@ pub(crate) async fn dial(settings: &Settings) -> Result<Stream, Error> {
     }
 }
 
-/// Small packets go out at once, and a peer that is gone without a word is noticed.
+/// Sends small packets at once, and notices a peer that vanished without closing the connection.
 fn tune(stream: &TcpStream, command_timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

@@ -7,24 +7,27 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, rustls};
 
 use crate::wire::Address;
 
-/// Whom to trust. The certificates of the system are read when they are needed first.
+/// The certificates to trust, and the one to show. Those of the system are read when they are first needed.
 #[derive(Default)]
 pub(crate) struct Tls {
     roots: Option<RootCertStore>,
+    client: Option<Arc<CertifiedKey>>,
     connector: OnceCell<TlsConnector>,
 }
 
 impl Tls {
-    /// Trusts the system, or these certificates alone.
-    pub(crate) fn new(pem: Option<&[u8]>) -> Result<Self, Error> {
+    /// Trusts the system, or only these certificates. Shows this certificate, with its key, to servers that ask.
+    pub(crate) fn new(pem: Option<&[u8]>, client: Option<(&[u8], &[u8])>) -> Result<Self, Error> {
         let roots = pem.map(roots_of).transpose()?;
-        Ok(Self { roots, connector: OnceCell::new() })
+        let client = client.map(|(certificates, key)| client_of(certificates, key)).transpose()?;
+        Ok(Self { roots, client: client.map(Arc::new), connector: OnceCell::new() })
     }
 
     pub(super) async fn connect(
@@ -39,7 +42,7 @@ impl Tls {
         })?;
         let connector = self.connector.get_or_try_init(|| self.connector()).await?;
         connector.connect(name, stream).await.map_err(|error| {
-            // An untrusted certificate stays untrusted; a broken connection may be better next time.
+            // An untrusted certificate stays untrusted; a broken connection may work next time.
             let kind = match error.get_ref() {
                 Some(inner) if inner.is::<rustls::Error>() => ErrorKind::Denied,
                 _ => ErrorKind::Unreachable,
@@ -62,8 +65,12 @@ impl Tls {
             .map_err(|error| {
                 Error::with_source(ErrorKind::InvalidConfig, "TLS is not available", error)
             })?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match &self.client {
+            Some(client) => config
+                .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(client)))),
+            None => config.with_no_client_auth(),
+        };
         Ok(TlsConnector::from(Arc::new(config)))
     }
 }
@@ -84,6 +91,29 @@ fn roots_of(pem: &[u8]) -> Result<RootCertStore, Error> {
         ));
     }
     Ok(roots)
+}
+
+/// Reads the certificates of a client and their key, which must fit.
+fn client_of(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey, Error> {
+    // The errors of the parser tell of sections and never of their contents.
+    let unusable = |what: &'static str, error: BoxError| {
+        Error::with_source(ErrorKind::InvalidConfig, what, error)
+    };
+    let chain = CertificateDer::pem_slice_iter(certificates)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unusable("the client certificate is not usable", Box::new(error)))?;
+    if chain.is_empty() {
+        return Err(Error::new(
+            ErrorKind::InvalidConfig,
+            "there is no client certificate in the PEM",
+        ));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+        unusable("the key of the client certificate is not usable", Box::new(error))
+    })?;
+    CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| {
+        unusable("the client certificate and its key are not usable together", Box::new(error))
+    })
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

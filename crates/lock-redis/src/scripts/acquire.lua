@@ -11,5 +11,5 @@
 --
 -- Replies, if granted, "first last left demand": the tokens; what is left of the lease, in ms; and `w` if a
 -- claim waits in the queue, `q` if none does. If queued, "q left micros", with the server's clock. If refused,
--- the integer left. `left` is the time in ms until there may be room, or -1 if that has no end.
+-- the integer left. `left` is the time in ms until there may be room, or -1 if there is no such time.
 

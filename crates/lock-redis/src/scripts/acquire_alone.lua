@@ -1,6 +1,6 @@
--- What concerns an owner that holds the lock alone, or wants to.
+-- The part for an owner that holds the lock alone, or wants to.
 
--- The last token of an owner that holds the lock alone, which hears on this inbox from now on.
+-- The last token of an owner that holds the lock alone; its client hears on this inbox from now on.
 local function own_tokens()
   local token = own_token()
   if not token then
@@ -9,11 +9,13 @@ local function own_tokens()
   if inbox ~= '' then
     state.inbox = inbox
   end
+  note_lease(lease) --terms
   write_state(keep_beside(lease))
   return string.format('%.0f %.0f', token, token)
 end
 
--- How much is left of a lease of its own, which is extended if that is less than was asked for.
+-- How much is left of the owner's lease, which is extended if that is less than the request asks
+-- for.
 local function own_lease()
   local left = call('PTTL', KEYS[1])
   if left < lease then
@@ -22,7 +24,7 @@ local function own_lease()
   return math.max(left, lease)
 end
 
--- Held already, or converted to a weaker mode: at once, and with the same tokens.
+-- Held already, or converted to a weaker mode: granted at once, with the tokens that the lease has.
 if value == owner and (mode == 'x' or from == 'x') then
   local left = own_lease()
   local range, problem = own_tokens()
@@ -39,11 +41,12 @@ elseif from == 'x' then
   return failed('LOCKOVER the lease to convert is over')
 end
 
--- Converted to a stronger mode: as soon as nobody else shares the lock, before all who wait.
+-- Converted to a stronger mode: granted as soon as no other owner shares the lock, before all
+-- waiting claims.
 if from then
   ends = shared_until(source)
   if not ends then
-    -- Its place, if it had one, goes the way of all that are not kept.
+    -- The place of the claim, if it had one, is dropped as one that was not kept.
     serve()
     return failed('LOCKOVER the lease to convert is over')
   end
@@ -63,7 +66,7 @@ if from then
   end
 end
 
--- When nobody else shares the lock, in ms from now, if it is to be converted.
+-- For a conversion: the time in ms until no other owner shares the lock.
 local function room_in()
   if from then
     local left = 1

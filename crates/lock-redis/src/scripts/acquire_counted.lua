@@ -1,4 +1,4 @@
--- What concerns those who hold the lock as a group, or want permits.
+-- The part for owners that hold the lock as a group, or want permits.
 
 local take, of = permits(mode)
 local limit
@@ -12,7 +12,7 @@ if take then
     problem = 'LOCKCLOSED no more permits are granted'
   end
   if problem then
-    -- It is granted nothing, and must not hold up those for whom there is room.
+    -- The claim is granted nothing, and must not hold up claims that there is room for.
     if leave(name) then
       serve()
     end
@@ -22,14 +22,14 @@ if take then
     remember_permits(of, limit, false, lease)
   end
 elseif value and fits(mode) then
-  -- Whoever belongs to the group that holds the lock stands in no line.
+  -- A claim of the group that holds the lock needs no place in the queue.
   leave(name)
   local range, problem = grant(name, lease, ARGV[3], inbox)
   return range and granted(range, lease) or failed(problem)
 end
 
--- When there are enough permits, in ms from now, if they are all that is missing. More than there are
--- do not come with time.
+-- The time in ms until there are enough permits, if nothing else is missing. Time never brings more
+-- permits than there are.
 local function room_in()
   if not take or value and value ~= marker(mode) then
     return nil

@@ -1,5 +1,5 @@
--- The request gets a place in the queue, or none. It uses the limit of the permits as well, but not before the
--- write that is refused for want of memory.
+-- The request gets a place in the queue, or none. It also extends the life of the limit of the permits, but
+-- only after the write that is refused for want of memory.
 local function refused(reply)
   settle()
   if KEYS[7] then
@@ -12,7 +12,7 @@ local most, stay, claim = string.match(ARGV[6] or '', '^(%d+) (%d+) (%d+)$')
 if not most or inbox == '' then
   return refused(left)
 end
--- When the first of several leases ends, there may be less to wait for than there was.
+-- When the first of several leases ends, there may be room earlier than expected.
 local first = is_shared() and call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
 if first and (left < 0 or first - now < left) then
   left = math.max(1, first - now)

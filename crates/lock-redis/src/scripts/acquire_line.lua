@@ -1,4 +1,4 @@
--- The queue goes first, also before a claim for which there would be room.
+-- The queue goes first, even before a claim that there is room for.
 local problem
 if not from then
   if call('EXISTS', KEYS[3]) == 1 then
@@ -19,7 +19,8 @@ if not from then
   end
 end
 
--- When there may be room, if no holder renews or releases. Where there is no holder, the first in the
--- queue has to ask.
+-- When there may be room, if no holder renews or releases. If there is no holder, the first claim in
+-- the queue has to ask.
 local left = more and 1 or room_in() or not value and (gap_left() or 1000) or call('PTTL', KEYS[1])
+left = not more and kept_back(mode) or left --terms
 

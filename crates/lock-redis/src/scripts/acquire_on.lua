@@ -15,13 +15,14 @@ local function failed(problem)
   return redis.error_reply(problem)
 end
 
--- A claim may wait beside what is no state, and would wait for ever.
+-- The state is unusable. A claim could wait beside it, but would wait for ever.
 if state.problem then
   return redis.error_reply(state.problem)
 end
+left_of_other_terms() --terms: their time is counted from the first look on.
 local more = prune()
 
--- Held already, beside others.
+-- Held already, together with other owners.
 local ends = mode ~= 'x' and shared_until(name)
 if ends then
   local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+) ?(.*)$')
@@ -34,7 +35,8 @@ if ends then
   return granted(range, left)
 end
 
--- Converted from one mode of several to a weaker: at once, and with the same tokens.
+-- Converted from one shared mode to a weaker one: granted at once, with the tokens that the lease
+-- has.
 if from and from ~= 'x' and mode ~= 'x' then
   ends = shared_until(source)
   local record = ends and call('HGET', KEYS[6], source)

@@ -1,4 +1,4 @@
--- Grants a lock that is free, to be held alone; or says that it is held. Queues no claim.
+-- Grants an exclusive lease on a free lock, or says that the lock is held. Queues no claim.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its state

@@ -1,5 +1,5 @@
--- Most locks are free when a client asks for them. This is all that happens then. The lock comes first: where
--- there is no memory, or no right, this is the write that fails.
+-- Most locks are free when a client asks for them, and then this is all. The lock is written first: without
+-- memory, or without a right, this write fails.
 if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local time = redis.pcall('TIME')
   local seconds, micros = time[1], time[2] or ''
@@ -11,7 +11,7 @@ if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     call('SET', KEYS[2], state, 'PX', ARGV[3])
     return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
   end
-  -- The clock was set back, or never set, or must not be read.
+  -- The clock was set back, or was never set, or this user may not read it.
   call('DEL', KEYS[1])
   return ARGV[5] .. ' ?'
 end

@@ -1,10 +1,10 @@
 -- Reads the value beside a lock.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the value: "owner token value", of whom wrote it and with which fencing token
+-- KEYS[2]  the value: "owner token value", with the owner that wrote it and its fencing token
 --
--- Replies with nothing if there is none, or else with three parts: the token; 1 if its owner holds the
--- lock alone, or else 0; and the value.
+-- Replies with nothing if there is no value. Otherwise replies with three parts: the token; 1 if its
+-- owner holds the lock alone, or 0; and the value.
 
 local cell = redis.call('GET', KEYS[2])
 if not cell then

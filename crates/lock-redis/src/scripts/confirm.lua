@@ -1,4 +1,4 @@
--- Raises the latest token number of a lock that is held, to one that a quorum has given out.
+-- Raises the latest token number of a lock that is held, to a number that a quorum has given out.
 --
 -- ARGV[1]  the owner's token
 -- ARGV[2]  the token number

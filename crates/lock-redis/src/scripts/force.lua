@@ -1,6 +1,6 @@
--- Ends every lease on a lock, whoever has it, and serves who comes next.
+-- Ends every lease on a lock, of any owner, and serves the next claim.
 --
--- ARGV[1]  the channel to tell of it
+-- ARGV[1]  the channel for the message about the release
 --
--- Replies how many leases there were.
+-- Replies with the number of leases that there were.
 

@@ -4,9 +4,11 @@ if is_shared() then
 elseif value then
   ended = 1
 end
--- Deleted, rather than given to the next in place: clients that watch the key shall know.
+-- Deletes the lock, rather than gives it to the next claim in place: clients that watch the key
+-- must notice.
 call('DEL', KEYS[1], KEYS[5], KEYS[6])
 value, marked = nil, false
+note_release() --terms
 
 pcall(serve)
 redis.pcall('PUBLISH', ARGV[1], 'released')

@@ -1,5 +1,5 @@
--- Ends a lease of permits and takes them out of the number that there is, or gives up a place in the
--- queue, and serves who comes next.
+-- Ends a lease of permits and subtracts them from the number of permits, or gives up a place in the
+-- queue, and serves the next claim.
 --
 -- ARGV[1]  the owner's token
 -- ARGV[2]  the mode

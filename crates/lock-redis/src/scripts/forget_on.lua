@@ -5,14 +5,14 @@ prune()
 local held = shared_until(name) ~= nil
 if held then
   local declared, limit, closed = known_permits()
-  -- Not refused for want of memory, and then nor is what follows.
+  -- This write is not refused for want of memory, and neither are the writes after it.
   unshare(name)
   remember_permits(declared, math.max(limit - permits(mode), 0), closed, 0)
 else
   leave(name)
 end
 
--- Whatever prevents others from being served, the lease is over.
+-- The lease is over even if the next claims cannot be served.
 pcall(serve)
 settle()
 return held and 0 or -1

@@ -1,21 +1,20 @@
--- Ends the lease of an owner that holds a lock alone. Hands the lock to the first claim in the queue, if that wants to
--- hold it alone too and its client hears; or frees it, if no claim waits.
+-- Ends the lease of an owner that holds a lock alone. Hands the lock to the first claim in the queue, if that claim is
+-- exclusive too and its client hears; or frees the lock, if no claim waits.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its state
 -- KEYS[3]  its queue
--- KEYS[4]  their places
+-- KEYS[4]  the places of its claims
 -- ARGV[1]  the owner's token
 -- ARGV[2]  how long the state outlives a lease, in ms
 -- ARGV[3]  the token of an owner that wants the lock next, or empty: if another claim waits, it gets a place
 -- ARGV[4]  how long that place is kept, in ms
--- ARGV[5]  the rest of that place, as when it waits
--- ARGV[6]  the channel to tell that the lock is free, or empty if no client is to be told
+-- ARGV[5]  the rest of that place, as in wait_quick.lua
+-- ARGV[6]  the channel for the message that the lock is free, or empty for no message
 -- ARGV[7]  the number of the request
---
 -- Replies with the number alone if the lease is over; or with the number and, after a space, "f told" if the lock is
--- free, and so many clients were told; "q left micros" if the owner that wants the lock next has a place; or `?` if the
--- full script has to decide.
+-- free, with the number of clients that heard; "q left micros" if the owner that wants the lock next has a place; or
+-- `?` if the full script has to decide.
 
 local call = redis.call
 local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
@@ -50,14 +49,14 @@ local ends, lease, count, inbox = string.match(places[1] or '', '^(%d+) %d+ %- (
 local time = redis.pcall('TIME')
 local micros = (time[1] or '') .. string.sub('00000' .. (time[2] or ''), -6)
 local now, clock, sign = string.sub(micros, 1, 13), string.sub(state, 2, 17), string.sub(state, 18, 18)
--- The place counts, and the clock goes on.
+-- The place was kept, and the server's clock is later than that of the state.
 local is_plain = inbox and #ends == 13 and ends > now and #micros == 16 and 'w' .. micros > state
   and clock > '15778368' and string.find(sign, '[-123]')
 if not is_plain then
   return ARGV[7] .. ' ?'
 end
 
--- What takes away is not refused for want of memory, and then nor is what follows.
+-- A removal is not refused for want of memory, and neither are the writes after it.
 call('LPOP', KEYS[3])
 call('HDEL', KEYS[4], name)
 if next_name then
@@ -72,7 +71,7 @@ if next_name then
   end
 end
 
--- In place, so that the server does not tell of a `set`; the mark stays.
+-- Written in place, so that the server does not report a `set`; the mark stays.
 local owner, waits = string.sub(name, 3), second or next_name
 local listens = string.find(state, ' l', 35, true) and ' l' or ''
 local flag = (waits or listens ~= '') and 'w' or ''
@@ -89,17 +88,15 @@ local heard = redis.pcall('PUBLISH', channel .. inbox, granted .. (waits and ' 1
 if heard == 0 or type(heard) ~= 'number' then
   call('SETRANGE', KEYS[1], '0', ARGV[1])
   call('SET', KEYS[2], state, 'PX', lease + ARGV[2])
-  if heard ~= 0 then
-    -- This user may not publish. The client may be there, and has to ask.
-    call('LPUSH', KEYS[3], name)
-    call('HSET', KEYS[4], name, places[1])
-    -- Both keys may have gone with the last name.
-    call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), lease))
-    call('PEXPIRE', KEYS[4], math.max(call('PTTL', KEYS[4]), lease))
-  end
+  -- The client has gone, or has not subscribed at this server yet, or this user may not publish.
+  call('LPUSH', KEYS[3], name)
+  call('HSET', KEYS[4], name, places[1])
+  -- Both keys may have gone with the last name in them.
+  call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), lease))
+  call('PEXPIRE', KEYS[4], math.max(call('PTTL', KEYS[4]), lease))
   return ARGV[7] .. ' ?'
 end
--- The turn of the second could come when that lease ends, should its holder be silent.
+-- The turn of the second claim could come when that lease ends, if its holder stays silent.
 local asks = second and string.match(places[2] or '', '^%d+ (%d+) ')
 if asks and asks - now > tonumber(lease) then
   local their = string.match(places[2], '%x+$')

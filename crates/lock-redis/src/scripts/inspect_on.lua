@@ -1,4 +1,5 @@
--- A mode without what only its holders know, and without what all know.
+-- A mode without its secret, which only its holders know, and without the declared number, which
+-- all clients know.
 local function kind_of(name)
   local mode = mode_of(name)
   return string.match(mode, '^p%d+') or string.sub(mode, 1, 1)
@@ -14,7 +15,7 @@ if is_shared() then
   end
   holding = #holders == MOST and call('ZCARD', KEYS[5]) or #holders
 elseif value then
-  -- What the state does not name, a client of another kind has written.
+  -- A foreign client wrote a value that the state does not name.
   local token = own_token()
   token = token and string.format('%.0f', token) or '-'
   holders[1] = string.format('x %s %.0f', token, call('PTTL', KEYS[1]))

@@ -1,7 +1,7 @@
 -- How a claim gets its place in the queue.
 
--- Makes room in a full queue: drops places that lapsed, and those whose clients hear nothing. Returns how many
--- claims are left.
+-- Makes room in a full queue: drops places that have expired, and places whose clients have gone. Returns the number
+-- of claims left.
 local function make_room(length, limit)
   for _ = 1, BOUND do
     local head = length >= limit and call('LINDEX', KEYS[3], 0)
@@ -9,7 +9,7 @@ local function make_room(length, limit)
       break
     end
     local ends, _, _, _, inbox = place_of(head)
-    if ends and ends > now and tell_next(head, inbox, 0) ~= 0 then
+    if ends and ends > now and (tell_next(head, inbox, 0) ~= 0 or not is_of_this_term(inbox)) then
       break
     end
     leave(head)
@@ -18,9 +18,9 @@ local function make_room(length, limit)
   return length
 end
 
--- Makes the name keep its place, or gives it one: behind all others, or, for a conversion, before them. The
+-- Keeps the place of the name, or gives it one: behind all others, or, for a conversion, before them. The
 -- client asks again when the present lease ends in `left` ms, or earlier. Returns whether the name is now the
--- only one, or nothing and why not.
+-- only one, or nothing and the reason.
 local function join(name, from, left, limit, stay, claim, count, inbox)
   local length = call('LLEN', KEYS[3])
   local known, before = place_of(name)
@@ -31,7 +31,7 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
   end
 
   if known then
-    -- Not refused for want of memory, and then nor is what follows.
+    -- This write is not refused for want of memory, and neither are the writes after it.
     call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * stay))
   else
     length = make_room(length, limit)
@@ -40,7 +40,7 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
     end
     call(from == '-' and 'RPUSH' or 'LPUSH', KEYS[3], name)
     if length == 0 then
-      -- What is left there belongs to a list that has gone.
+      -- These places belong to a list that has gone.
       call('DEL', KEYS[4])
     end
   end
@@ -50,11 +50,11 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
   return not known and length == 0
 end
 
--- Tells every client that holds the lock, and hears, that a claim waits.
+-- Tells the client of every holder, if it hears, that a claim waits.
 local function call_for_it()
   local inboxes = { is_ours() and state.inbox }
   if is_shared() then
-    -- As many as one call may. The others hear of it when they renew.
+    -- At most as many as one call may tell. The others hear of it when they renew.
     local names = call('ZREVRANGE', KEYS[5], 0, BOUND - 1)
     for index, record in ipairs(#names > 0 and call('HMGET', KEYS[6], unpack(names)) or {}) do
       inboxes[index] = string.match(record or '', '^%d+ %d+ (%x+)$')

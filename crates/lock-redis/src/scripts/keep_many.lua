@@ -1,4 +1,4 @@
--- Keeps the places of many claims that want to hold a lock alone. Gives no claim a place, and grants nothing.
+-- Keeps the places of many exclusive claims. Gives no claim a place, and grants nothing.
 --
 -- KEYS     four of each lock: the lock, its state, its queue and its places
 -- ARGV     five for each claim, in the same order: the owner's token; in ms how long the place is kept and how
@@ -9,6 +9,6 @@
 -- script for a single claim has to decide.
 
 local ALL = KEYS
--- The keys of the lock that is looked at, as the other parts know them.
+-- The keys of the lock at hand, for the other parts.
 local KEYS = {}
 

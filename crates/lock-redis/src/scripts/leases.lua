@@ -1,27 +1,26 @@
 -- The holders of the lock.
 --
--- Leases that are shared count only while the lock has their marker: a client that deletes or overwrites
--- that key ends every lease. Full scripts write the lock in place, which is not what the server calls `set`
--- when it tells of events.
+-- Shared leases count only while the lock has their marker: a client that deletes or overwrites that key ends
+-- every lease. Full scripts write the lock in place, so the server reports no `set` event.
 
--- How many dead holders or places one call clears away.
+-- The most expired holders or places that one call clears away.
 local BOUND = 32
--- Whether the first claim in the queue wants permits, of which this call knows nothing.
+-- Whether the first claim in the queue wants permits, but this call does not know their number.
 local blind = false
--- What was read of how many permits there are.
+-- The record of the number of permits, as read.
 local known_limit
 
 local function mode_of(name)
   return string.match(name, '^[^:]+'), string.match(name, '[^:]+$')
 end
 
--- How many permits a mode takes of how many, if it is one of permits.
+-- How many permits a mode takes, and out of how many; nothing for other modes.
 local function permits(mode)
   local take, of = string.match(mode, '^p(%d+)/(%d+)$')
   return tonumber(take), of
 end
 
--- What the lock has for a value while it is shared in this mode, or nothing if it cannot be.
+-- The value of the lock while it is shared in this mode; nothing for an exclusive mode.
 local function marker(mode)
   local group = string.match(mode, '^j(%x+)$')
   if group then
@@ -39,8 +38,8 @@ local function is_shared()
   return value and (value == marker('s') or string.match(value, '^%*permits %d+ *$') or is_joint())
 end
 
--- How many permits were declared, how many there are, and whether they are closed to all. If nobody
--- has said so yet, nothing; or what the holders say, of which the last is not known.
+-- How many permits were declared, how many there are, and whether the semaphore is closed. If there is no
+-- record, nothing; or the numbers that the marker gives, without the last answer.
 local function known_permits()
   if known_limit == nil then
     known_limit = KEYS[7] and call('GET', KEYS[7])
@@ -58,8 +57,8 @@ local function taken_permits()
   return tonumber(value and call('HGET', KEYS[6], 'taken') or 0)
 end
 
--- Writes the lock, which has no holder, or this client. What is written in place keeps the mark: some client may
--- rely on it that the lock had before.
+-- Writes the lock, which is free or held by this client. A write in place keeps the mark of the previous value:
+-- a client may rely on that mark.
 local function put(text, lease)
   marked = value ~= nil or stale
   call('SETRANGE', KEYS[1], 0, marked and text .. 'w' or text)
@@ -71,13 +70,13 @@ local function put(text, lease)
   value, stale = text, false
 end
 
--- Until when, in ms, this sharer's lease lasts; nothing if it is over.
+-- The end of this sharer's lease, in ms; nothing if it is over.
 local function shared_until(name)
   local ends = is_shared() and tonumber(call('ZSCORE', KEYS[5], name) or nil)
   return ends and ends > now and ends or nil
 end
 
--- Makes the lock and what belongs to it last for as long as the last sharer's lease.
+-- Extends the lock and its satellites to the end of the last sharer's lease.
 local function keep_shared()
   local last = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
   local rest = math.max(last - now, 1)
@@ -89,8 +88,9 @@ end
 -- Adds a sharer, or extends its lease. `record` is its tokens and its inbox.
 local function share(name, lease, record)
   local mode = mode_of(name)
+  note_lease(lease) --terms
   if value then
-    -- Not refused for want of memory, and then nor is what follows.
+    -- This write is not refused for want of memory, and neither are the writes after it.
     call('PEXPIRE', KEYS[1], lease)
   else
     call('DEL', KEYS[5], KEYS[6])
@@ -114,14 +114,14 @@ local function unshare(name)
   if call('ZREM', KEYS[5], name) == 0 then
     return
   end
-  -- Where what was known of the sharers has gone, nothing is to be made of it.
+  -- If the record of this sharer has gone, there is nothing to subtract.
   local known = call('HDEL', KEYS[6], name) == 1
   local mode = mode_of(name)
   local take = permits(mode)
   if known and mode == 'u' then
     call('HDEL', KEYS[6], 'upgradable')
   elseif known and take then
-    -- Not `-take`, which is written as -0 if it is none.
+    -- Not `-take`, which would be written as -0 for 0.
     call('HINCRBY', KEYS[6], 'taken', 0 - take)
   end
   if call('EXISTS', KEYS[5]) == 0 then
@@ -132,7 +132,7 @@ local function unshare(name)
   end
 end
 
--- Removes sharers whose time is over. Returns whether there may be more of them.
+-- Removes sharers whose leases are over. Returns whether there may be more of them.
 local function prune()
   if not is_shared() then
     return false
@@ -144,8 +144,22 @@ local function prune()
   return #over == BOUND
 end
 
--- Whether there is room for one more in this mode.
+--<terms
+-- For how many ms no lease is granted in this mode: leases of another term may live that this server does not know.
+-- Every lease of that term goes with a claim of the mode or the group in which the lock is shared.
+local function kept_back(mode)
+  local is_beside = value and value == marker(mode) and mode ~= 'u' and not permits(mode)
+  return state.term and not is_beside and (not value or is_shared()) and left_of_other_terms() or nil
+end
+--terms>
+
+-- Whether there is room for one more claim in this mode.
 local function fits(mode)
+  --<terms
+  if kept_back(mode) then
+    return false
+  end
+  --terms>
   if value and (value ~= marker(mode) or call('EXISTS', KEYS[6]) == 0) then
     return false
   end
@@ -162,6 +176,7 @@ end
 
 -- Whether this sharer is the only one.
 local function is_alone(name)
+  if kept_back('x') then return false end --terms
   return shared_until(name) and call('ZCARD', KEYS[5]) == 1
 end
 
@@ -172,7 +187,7 @@ local function group_tokens()
   return range, not range and 'LOCKFENCE what was known of the group has gone' or nil
 end
 
--- Grants a lease that fits. Returns the tokens as "first last", or else nothing and why.
+-- Grants a lease that fits. Returns the tokens as "first last", or nothing and the reason.
 local function grant(name, lease, count, inbox)
   local mode, owner = mode_of(name)
   if mode == 'x' then

@@ -1,6 +1,6 @@
--- How many permits there are, as it is remembered.
+-- The record of the number of permits.
 
--- Writes it. What was never changed may be forgotten an hour after the last lease.
+-- Writes the record. An unchanged number may be forgotten an hour after the last lease.
 local function remember_permits(declared, limit, closed, lease)
   local record = string.format('%s %.0f %s', declared, limit, closed and 'closed' or 'open')
   if closed or limit ~= tonumber(declared) then
@@ -11,7 +11,7 @@ local function remember_permits(declared, limit, closed, lease)
   known_limit = record
 end
 
--- Keeps it for as long as a lease of so many ms, and an hour more, if it is to be forgotten at all.
+-- Keeps the record for a lease of this many ms and an hour more, unless the record has no end.
 local function use_permits(lease)
   local rest = call('PTTL', KEYS[7])
   if rest >= 0 and rest < lease + 3600000 then

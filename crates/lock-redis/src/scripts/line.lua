@@ -1,6 +1,6 @@
--- Who waits, for those who look. Of a long queue only the beginning is looked at.
+-- The waiting claims, for inspection. Only the beginning of a long queue is read.
 
--- The places that count, in order, and how many there are.
+-- The places that count, in order, and their number.
 local function in_line()
   local MOST = 1000
   local length = call('LLEN', KEYS[3])

@@ -1,4 +1,5 @@
--- Has the releases of a lock be told, from the present lease on, for as long as they are heard.
+-- Asks for messages about the releases of a lock, from the present lease on, until a release that
+-- no client hears.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its state

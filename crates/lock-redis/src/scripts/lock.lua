@@ -1,4 +1,4 @@
--- The server's clock, and what the lock holds.
+-- The server's clock, and the content of the lock.
 
 -- The beginning of 2020, in seconds.
 local EPOCH = 1577836800
@@ -8,12 +8,12 @@ local time = call('TIME')
 local micros = time[1] .. string.sub('00000' .. time[2], -6)
 local now = math.floor(micros / 1000)
 
--- The lock without its mark; nothing if there is none. A foreign value may be of any size: no more is read
--- of it than shows that it is foreign.
+-- The lock without its mark; nothing if there is no lock. A foreign value may be of any size: only as much
+-- is read as shows that it is foreign.
 local value
 -- Whether the lock has its mark.
 local marked
--- Whether the key has a value still although the lock has no holder.
+-- Whether the key still has a value although the lock has no holder.
 local stale = false
 
 local function read_lock()

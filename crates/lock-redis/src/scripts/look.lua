@@ -1,8 +1,8 @@
--- Says what is at the key of a lock, as far as it takes to see that it changed.
+-- Reads what is at the key of a lock, as far as a change can be seen.
 --
--- Replies with nothing if there is nothing, or else with "head tail", its first and its last bytes. That is all of
--- a lock of ours. What a client of another kind keeps there may be of any length, and what changes in the
--- middle of it is not told. The mark of a lock is no change.
+-- Replies with nothing if the key is absent, or otherwise with "head tail", its first and its last bytes. A lock
+-- of this library has no others. A foreign value may be of any length, and a change in its middle does not show.
+-- The mark of a lock is no change.
 
 local head = call('GETRANGE', KEYS[1], 0, 63)
 if head == '' and call('EXISTS', KEYS[1]) == 0 then

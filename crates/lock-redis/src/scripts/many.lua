@@ -1,5 +1,5 @@
--- Answers for one lock after another, each of which has so many keys and arguments. What goes wrong with one
--- lock concerns no other: the script for a single lock finds it out again.
+-- Answers for one lock after another, each with a fixed number of keys and arguments. An error of one lock
+-- concerns no other: the script for a single lock meets it again.
 local function for_each(keys, words, answer)
   local answers = {}
   for nth = 1, #ALL / keys do
@@ -12,8 +12,8 @@ local function for_each(keys, words, answer)
   return answers
 end
 
--- Whether the state knows whether the release of the lock has more to do than to delete it, and so does the
--- lock. If not, the script for a single lock brings them in line.
+-- Whether the flag of the state says if the release has more to do than to delete the lock, and the mark
+-- of the lock agrees. If not, the script for a single lock brings them in line.
 local function is_settled(is_wanted)
   if is_wanted ~= (state.is_flagged or false) then
     return false

@@ -1,40 +1,62 @@
--- What a server that votes among several knows of having forgotten. Leases may be forgotten by a server
--- that restarts or whose data is deleted, and by one that becomes a master. The first two show in the run
--- that it names, or in the loss of this record; the third in the history that it took over at that moment.
+-- The standing of a server that votes in a quorum: whether it may have forgotten leases, and which quorum it is a
+-- member of. A server forgets leases when it restarts, when its data is deleted, or when it becomes a master. The first
+-- two show in the run that the server names, or in the loss of this record; the third shows in the history that the
+-- server took over at that moment.
 --
--- The record is "run quarantine most": the run and that history, as "run+history"; the name of the
--- quarantine that began with it; and the longest lease, in ms, for which somebody has vouched, or `-`.
+-- The record is "run quarantine most members longest begun":
+--   run         the run and its history, as "run+history"
+--   quarantine  the name of the quarantine that began with them
+--   most        the longest lease, in ms, that was vouched for, or `-` in quarantine
+--   members     the membership, or `-`
+--   longest     the longest lease, in ms, that any client named in the quarantine or in an earlier record
+--   begun       when the quarantine began, in ms by this server's clock; or `-` if no clock may end it
 
--- The run of this server and its history; or nothing, and why.
-local function present_run()
-  local told = redis.pcall('INFO', 'server')
-  local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
-  if not run then
-    return nil, 'LOCKINFO ' .. (told.err or 'it names no run')
-  elseif string.find(told, '_mode:cluster') then
-    return nil, 'LOCKCLUSTER its standing has no place beside every lock'
+local FORM = '^([%x+]+) (%x+) ([%d-]+) ([%x-]+) (%d+) ([%d-]+)$'
+
+-- The terms of the client, for the record of a quarantine.
+local SEED, MEMBERS, LONGEST, ENDING = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
+local function write_record(record, before, ...)
+  local text = string.format('%s %s %s %s %.0f %s', ...)
+  if text ~= before then
+    call('SET', record, text)
   end
-  return run .. '+' .. (string.match(call('INFO', 'replication'), 'master_replid2:(%x+)') or '')
+  return text
 end
 
--- The run, the quarantine, and the longest lease in ms or `-`, as the record has them. One that belongs to
--- another run, or to nobody, makes way for that of a quarantine whose name is made from the seed. Nothing,
--- and why, if that cannot be told.
-local function standing(record, seed)
+-- The record of this run, under these terms. A record that is absent, belongs to another run or has an earlier form is
+-- replaced by that of a new quarantine, and so is every record if the quarantine is to begin anew. A quarantine ends
+-- twice the longest lease after its beginning. If the clock was set back, that counts from now.
+-- Nothing, and the reason, if the run is unknown.
+local function standing(record, anew)
   local run, problem = present_run()
   if not run then
     return nil, problem
   end
   local text = call('GET', record)
-  local known, quarantine, most = string.match(text or '', '^([%x+]+) (%x+) ([%d-]+)$')
-  if known == run then
-    return run, quarantine, most
-  elseif text and not known then
+  local known, quarantine, most, members, longest, begun = string.match(text or '', FORM)
+  if text and not known and not string.match(text, '^[%x+]+ %x+ [%d-]+$') then
     return nil, 'LOCKNODE the key of its standing holds something else'
   end
   local time = call('TIME')
-  quarantine = redis.sha1hex(table.concat({ seed, run, time[1], time[2] }, ' '))
-  call('SET', record, run .. ' ' .. quarantine .. ' -')
-  return run, quarantine, '-'
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if known ~= run or anew then
+    quarantine = redis.sha1hex(table.concat({ SEED, run, time[1], time[2] }, ' '))
+    longest = math.max(LONGEST, tonumber(longest) or 0)
+    -- A restart ends no membership.
+    members = not anew and members or MEMBERS
+    most, begun = '-', ENDING ~= 'n' and string.format('%.0f', now) or '-'
+  elseif most == '-' then
+    longest = math.max(LONGEST, longest)
+    local since = tonumber(begun)
+    if ENDING == 'n' or not since then
+      begun = '-'
+    elseif now < since then
+      begun = string.format('%.0f', now)
+    elseif ENDING == 'c' and now - since >= 2 * longest then
+      most = string.format('%.0f', longest)
+    end
+  end
+  return write_record(record, text, run, quarantine, most, members, longest, begun)
 end
 

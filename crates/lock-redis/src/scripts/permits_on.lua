@@ -21,7 +21,7 @@ else
   remember_permits(ARGV[1], limit, closed, 0)
 end
 
--- What has come free by itself is not free to be removed before others had it.
+-- Permits of expired leases go to the queue before they may be removed.
 for _ = 1, BOUND do
   if not prune() then
     break
@@ -34,7 +34,8 @@ if verb == 'remove' and call('EXISTS', KEYS[3]) == 0 then
   remember_permits(ARGV[1], limit, closed, 0)
 end
 if verb == 'close' then
-  -- Who stands too far behind to be told finds out when asking for the place again.
+  -- A claim too far back in the queue to be told finds out when its client asks for the place
+  -- again.
   for _, place in ipairs(in_line()) do
     if permits(mode_of(place.name)) then
       leave(place.name)

@@ -1,4 +1,4 @@
--- The claims that wait. A name is in the list if and only if it has a place in the hash, as long as both keys
+-- The waiting claims. A name is in the list if and only if it has a place in the hash, as long as both keys
 -- live.
 
 -- Gives up the place of a name. Returns whether it had one.
@@ -17,8 +17,8 @@ local function is_orphan(from)
   return from ~= '-' and not shared_until(from)
 end
 
--- Whose turn it is: that of one of the group that holds the lock, wherever it stands, or else of the
--- first.
+-- The name whose turn it is: a member of the group that holds the lock, wherever it is in the queue, or
+-- otherwise the first name.
 local function whose_turn()
   if is_joint() then
     for _, name in ipairs(redis.pcall('LRANGE', KEYS[3], 0, BOUND - 1)) do
@@ -30,8 +30,7 @@ local function whose_turn()
   return call('LINDEX', KEYS[3], 0)
 end
 
--- Takes the next place of the queue for whose claim there is room. Places that were not kept are
--- dropped on the way.
+-- Takes the next claim from the queue that there is room for. Drops places that were not kept on the way.
 local function next_in_line(asker, steps)
   while steps > 0 do
     local name = whose_turn()
@@ -52,7 +51,7 @@ local function next_in_line(asker, steps)
       end
     end
     steps = steps - 1
-    -- What takes away is not refused for want of memory, and then nor is what follows.
+    -- A removal is not refused for want of memory, and neither are the writes after it.
     leave(name)
     if not is_dead then
       local slot = { name = name, from = from, lease = claim, count = tokens, inbox = inbox }
@@ -63,10 +62,10 @@ local function next_in_line(asker, steps)
   return nil, steps
 end
 
--- Grants the lock to the claim that was taken from the queue.
+-- Grants the lock to a claim that was taken from the queue.
 local function hand_over(slot)
   if slot.from ~= '-' then
-    -- The lease becomes another, and no shorter.
+    -- The lease takes the other mode, and gets no shorter.
     slot.left = shared_until(slot.from) - now
     slot.record = call('HGET', KEYS[6], slot.from)
     slot.lease = math.max(slot.lease, slot.left)
@@ -76,7 +75,7 @@ local function hand_over(slot)
   return slot.range
 end
 
--- Takes back what was granted.
+-- Takes back the grant of a claim.
 local function take_back(slot)
   if slot.range then
     if mode_of(slot.name) == 'x' then
@@ -90,20 +89,20 @@ local function take_back(slot)
   end
 end
 
--- Puts a claim back to where it was taken from.
+-- Puts a claim back at the head of the queue.
 local function put_back(slot)
   call('LPUSH', KEYS[3], slot.name)
   call('HSET', KEYS[4], slot.name, slot.place)
-  -- Both keys may have gone with the last name.
+  -- Both keys may have gone with the last name in them.
   local ends = place_of(slot.name)
   local rest = math.max(call('PTTL', KEYS[3]), 2 * (ends - now), 1)
   call('PEXPIRE', KEYS[3], rest)
   call('PEXPIRE', KEYS[4], rest)
 end
 
--- Has the first claim in the queue ask in so many ms, unless it does so by itself: at once, so that its request
--- does what one call could not; or when the lease may end that was granted before it, should its holder be
--- silent.
+-- Makes the first claim in the queue ask in this many ms, unless it asks earlier anyway. With 0 its request
+-- does what one call could not do. With the time of the lease that was granted before it, it asks in case the
+-- holder stays silent.
 local function nudge(after)
   local name = call('LINDEX', KEYS[3], 0)
   if name then
@@ -111,11 +110,11 @@ local function nudge(after)
   end
 end
 
--- Hands the lock to those at the head of the queue, as long as there is room for the first, and tells
--- them. Whom nobody can tell is passed over. The name that asks is not told: it is granted as `ask`
--- says, which gets the tokens as its `range`.
+-- Hands the lock to the claims at the head of the queue, as long as there is room for the first, and tells
+-- their clients. A claim is passed over if its client subscribed in this term and does not hear. The claim that asks
+-- gets no message: it is granted on the terms of `ask`, and the tokens are in its `range`.
 --
--- Returns whether there may be more to do than one call does, and what went wrong, if anything did.
+-- Returns whether there may be more to do than one call does, and the error, if there was one.
 local function serve(ask)
   if gap_left() then
     return false
@@ -151,10 +150,11 @@ local function serve(ask)
           put_back(told[last])
         end
         return false
-      elseif heard == 0 then
+      elseif heard == 0 and is_of_this_term(waiter.inbox) then
         take_back(waiter)
         again = true
       else
+        -- The client has heard, or may not have subscribed at this server yet. Then it asks, or the short lease ends.
         lease = waiter.lease
       end
     end

@@ -1,9 +1,9 @@
--- Ends a lease, or gives up a place in the queue, and serves the claim that comes next.
+-- Ends a lease, or gives up a place in the queue, and serves the next claim.
 --
 -- ARGV[1]  the owner's token
--- ARGV[2]  the channel to tell that the lock is free, or empty if no client is to be told
+-- ARGV[2]  the channel for the message that the lock is free, or empty for no message
 -- ARGV[3]  the mode; exclusive if it is left out
--- ARGV[4]  of a reader, the channel to tell that only a holder is left that can be upgraded, if ARGV[2] is empty
+-- ARGV[4]  for a reader, the channel for the message that only an upgradable holder is left, if ARGV[2] is empty
 --
 -- Replies -1 if the owner does not hold the lock in this mode, or else how many clients were told that
 -- it is free: none if a claim was served, or the lock still has a holder.

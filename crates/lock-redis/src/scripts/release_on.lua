@@ -8,6 +8,7 @@ local held
 if mode == 'x' then
   held = value == ARGV[1]
   if held then
+    note_release() --terms
     vacate()
   end
 else
@@ -20,8 +21,8 @@ local may_wait = not held and call('EXISTS', KEYS[3]) == 1
 local was_first = may_wait and call('LINDEX', KEYS[3], 0) == name
 local left = may_wait and leave(name)
 
--- Leaves the lock, for which claims wait, to clients of other kinds for a while. The first client in the queue asks
--- after it; the second a little later, should the first be silent.
+-- Leaves the lock, for which claims wait, to foreign clients for a while. The first client in the queue asks after
+-- that time; the second a little later, in case the first stays silent.
 local function leave_gap()
   state.handed, state.left_until = nil, now + gap
   write_state(math.max(call('PTTL', KEYS[2]), gap + retention))
@@ -30,18 +31,18 @@ local function leave_gap()
   end
 end
 
--- Whatever prevents others from being served, the lock is released.
+-- The lock is released even if the next claims cannot be served.
 if held and mode == 'x' and is_gap_due() and call('EXISTS', KEYS[3]) == 1 then
   pcall(leave_gap)
 else
   pcall(serve)
 end
 if was_first and (is_foreign() or gap_left()) then
-  -- Another claim is the first now. It has to look for the end of the lease, as no message tells of it.
+  -- Another claim is now the first. Its client has to look for the end of the lease, as no message reports it.
   nudge(0)
 end
 
--- Tells of the release all that listen. A message that may not be sent must not undo the release.
+-- Tells all listeners of the release. A message that this user may not send must not undo the release.
 local function tell()
   if ARGV[2] == '' then
     return 0
@@ -55,7 +56,7 @@ local told = 0
 if not value and (stale or left) then
   told = tell()
 elseif held and mode == 's' then
-  -- An upgrade in the queue was served. One that stands in none can only ask again.
+  -- An upgrade in the queue was served. The client of an upgrade that is not in the queue has to ask again.
   local rest = is_shared() and call('HGET', KEYS[6], 'upgradable')
   if rest and is_alone(rest) and call('EXISTS', KEYS[3]) == 0 then
     redis.pcall('PUBLISH', ARGV[4] or ARGV[2], 'released')

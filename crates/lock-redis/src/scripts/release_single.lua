@@ -1,9 +1,9 @@
--- Ends the lease of an owner that holds a lock alone, and has all that watch the lock ask for it: for while
--- the slot of its keys is moved, when a script can name no more than this one.
+-- Ends the lease of an owner that holds a lock alone, and makes all clients that watch the lock ask for it. For
+-- the time while the slot of its keys is moved: then a script can name no key but this one.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the owner's token
--- ARGV[2]  the channel to tell that the lock is free, or empty
+-- ARGV[2]  the channel for the message that the lock is free, or empty
 -- ARGV[3]  the number of the request
 --
 -- Replies with the number alone if the lock is free, or with the number and, after a space, `?` if the owner does

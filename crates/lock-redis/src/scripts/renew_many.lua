@@ -1,4 +1,4 @@
--- Gives many leases a new time to live, each of a lock that is held alone. Never creates one.
+-- Gives many exclusive leases a new time to live. Never creates one.
 --
 -- KEYS     three of each lock: the lock, its state and its queue
 -- ARGV     three for each lock, in the same order: the owner's token; how long the lease lives from now on, in
@@ -8,6 +8,6 @@
 -- script for a single lease has to decide.
 
 local ALL = KEYS
--- The keys of the lock that is looked at, as the other parts know them.
+-- The keys of the lock at hand, for the other parts.
 local KEYS = {}
 

@@ -7,6 +7,12 @@ return for_each(3, 3, function(owner, lease, inbox)
   -- The state is prolonged once in a while, and never ends before the lease.
   local lasts = call('PTTL', KEYS[2]) >= lease + retention * 2 / 3
   local demand = 'u'
+  --<terms
+  read_state()
+  if not state.term or state.is_released or state.lease < lease then
+    return '?'
+  end
+  --terms>
   if marked or inbox ~= '' or not lasts then
     read_state()
     if state.problem or not is_ours() or inbox ~= '' and state.inbox ~= inbox then

@@ -5,7 +5,7 @@ local function renewed(range, hears)
   return range and demand .. ' ' .. range or demand
 end
 
--- Tokens that a lease can do without.
+-- More tokens, which a lease can do without.
 local function further(inbox)
   if ARGV[3] == '0' then
     return nil
@@ -18,10 +18,11 @@ if mode == 'x' then
   if value ~= ARGV[1] then
     return 0
   end
-  -- Not refused for want of memory, and then nor is what follows.
+  -- This write is not refused for want of memory, and neither are the writes after it.
   call('PEXPIRE', KEYS[1], lease)
   local range = further(inbox)
   if not range then
+    note_lease(lease) --terms
     state.owner, state.inbox = string.sub(ARGV[1], 1, 16), inbox ~= '' and inbox or state.inbox
     write_state(keep_beside(lease))
   end
@@ -36,9 +37,9 @@ local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+
 if not range then
   return 0
 end
--- Not refused for want of memory, and then nor is what follows.
+-- This write is not refused for want of memory, and neither are the writes after it.
 call('PEXPIRE', KEYS[1], lease)
--- All of a group have the same tokens.
+-- All members of a group have the same tokens.
 local fresh = not is_joint() and further('')
 local hears = inbox ~= '' and inbox or before
 share(name, lease, hears == '' and range or range .. ' ' .. hears)

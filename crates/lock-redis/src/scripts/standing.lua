@@ -1,7 +1,12 @@
--- Says which run of the server this is, and whether it is kept out of votes.
+-- Returns the standing of this server. Begins a quarantine if there is no record of this run, and ends one whose time is
+-- over. Has the server serve another membership, if that is asked for.
 --
 -- KEYS[1]  the record of its standing
--- ARGV[1]  something random, of which the name of a quarantine is made if one begins
+-- ARGV[1]  random bytes, for the name of a quarantine if one begins
+-- ARGV[2]  the membership of the client's quorum, or `-` for none
+-- ARGV[3]  the longest lease, in ms, of the client's quorum
+-- ARGV[4]  `c` if a quarantine may end by the server's clock, `l` if not yet, `n` if never
+-- ARGV[5]  empty; or `*` to begin a quarantine anew; or the membership that the client's replaces
 --
--- Replies "run quarantine most", as the record has it.
+-- Replies with the record.
 

@@ -1,5 +1,9 @@
-local run, quarantine, most = standing(KEYS[1], ARGV[1])
-if not run then
-  return redis.error_reply(quarantine)
+local text, problem = standing(KEYS[1], ARGV[5] == '*')
+if not text then
+  return redis.error_reply(problem)
 end
-return run .. ' ' .. quarantine .. ' ' .. most
+local run, quarantine, most, members, longest, begun = string.match(text, FORM)
+if members == ARGV[5] then
+  return write_record(KEYS[1], text, run, quarantine, most, MEMBERS, longest, begun)
+end
+return text

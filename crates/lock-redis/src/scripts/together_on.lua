@@ -4,7 +4,7 @@ for first = 1, #ALL, PER_LOCK do
   locks[#locks + 1] = { first = first }
 end
 
--- Has the other parts deal with this lock.
+-- Makes the other parts work on this lock.
 local function turn_to(lock)
   local first = lock.first
   for key = 1, PER_LOCK do
@@ -20,8 +20,8 @@ local function turn_to(lock)
   return ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2], ARGV[first + 3]
 end
 
--- Whether a claim waits for a lock that is free. Then its client hears that it may ask. Places that were not kept, or
--- whose clients hear nothing, are dropped, a few tens at a time.
+-- Whether a claim waits for a lock that is free. Then its client hears that it may ask. Drops places that were not
+-- kept, or whose clients hear nothing, a few tens at a time.
 local function is_wanted()
   for _ = 1, 32 do
     local head = call('LINDEX', KEYS[3], 0)
@@ -48,8 +48,12 @@ for _, lock in ipairs(locks) do
   lock.left = -1
   if value and not lock.held then
     lock.left, refused = call('PTTL', KEYS[1]), true
+  --<terms
+  elseif not value and left_of_other_terms() then
+    lock.left, refused = left_of_other_terms(), true
+  --terms>
   elseif not value and is_wanted() then
-    -- The first in the queue has to ask.
+    -- The client of the first claim in the queue has to ask.
     lock.left, refused = 1000, true
   end
 end
@@ -57,18 +61,25 @@ if refused then
   local left = {}
   for index, lock in ipairs(locks) do
     left[index] = lock.left
+    --<terms
+    turn_to(lock)
+    if state.is_changed then
+      write_state(math.max(call('PTTL', KEYS[2]), retention + 2 * state.lease))
+    end
+    --terms>
   end
   return left
 end
 
--- The states come first: where there is no memory, or no right, these are the writes that fail, and
--- no owner holds locks that were half granted.
+-- The states are written first: without memory, or without a right, these writes fail, and no owner holds locks that
+-- were half granted.
 local granted = {}
 for index, lock in ipairs(locks) do
   local owner, lease, count, inbox = turn_to(lock)
   local range, problem
   local token = lock.held and own_token()
   if token then
+    note_lease(lease) --terms
     range = string.format('%.0f %.0f', token, token)
   else
     range, problem = reserve(count, lease, owner, inbox)
@@ -87,7 +98,7 @@ for index, lock in ipairs(locks) do
   end
   local expires = left >= lease and 1 or redis.pcall('PEXPIRE', KEYS[1], lease)
   if expires ~= 1 then
-    -- A user who may not say when a lock ends shall not have one that never does.
+    -- If this user may not set when a lock ends, it must not have a lock that never ends.
     for before = index, 1, -1 do
       turn_to(locks[before])
       if not locks[before].held then

@@ -1,5 +1,5 @@
--- No claim is granted. The owner in the way is the holder; of several the one whose lease ends last; or else the
--- first in line.
+-- No claim is granted. The owner in the way is the holder; of several holders the one whose lease ends last; or
+-- otherwise the first in the queue.
 local holder = not is_shared() and value
 if is_shared() then
   local last = call('ZREVRANGE', KEYS[5], 0, 0)[1]

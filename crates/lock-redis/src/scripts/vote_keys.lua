@@ -1,3 +1,3 @@
--- To the parts that follow a seventh key means permits.
+-- The parts that follow would take a seventh key for that of the permits.
 local KEYS = { unpack(KEYS, 1, 6) }
 

@@ -1,5 +1,6 @@
--- What concerns places in the queue, of which a vote has none, and those who hold the lock as a group. Not unless
--- there is a place: after a write, the next is not refused for want of memory.
+-- A vote has no place in the queue, and gives up one that its claim may have. Only an existing place is removed:
+-- after a write, the next write would not be refused for want of memory. Then the part for members of the group
+-- that holds the lock.
 if call('HGET', KEYS[4], name) then
   leave(name)
 end

@@ -1,12 +1,12 @@
--- The numbers of a vote, which the clients of a quorum bring into step. A claim that is granted the lock
--- meanwhile gets those of this server.
+-- The token numbers of a vote, which the clients of a quorum bring into step. A claim from the queue that is
+-- granted the lock by the way gets numbers of this server.
 local by_clock = reserve
 
--- Where the count is "count floor", reserves so many numbers, or fewer, of which the last is the floor; or
--- the next number if the floor was given out before. It may be an hour ahead of the clock, no more.
+-- If the count is "count floor", reserves this many numbers, or fewer, that end with the floor. If the floor was
+-- given out before, the next number. The last number is at most an hour ahead of the clock.
 --
--- A state is forgotten when the clock is ahead of its tokens by its retention, so that what was given out by then
--- is known: nothing above. After that loss, as after any, there is one number and no range.
+-- A state is forgotten when the clock is ahead of its tokens by its retention. So the numbers that were given out
+-- by then are not above that. After such a loss, as after any other, there is one number and no range.
 local function reserve(count, lease, owner, inbox, is_held)
   local HOUR = 14400000000
   local most, floor = string.match(count, '^(%d+) (%d+)$')
@@ -31,7 +31,7 @@ local function reserve(count, lease, owner, inbox, is_held)
   state.granted = is_held and is_ours() and (state.granted or state.latest) or nil
   state.latest, state.owner = last, string.sub(owner, 1, 16)
   state.inbox = inbox ~= '' and inbox or nil
-  -- Well beyond the lease, and until the clock has caught up.
+  -- Much longer than the lease, and until the clock has caught up.
   write_state(lease + retention + math.max(0, math.ceil((last - clock) / 4000)))
   return string.format('%.0f %.0f', first, last)
 end

@@ -6,3 +6,5 @@
 --
 -- Replies 1, or 0 if that is not the latest quarantine.
 
+local FORM = '^([%x+]+) (%x+) ([%d-]+) ([%x-]+) (%d+) ([%d-]+)$'
+

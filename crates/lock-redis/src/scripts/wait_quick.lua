@@ -1,10 +1,10 @@
--- Gives a claim to hold a lock alone a place at the end of the queue, behind an owner of this library that holds the lock
--- alone. Grants nothing.
+-- Gives an exclusive claim a place at the end of the queue, behind an owner of this library that holds the lock alone.
+-- Grants nothing.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its state
 -- KEYS[3]  its queue
--- KEYS[4]  their places
+-- KEYS[4]  the places of its claims
 -- ARGV[1]  the owner's token
 -- ARGV[2]  how long the state outlives a lease, in ms
 -- ARGV[3]  how many claims may wait
@@ -24,7 +24,7 @@ if not state or state.err or value.err or #value < 32 or string.sub(value, 1, 32
 end
 local is_marked, is_flagged = string.byte(value, 33) == 119, string.byte(state) == 119
 local at = is_flagged and 18 or 17
--- An owner whose latest grant left the state, and with that a client of this library.
+-- The owner whose latest grant left the state, and so a client of this library.
 if string.sub(state, at + 1, at + 16) ~= string.sub(value, 1, 16) or #value > 32 and not is_marked or #value > 33 then
   return ARGV[6] .. ' ?'
 end
@@ -35,10 +35,10 @@ local place = length ~= 0 and redis.pcall('HGET', KEYS[4], name)
 if type(length) ~= 'number' or place or length >= tonumber(ARGV[3]) or time.err then
   return ARGV[6] .. ' ?'
 end
--- The write that is refused where there is no memory.
+-- This write is refused if there is no memory.
 call('RPUSH', KEYS[3], name)
 if length == 0 then
-  -- What is left there belongs to a list that has gone.
+  -- These places belong to a list that has gone.
   call('DEL', KEYS[4])
 end
 

@@ -1,4 +1,4 @@
-//! The answers for one request of many that were sent together.
+//! The answers for many requests in one call.
 
 use lock_core::{Acquire, Error, Renew, Renewal};
 
@@ -6,7 +6,8 @@ use super::{Acquired, queued, renewed, unintelligible};
 use crate::link::Answer;
 use crate::wire::Reply;
 
-/// What the answer for one lease means. It names no tokens, which no such renewal asks for.
+/// The meaning of the answer for one lease. It names no tokens, which such a renewal never asks
+/// for.
 pub(crate) fn renewed_of_many(request: &Renew, answer: Answer) -> Renewal {
     match &answer.reply {
         Reply::Text(text) if text.contains(&b' ') => Renewal::Unknown(unintelligible("renew")),
@@ -14,7 +15,7 @@ pub(crate) fn renewed_of_many(request: &Renew, answer: Answer) -> Renewal {
     }
 }
 
-/// What the answer for one claim that had its place means. It grants nothing.
+/// The meaning of the answer for one claim that kept its place. It grants nothing.
 pub(crate) fn kept(request: &Acquire, answer: &Answer) -> Result<Acquired, Error> {
     let Reply::Text(text) = &answer.reply else { return Err(unintelligible("acquire")) };
     let queued = text.strip_prefix(b"q ").and_then(|text| queued(text, request.ttl, answer.sent));

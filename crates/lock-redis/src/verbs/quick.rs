@@ -1,4 +1,4 @@
-//! The quick scripts: locks that are held alone, in the cases that are frequent.
+//! The quick scripts: the frequent cases of exclusive locks.
 
 use std::time::Duration;
 
@@ -13,20 +13,21 @@ use crate::hub::Inbox;
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{
-    QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT, SINGLE_RELEASE,
+    NOTE_RELEASE, QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT,
+    SINGLE_RELEASE, TERM_ACQUIRE, TERM_HAND_OVER, TERM_RELEASE, TERM_RENEW, TERM_WAIT,
 };
 use crate::state::{self, reserved};
 use crate::wire::{Call, Reply, Script};
 
-/// How many digits of an owner's token its state names.
+/// The number of digits of an owner's token in a state.
 const NAMED: usize = 16;
 
-/// What the quick script found of a lease that was to be renewed.
+/// The outcome of a quick renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuickRenewal {
-    /// It was renewed, and no claim waits.
+    /// Renewed, and no claim waits.
     Alone,
-    /// It was renewed, and a claim may wait.
+    /// Renewed, and a claim may wait.
     Marked,
     /// The full script has to decide.
     Undecided,
@@ -34,7 +35,8 @@ pub(crate) enum QuickRenewal {
 
 pub(crate) fn quick_acquire(names: &Names<'_>, request: &Acquire) -> Call {
     let Acquire { claim, ttl, .. } = request;
-    let mut call = on_state(&QUICK_ACQUIRE, names, claim.owner.expose().len());
+    let script = script(names, &QUICK_ACQUIRE, &TERM_ACQUIRE);
+    let mut call = on_state(script, names, claim.owner.expose().len());
     call.bytes(claim.owner.expose())
         .number(ttl.as_millis())
         .number(ttl.as_millis() + names.retention())
@@ -42,7 +44,7 @@ pub(crate) fn quick_acquire(names: &Names<'_>, request: &Acquire) -> Call {
     call
 }
 
-/// What the reply to [`quick_acquire`] means; nothing if the full script has to decide.
+/// The meaning of the reply to [`quick_acquire`]; `None` if the full script has to decide.
 pub(crate) fn quickly_acquired(
     request: &Acquire,
     answer: &Answer,
@@ -64,7 +66,7 @@ fn refused(left: &[u8]) -> Option<Attempt> {
     Some(Attempt::Busy { retry_after: remaining(left) })
 }
 
-/// Reads `state`, `state before`, or `r left state` if it was granted before.
+/// Reads `state`, `state before`, or `r left state` if the owner holds the lock already.
 fn granted(text: &[u8], request: &Acquire, answer: &Answer) -> Option<Grant> {
     let (range, valid_until) = if let Some(text) = text.strip_prefix(b"r ") {
         let (left, state) = halves(text)?;
@@ -85,7 +87,7 @@ fn range_of(text: &[u8], count: u32) -> Option<TokenRange> {
     }
 }
 
-/// Reads the vote `state before`, or `state` of a lock that had none.
+/// Reads the vote `state before`, or `state` for a lock that had no state.
 pub(crate) fn voted_quickly(text: &[u8], count: u32, ttl: Ttl, answer: &Answer) -> Option<Grant> {
     let range = range_of(text, count)?;
     Some(Grant::new(range, ttl.valid_until(answer.sent)))
@@ -96,13 +98,28 @@ fn halves(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..at], &text[at + 1..]))
 }
 
-pub(crate) fn quick_renew(names: &Names<'_>, request: &Renew) -> Call {
-    let mut call = on_lock(&QUICK_RENEW, names, &request.claim, 0);
-    call.number(request.ttl.as_millis());
+/// A renewal by the lock alone, or also by its state if that names the term. While the slot is `moving`, the call names
+/// no second key.
+pub(crate) fn quick_renew(names: &Names<'_>, request: &Renew, moving: bool) -> Call {
+    let ttl = request.ttl.as_millis();
+    if !names.has_terms() {
+        let mut call = on_lock(&QUICK_RENEW, names, &request.claim, 0);
+        call.number(ttl);
+        return call;
+    }
+    let owner = request.claim.owner.expose();
+    if moving {
+        let room = names.lock().len() + 8;
+        let mut call = on_lock(&TERM_RENEW, names, &request.claim, room);
+        call.number(ttl).pieces(names.state());
+        return call;
+    }
+    let mut call = on_state(&TERM_RENEW, names, owner.len());
+    call.bytes(owner).number(ttl).bytes(b"");
     call
 }
 
-/// What the reply to [`quick_renew`] means.
+/// The meaning of the reply to [`quick_renew`].
 pub(crate) fn quickly_renewed(answer: &Answer) -> Result<QuickRenewal, Error> {
     match &answer.reply {
         Reply::Text(text) if text.is_empty() => Ok(QuickRenewal::Alone),
@@ -113,17 +130,24 @@ pub(crate) fn quickly_renewed(answer: &Answer) -> Result<QuickRenewal, Error> {
 }
 
 pub(crate) fn quick_release(names: &Names<'_>, claim: &Claim) -> Call {
-    on_lock(&QUICK_RELEASE, names, claim, 0)
+    if !names.has_terms() {
+        return on_lock(&QUICK_RELEASE, names, claim, 0);
+    }
+    let owner = claim.owner.expose();
+    let mut call = on_state(&TERM_RELEASE, names, owner.len());
+    call.bytes(owner);
+    call
 }
 
-/// A place in the queue for a claim to hold the lock alone.
+/// A request for a place in the queue, for an exclusive claim.
 pub(crate) fn quick_wait(names: &Names<'_>, request: &Acquire, inbox: &Inbox, limit: u32) -> Call {
-    let mut call = on_queue(&QUICK_WAIT, names, &request.claim, inbox.id().len());
+    let mut call =
+        on_queue(script(names, &QUICK_WAIT, &TERM_WAIT), names, &request.claim, inbox.id().len());
     call.number(limit.into()).number(request.ttl.place().as_millis()).text(rest_of(request, inbox));
     call
 }
 
-/// What the reply to [`quick_wait`] means; nothing if the full script has to decide.
+/// The meaning of the reply to [`quick_wait`]; `None` if the full script has to decide.
 pub(crate) fn quickly_queued(
     request: &Acquire,
     answer: &Answer,
@@ -139,10 +163,10 @@ pub(crate) fn quickly_queued(
     }
 }
 
-/// A claim that wants a place in the queue once a lease is over, and the inbox on which its client hears.
+/// A claim that wants a place in the queue once a lease is over, and its client's inbox.
 pub(crate) type Next<'a> = (&'a Acquire, &'a Inbox);
 
-/// A release of a lock for which claims wait, and a place in the queue in its stead.
+/// A release of a lock that claims wait for, and a request for a place in the queue.
 pub(crate) fn hand_over(
     names: &Names<'_>,
     claim: &Claim,
@@ -151,7 +175,8 @@ pub(crate) fn hand_over(
 ) -> Call {
     let channel = names.released();
     let room = channel.map(<[u8]>::len).iter().sum::<usize>() + 2 * NUMBERS;
-    let mut call = on_queue(&QUICK_HAND_OVER, names, claim, room);
+    let script = script(names, &QUICK_HAND_OVER, &TERM_HAND_OVER);
+    let mut call = on_queue(script, names, claim, room);
     match next {
         Some((next, inbox)) => call
             .bytes(next.claim.owner.expose())
@@ -167,8 +192,8 @@ pub(crate) fn hand_over(
     call
 }
 
-/// What the reply to [`hand_over`] means to a client that hears of its own releases, or does not; nothing if the full
-/// script has to decide.
+/// The meaning of the reply to [`hand_over`], for a client that hears of its own releases, or for one that does not;
+/// `None` if the full script has to decide.
 pub(crate) fn handed_over(
     next: Option<Next<'_>>,
     answer: &Answer,
@@ -190,14 +215,14 @@ pub(crate) fn handed_over(
     Ok(Some((Released::Freed { contended }, acquired)))
 }
 
-/// What a place says after its times: how long a lease lives that is handed over, how many tokens it reserves, and the
-/// inbox.
+/// The end of a place, after its times: how long a lease lives that is handed over, how many tokens it reserves, and
+/// the inbox.
 fn rest_of(request: &Acquire, inbox: &Inbox) -> String {
     let (claim, tokens) = (request.ttl.claim().as_millis(), request.tokens);
     format!("{claim} {tokens} {}", String::from_utf8_lossy(inbox.id()))
 }
 
-/// A release by a script that names the lock alone, and has all that watch it ask for it.
+/// A release by a script that names the lock alone, and makes all clients that watch the lock ask for it.
 pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Call {
     let channel = names.released();
     let mut call = on_lock(&SINGLE_RELEASE, names, claim, channel.map(<[u8]>::len).iter().sum());
@@ -209,13 +234,31 @@ pub(crate) fn single_release(names: &Names<'_>, claim: &Claim, tell: bool) -> Ca
     call
 }
 
-/// What the reply to [`quick_release`] or [`single_release`] means; nothing if the full script has to decide.
+/// Notes a release in the state of the lock, which alone it names.
+pub(crate) fn note_release(names: &Names<'_>, claim: &Claim) -> Call {
+    let state = names.state();
+    let room = state.map(<[u8]>::len).iter().sum::<usize>() + NUMBERS;
+    let mut call = Call::new(&NOTE_RELEASE, 1, room);
+    call.pieces(state).bytes(named(&claim.owner));
+    call
+}
+
+/// The meaning of the reply to [`quick_release`] or [`single_release`]; `None` if the full script has to decide.
 pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Error> {
     match &answer.reply {
         Reply::Text(text) if text.is_empty() => Ok(Some(Released::Freed { contended: false })),
         Reply::Text(text) if text == b"?" => Ok(None),
         _ => Err(unintelligible("release")),
     }
+}
+
+/// The first script, or the second one if the state of the lock names the term.
+fn script(
+    names: &Names<'_>,
+    plain: &'static Script,
+    with_term: &'static Script,
+) -> &'static Script {
+    if names.has_terms() { with_term } else { plain }
 }
 
 /// A call that names the lock, its state and its queue, with the owner's token and how long the state is kept.
@@ -242,7 +285,7 @@ fn on_lock(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usiz
     call
 }
 
-/// How an owner's token begins, which is no secret by itself.
+/// The beginning of an owner's token, which alone is no secret.
 pub(crate) fn named(owner: &OwnerToken) -> &[u8] {
     &owner.expose()[..NAMED]
 }

@@ -1,4 +1,4 @@
-//! Which requests become which calls, and which replies become which outcomes.
+//! The calls that requests become, and the outcomes that replies become.
 
 use lock_core::{Key, OwnerToken};
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn words(text: &[u8]) -> Option<Vec<&str>> {
     Some(std::str::from_utf8(text).ok()?.split(' ').collect())
 }
 
-/// Whether two words are the first and the last of at most so many tokens.
+/// Whether two words are the first and the last of a range of tokens, of at most this many.
 fn is_range(first: &str, last: &str) -> bool {
     let number = |word: &str| word.parse::<u128>().unwrap();
     [first, last].iter().all(|word| is_number(word, u64::MAX))
@@ -142,7 +142,7 @@ fn answers() -> impl Strategy<Value = Reply> {
 const SENT: Instant = Instant::from_nanos(1 << 40);
 
 proptest! {
-    /// Every answer is what a script says, to the letter, or an error.
+    /// Every answer is exactly that of a script, or an error.
     #[test]
     fn an_answer_to_acquire_is_read_or_refused(reply in answers(), hears: bool) {
         let inbox = Inbox::new(b"lock:inbox:0123456789abcdef");

@@ -1,7 +1,7 @@
-//! A bound on what one reply may be.
+//! A bound on one reply.
 //!
-//! The crate keeps what it has read of a reply until there is all of it, however much the server says there is
-//! going to be. A server that never comes to the end would take all the memory.
+//! The `redis` crate keeps the part of a reply that it has read until the reply is complete, whatever size the
+//! server announces. Without a bound, a server that never completes a reply would use up all memory.
 
 use std::io;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most that one reply or message may take: far beyond what locks are answered with. A value that somebody
-/// else keeps at the key of a lock may be read as a whole, too.
+/// The most bytes of one reply or message: far more than the replies about locks have. But a foreign value at
+/// the key of a lock may be read as a whole, too.
 const LARGEST_REPLY: u64 = 64 << 20;
 
-/// What a value takes besides its bytes, however small it is.
+/// The memory of a value besides its bytes, however small it is.
 const EACH: u64 = 64;
 
-/// As many bytes of a line as matter: a sign, the digits of a length, and the end.
+/// The bytes of a line that matter: a sign, the digits of a length, and the end.
 const HEAD: usize = 22;
 
-/// A stream on which nobody can send a reply without an end.
+/// A stream on which no server can send a reply without an end.
 pub(super) struct Capped<S> {
     stream: S,
     meter: Meter,
@@ -75,17 +75,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Capped<S> {
 
 /// Follows where replies begin and end.
 ///
-/// It takes lengths as servers write them, and nothing else. The crate takes more for a length, with a sign or
-/// with spaces around it; if the two did not agree on one, they would not agree any more on where anything ends.
+/// Accepts lengths as servers write them, and no others. The crate also accepts a sign, or spaces around a
+/// length. If the two disagreed on one length, they would disagree on the end of everything after it.
 #[derive(Debug)]
 struct Meter {
-    /// The most that a reply may take.
+    /// The most bytes of a reply.
     most: u64,
-    /// What the present reply has taken so far.
+    /// The bytes of the present reply so far.
     taken: u64,
-    /// How many values are still to come that belong to it.
+    /// The number of values of the reply that are still to come.
     to_come: u64,
-    /// The bytes of a text that are still to come.
+    /// The bytes of the present text that are still to come.
     text: u64,
     /// The beginning of the line that is being read.
     head: Vec<u8>,
@@ -119,7 +119,7 @@ impl Meter {
         count as usize
     }
 
-    /// Reads a line, or what there is of it. It ends with both bytes of its end, of which the first may have
+    /// Reads a line, or the part of it that has come. A line ends with two bytes, of which the first may have
     /// come before.
     fn read_line(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
@@ -151,7 +151,7 @@ impl Meter {
             Some(b'$' | b'=' | b'!') => self.text = self.length()?.saturating_add(2),
             Some(b'*' | b'~' | b'>') => self.open(self.length()?),
             Some(b'%') => self.open(self.length()?.saturating_mul(2)),
-            // What it is about comes after it.
+            // An attribute: the value it describes comes after it.
             Some(b'|') => self.open(self.length()?.saturating_mul(2).saturating_add(1)),
             Some(b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(') => self.end_value(),
             _ => return Err(invalid("a reply of no type")),
@@ -175,7 +175,7 @@ impl Meter {
     fn length(&self) -> io::Result<u64> {
         let digits = self.head.get(1..).and_then(|rest| rest.strip_suffix(b"\r\n"));
         let length = digits.filter(|it| it.iter().all(u8::is_ascii_digit)).and_then(|digits| {
-            // More than the crate takes is no length either.
+            // The crate accepts no greater length either.
             std::str::from_utf8(digits).ok()?.parse::<i64>().ok()
         });
         let length = length.and_then(|length| u64::try_from(length).ok());
@@ -195,7 +195,7 @@ mod tests {
 
     const LITTLE: u64 = 1 << 15;
 
-    /// Whether so many bytes can be read that begin like this and go on and on like that.
+    /// Whether this many bytes can be read that begin like this and then repeat that.
     fn is_endless(begin: &[u8], more: &[u8]) -> bool {
         let mut meter = Meter::new(LITTLE);
         let mut bytes = [begin, &more.repeat(64)].concat();
@@ -220,7 +220,7 @@ mod tests {
             ("|9223372036854775807\r\n", "$0\r\n\r\n"),
             ("=9223372036854775807\r\n", "+\r\n"),
             ("!4000000000\r\n", "_\r\n"),
-            // A line of which only the half of an end comes.
+            // A line of which only half of the end comes.
             ("+", "a\n"),
             ("+", "a\r"),
             (":1", "\n"),
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What the crate takes for a length, or waits for.
+    /// What the crate accepts as a length, or waits for.
     #[test]
     fn what_is_no_length_ends_the_connection() {
         for sign in "$*%~>|!=".chars() {
@@ -264,7 +264,7 @@ mod tests {
                 let line = format!("{sign}{length}\r\n");
                 let error = Meter::new(LITTLE).read(line.as_bytes()).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{line:?}");
-                // In whatever pieces it comes.
+                // In pieces of any size.
                 let mut meter = Meter::new(LITTLE);
                 let outcome = line.as_bytes().chunks(1).try_for_each(|piece| meter.read(piece));
                 assert!(outcome.is_err(), "{line:?}");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever pieces it comes.
+        /// In pieces of any size.
         #[test]
         fn the_end_of_every_reply_is_found(values in prop::collection::vec(values(), 1..5), piece in 1..50_usize) {
             let mut bytes = Vec::new();

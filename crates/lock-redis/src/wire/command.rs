@@ -1,4 +1,4 @@
-//! What is sent.
+//! The commands that a client sends.
 
 use std::fmt;
 use std::io::Write as _;
@@ -27,41 +27,67 @@ impl Command {
     }
 }
 
-/// How a call says which script it is for.
+/// How a call names its script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum By {
-    /// By the name under which the server knows it: `EVALSHA`.
+    /// By its digest: `EVALSHA`.
     #[default]
     Digest,
     /// By its text: `EVAL`.
     Body,
 }
 
-/// A call of a script, written argument by argument into one buffer.
+/// A call of a script, with its arguments written into one buffer.
 pub(crate) struct Call {
     script: &'static Script,
     by: By,
     pub(super) command: Cmd,
-    /// Its last argument, once it has one.
+    /// The last argument, once the call has one.
     number: Option<Number>,
-    /// How the state of a lock is kept: its last argument but one, if the script is about states.
+    /// How the state of a lock is kept: the last argument but one, if the script concerns states.
     keeping: Option<Keeping>,
-    tracked: bool,
+    keys: u16,
+    prefix: Option<Prefix>,
+}
+
+/// A command that is sent together with a call, and concerns that call alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prefix {
+    /// The server tracks the keys of the call.
+    Caching,
+    /// The server serves a slot that it is about to take over.
+    Asking,
+}
+
+impl Prefix {
+    pub(super) fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Caching => &["CLIENT", "CACHING", "YES"],
+            Self::Asking => &["ASKING"],
+        }
+    }
 }
 
 impl Call {
-    /// A call with so many keys, in a buffer with room for arguments of `room` bytes.
+    /// A call with this many keys, in a buffer with room for arguments of `room` bytes.
     pub(crate) fn new(script: &'static Script, keys: u16, room: usize) -> Self {
         const WORDS: usize = 20;
         const NUMBERS: usize = 40;
         let command = Cmd::with_capacity(WORDS, script.digest().len() + NUMBERS + room);
-        let mut call =
-            Self { script, by: By::Digest, command, number: None, keeping: None, tracked: false };
+        let mut call = Self {
+            script,
+            by: By::Digest,
+            command,
+            number: None,
+            keeping: None,
+            keys,
+            prefix: None,
+        };
         call.begin().number(keys.into());
         call
     }
 
-    /// Adds the arguments that say which script it is.
+    /// Adds the arguments that name the script.
     fn begin(&mut self) -> &mut Self {
         let script = self.script;
         match self.by {
@@ -70,14 +96,20 @@ impl Call {
         }
     }
 
-    /// The same, after which the server says once when a key that the script reads may have another value.
-    /// RESP3 only, and only once the connection tracks what it opts for.
+    /// This call, after which the server reports once when a key that the script reads may have another
+    /// value. RESP3 only, and only once the connection tracks the keys of such calls.
     pub(crate) fn tracked(mut self) -> Self {
-        self.tracked = true;
+        self.prefix = Some(Prefix::Caching);
         self
     }
 
-    /// The same, of a script that may write the state of a lock.
+    /// This call, for a server to which a slot is being moved.
+    pub(crate) fn asking(mut self) -> Self {
+        self.prefix = Some(Prefix::Asking);
+        self
+    }
+
+    /// This call, of a script that may write the state of a lock.
     pub(crate) fn keeping(mut self, keeping: Keeping) -> Self {
         self.keeping = Some(keeping);
         self
@@ -87,8 +119,13 @@ impl Call {
         self.script
     }
 
-    pub(super) fn is_tracked(&self) -> bool {
-        self.tracked
+    pub(super) fn prefix(&self) -> Option<Prefix> {
+        self.prefix
+    }
+
+    /// How many keys the script names.
+    pub(super) fn keys(&self) -> u16 {
+        self.keys
     }
 
     /// Adds an argument.
@@ -118,21 +155,23 @@ impl Call {
         self
     }
 
-    /// Says in this way which script it is, and adds the number that the answer is going to name. Both are in
-    /// place of what it said when it was sent before.
+    /// Names the script in this way, and adds the number that the answer is going to name. Both replace those
+    /// of an earlier attempt.
     pub(super) fn name(&mut self, by: By, number: Number) {
+        let script = self.script;
         if let Some(keeping) = self.keeping.take() {
             self.text(keeping);
+            self.script = script.with_terms(keeping.terms);
         }
         let is_sent = self.number.replace(number).is_some();
-        if is_sent || by != self.by {
+        if is_sent || by != self.by || !std::ptr::eq(script, self.script) {
             self.by = by;
             self.write_anew(is_sent);
         }
         self.number(number.0);
     }
 
-    /// Writes all arguments once more, but for the number that stands last if there is one.
+    /// Writes all arguments again, except the number at the end, if there is one.
     fn write_anew(&mut self, has_number: bool) {
         /// The command, and the digest or the body.
         const BEGINNING: usize = 2;
@@ -147,18 +186,18 @@ impl Call {
     }
 }
 
-/// What an answer names, so that nobody takes it for that to another request.
+/// The number that an answer names, so that it is not taken for the answer to another request.
 ///
-/// A connection pairs requests with replies by their order alone. It is out of step for good once a reply was
-/// taken for two, or two for one, or a proxy gave it another client's.
+/// A connection pairs requests with replies by their order alone. It is out of step for good once a reply
+/// counted as two, or two counted as one, or a proxy delivered the reply of another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u64);
 
 impl Number {
-    /// Enough for no two to meet, in few digits.
+    /// Large enough that no two numbers of a connection meet, in few digits.
     const HIGHEST: u64 = (1 << 48) - 1;
 
-    /// What follows the number at the beginning of an answer, if that is it.
+    /// The rest of an answer after this number; `None` if the answer does not begin with it.
     pub(super) fn rest(self, answer: &[u8]) -> Option<&[u8]> {
         let digits = answer.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (named, rest) = answer.split_at(digits);
@@ -177,7 +216,7 @@ impl Number {
 pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
-    /// They begin anywhere, so that two connections do not have the same.
+    /// They begin at a random number, so that two connections do not share theirs.
     pub(crate) fn new() -> Result<Self, Error> {
         let first = getrandom::u64().map_err(|error| {
             Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
@@ -190,14 +229,14 @@ impl Numbers {
     }
 }
 
-/// Arguments hold secrets, so that only the first word is shown.
+/// Arguments contain secrets, so only the first word is shown.
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Command").field(&first_word(&self.0)).finish()
     }
 }
 
-/// Arguments hold owner tokens, so that only the first word is shown.
+/// Arguments contain owner tokens, so only the first word is shown.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Call").field(&first_word(&self.command)).finish()

@@ -1,4 +1,4 @@
-//! One connection that many requests share.
+//! One connection for many requests.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, Red
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::capped::Capped;
-use super::command::Number;
+use super::command::{Number, Prefix};
 use super::failure::{astray, broken, gone_wrong, no_greeting, refused};
 use super::refusal::not_loaded;
 use super::script::Script;
 use super::sent::Sent;
 use super::{By, Call, Command, Endpoint, Failure, Reply};
 
-/// How many requests may stand before the socket. Beyond that a request waits for room.
+/// The most requests in line for the socket. A further request waits for room.
 const QUEUE: usize = 4096;
 
 /// The version of the protocol that a connection speaks.
@@ -30,18 +30,18 @@ pub(crate) enum Version {
 /// The future that moves the bytes of a connection. It ends with the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a server says without being asked.
+/// A push: the server sends it without a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Push<'a> {
     /// A message on a channel.
     Message { channel: &'a [u8], payload: &'a [u8] },
-    /// A key that was read by a [tracked](Call::tracked) call may have another value.
+    /// A key that a [tracked](Call::tracked) call has read may have another value.
     Invalid { key: &'a [u8] },
-    /// All keys may, and none is tracked any more.
+    /// All keys may have other values, and none is tracked any more.
     AllInvalid,
 }
 
-/// A connection that many requests share. Once broken it stays broken.
+/// A connection for many requests. Once broken it stays broken.
 #[derive(Clone)]
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
@@ -50,10 +50,9 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Introduces itself to the server at the other end of a stream.
+    /// Greets the server at the other end of a stream.
     ///
-    /// With RESP3, `on_push` is called with everything that the server says without being asked. It
-    /// must not block.
+    /// With RESP3, `on_push` is called with every push. It must not block.
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,
@@ -71,7 +70,7 @@ impl Connection {
                 Version::Resp2 => ProtocolVersion::RESP2,
                 Version::Resp3 => ProtocolVersion::RESP3,
             });
-        // Deadlines are the caller's: a timer for each request costs more than the rest of it.
+        // Deadlines are the caller's task: a timer for each request costs more than the rest of the request.
         let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
@@ -95,7 +94,7 @@ impl Connection {
         self.version
     }
 
-    /// Sends a command and waits for its reply, however long that takes.
+    /// Sends a command and waits for its reply, without a time limit.
     ///
     /// # Cancel safety
     ///
@@ -110,12 +109,12 @@ impl Connection {
         }
     }
 
-    /// Calls a script in this way, by this number, and waits for the reply that names the number, however long
-    /// that takes.
+    /// Calls a script in this way, under this number, and waits for the reply that names the number, without a
+    /// time limit.
     ///
     /// # Errors
     ///
-    /// [`Failure::Astray`] if the reply is to something else.
+    /// [`Failure::Astray`] if the reply belongs to something else.
     ///
     /// # Cancel safety
     ///
@@ -128,41 +127,42 @@ impl Connection {
     ) -> Result<Reply, Failure> {
         call.name(by, number);
         let sent = || Sent::command(&self.endpoint, &call.command);
-        let value = if call.is_tracked() {
-            match self.send_tracked(&call.command).await {
+        let value = if let Some(prefix) = call.prefix() {
+            match self.send_after(prefix, &call.command).await {
                 // The script ran all the same.
                 Ok([Value::ServerError(error), _]) => {
                     return Err(refused(&sent(), &error).of_one_that_ran());
                 }
                 Ok([Value::Okay, answer]) => Ok(answer),
-                // That is no answer to anything.
+                // This reply answers no request.
                 Ok(_) => Ok(Value::Nil),
                 Err(error) => Err(error),
             }
         } else {
             self.send(&call.command).await
         };
-        answer(number, value.map_err(|error| broken(&sent(), error))?, sent)
+        let value = value.map_err(|error| broken(&sent(), error))?;
+        answer(number, value, sent).map_err(|failure| failure.of_keys(call.keys()))
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         self.inner.clone().send_packed_command(command).await
     }
 
-    /// Together, since it is the next command of this connection that is opted for.
-    async fn send_tracked(&self, command: &Cmd) -> RedisResult<[Value; 2]> {
+    /// Sent together: the first command concerns the next command of this connection.
+    async fn send_after(&self, prefix: Prefix, command: &Cmd) -> RedisResult<[Value; 2]> {
         let mut pair = redis::pipe();
-        pair.cmd("CLIENT").arg("CACHING").arg("YES").add_command(command.clone());
+        pair.add_command(Command::words(prefix.words()).0).add_command(command.clone());
         let replies = self.inner.clone().send_packed_commands(&pair, 0, 2).await?;
         Ok(<[Value; 2]>::try_from(replies).unwrap_or([Value::Nil, Value::Nil]))
     }
 
-    /// Has the server load a script. A script that was loaded stays, one that was only run may not.
+    /// Has the server load a script. A loaded script stays; a script that was only run may not stay.
     ///
     /// # Errors
     ///
-    /// [`Failure::Astray`] if the reply is to something else, [`Failure::NoCommand`] if the server loads no
-    /// scripts.
+    /// [`Failure::Astray`] if the reply belongs to something else, [`Failure::NoCommand`] if the server loads
+    /// no scripts.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
         let command = Command::load(script).0;
         let sent = || Sent::command(&self.endpoint, &command);
@@ -182,7 +182,7 @@ impl Connection {
     pub(crate) async fn preload(&self, script: &Script) {
         let mut command = Command::load(script);
         command.0.set_no_response(true);
-        // A server that refuses says so again when the script is needed.
+        // A server that refuses does so again when the script is needed.
         let _ = self.call(&command).await;
     }
 
@@ -205,7 +205,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What was said to the call of this number.
+/// The reply to the call of this number.
 fn answer<'a>(number: Number, value: Value, sent: impl Fn() -> Sent<'a>) -> Result<Reply, Failure> {
     let read = match value {
         Value::BulkString(text) => told(number, text),
@@ -224,7 +224,7 @@ fn answer<'a>(number: Number, value: Value, sent: impl Fn() -> Sent<'a>) -> Resu
     read.ok_or_else(|| astray(sent().address))
 }
 
-/// Reads `number text`, `number:integer`, or the number alone, which stands for an empty text.
+/// Reads `number text`, `number:integer`, or only the number, which stands for an empty text.
 fn told(number: Number, mut text: Vec<u8>) -> Option<Reply> {
     let at = text.len() - number.rest(&text)?.len();
     match text.get(at) {
@@ -290,7 +290,7 @@ mod tests {
             assert!(is_astray(&said(number, garbage::refusal(line))), "{line}");
             assert!(matches!(said(number, within(line)), Err(Failure::Error(_))), "{line}");
         }
-        // It did not run, and is run again.
+        // The script did not run, and is run again.
         let line = "NOSCRIPT no";
         assert!(matches!(said(number, garbage::refusal(line)), Err(Failure::NoScript(_))));
         assert!(matches!(said(number, within(line)), Err(Failure::Error(_))));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever does not name the request is no answer to it.
+        /// A reply that does not name the request is no answer to it.
         #[test]
         fn an_answer_names_its_request(value in garbage::values(), wrong in any::<i64>()) {
             let number = Numbers::new().unwrap().next();
@@ -328,7 +328,7 @@ mod tests {
             prop_assert!(said(number, value).is_err());
         }
 
-        /// Whatever is pushed, what is handed on are messages of two strings, and keys.
+        /// Whatever is pushed, only messages of two strings, and keys, are handed on.
         #[test]
         fn of_pushes_only_messages_and_invalid_keys_are_heard(push in garbage::pushes()) {
             let heard = RefCell::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What goes wrong, in the words of `lock-core`.
+//! Failures, in the vocabulary of `lock-core`.
 
 #[cfg(test)]
 mod tests;
@@ -10,36 +10,49 @@ use super::Address;
 use super::sent::{OURS, Sent};
 use super::shown::Shown;
 use super::wording;
+use crate::slot::SLOTS;
 
 /// Why a request has no reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The server does not know the script, which did not run.
+    /// The server does not know the script, and did not run it.
     NoScript(Error),
-    /// The server, or what stands before it, does not take this command, which did not run.
+    /// The server, or a proxy before it, does not accept this command, and did not run it.
     NoCommand(Error),
     /// The server is a replica, or has become one. Another connection may lead to its master.
     Demoted(Error),
     /// The slot of the keys is being moved, and the server cannot serve all of them at once.
     Moving(Error),
+    /// Another server serves the slot of the keys.
+    Moved(Redirect, Error),
+    /// The slot of the only key is being moved, and another server has the key, if there is one.
+    Asks(Redirect, Error),
+    /// The server did not run the request, and may do so soon.
+    Later(Error),
+    /// There was no connection, so nothing was sent.
+    Unsent(Error),
     /// The server wants a password first.
     NoAuth(Error),
-    /// The server, or what stands before it, did not take the greeting of RESP3.
+    /// The server, or a proxy before it, did not accept the greeting of RESP3.
     NoResp3(Error),
-    /// The reply is to something else, and so may those be that follow on the connection.
+    /// The reply belongs to something else, and so may the later replies on the connection.
     Astray(Error),
     /// Everything else.
     Error(Error),
 }
 
 impl Failure {
-    /// The failure as callers see it, when nothing can be done about it here.
+    /// The failure as an error for callers, when this crate can do nothing about it.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::NoScript(error)
             | Self::NoCommand(error)
             | Self::Demoted(error)
             | Self::Moving(error)
+            | Self::Moved(_, error)
+            | Self::Asks(_, error)
+            | Self::Later(error)
+            | Self::Unsent(error)
             | Self::NoAuth(error)
             | Self::NoResp3(error)
             | Self::Astray(error)
@@ -47,12 +60,45 @@ impl Failure {
         }
     }
 
-    /// The same of a script that ran, and is not run again.
+    /// This failure, for a script that ran and is not run again.
     pub(super) fn of_one_that_ran(self) -> Self {
         match self {
-            Self::NoScript(error) | Self::NoCommand(error) => Self::Error(error),
+            Self::NoScript(error)
+            | Self::NoCommand(error)
+            | Self::Moving(error)
+            | Self::Moved(_, error)
+            | Self::Asks(_, error)
+            | Self::Later(error) => Self::Error(error),
             failure => failure,
         }
+    }
+
+    /// This failure, for a script that names so many keys. The server that gets the slot cannot serve several keys
+    /// of which it lacks some, and the one that asks to go there has none of them.
+    pub(super) fn of_keys(self, keys: u16) -> Self {
+        match self {
+            Self::Asks(_, error) if keys != 1 => Self::Moving(error),
+            failure => failure,
+        }
+    }
+}
+
+/// Where a server sends its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) slot: u16,
+    /// `None` if the server does not say.
+    pub(crate) address: Option<Address>,
+}
+
+impl Redirect {
+    /// Reads `slot host:port`. A server that knows no host means its own.
+    fn read(text: &str, asked: &Address) -> Option<Self> {
+        let mut words = text.split(' ');
+        let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        let address = Address::named(host, port.parse().ok()?, asked);
+        words.next().is_none().then_some(Self { slot, address })
     }
 }
 
@@ -62,7 +108,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// A server said no. What only a script of ours says, and then by the number of its call, is not its answer.
+/// The server refused. An error that only a script of ours gives, and then with the number of its call, is
+/// not its answer.
 pub(super) fn refused(sent: &Sent<'_>, error: &ServerError) -> Failure {
     if error.code() == "WRONGTYPE" || error.code().starts_with(OURS) {
         return astray(sent.address);
@@ -70,7 +117,7 @@ pub(super) fn refused(sent: &Sent<'_>, error: &ServerError) -> Failure {
     refusal(sent, error)
 }
 
-/// A script said no. So it ran, and is known.
+/// A script returned an error. So it ran, and the server knows it.
 pub(super) fn gone_wrong(sent: &Sent<'_>, error: &ServerError) -> Failure {
     refusal(sent, error).of_one_that_ran()
 }
@@ -79,23 +126,23 @@ fn refusal(sent: &Sent<'_>, error: &ServerError) -> Failure {
     Refusal::new(error.code(), error.details().unwrap_or_default()).failure(sent)
 }
 
-/// What came back is no answer to what was asked.
+/// The reply answers another request.
 pub(super) fn astray(address: &Address) -> Failure {
-    let message = format!("{address} answered something else than what it was asked");
+    let message = format!("{address} sent a reply that belongs to another request");
     Failure::Astray(Error::new(ErrorKind::Protocol, message))
 }
 
-/// The way to a server is broken, or its bytes make no sense.
+/// The connection to a server broke, or its bytes make no sense.
 pub(super) fn broken(sent: &Sent<'_>, error: RedisError) -> Failure {
     Failure::Error(convert(sent, error))
 }
 
 /// The greeting of RESP3 failed.
 ///
-/// Whatever a server says to it that is neither about credentials nor about its own state means
-/// that it may well take RESP2: there are as many wordings as there are proxies.
+/// Any reply that is neither about credentials nor about the state of the server means that the server may
+/// well accept RESP2: there are as many wordings as there are proxies.
 pub(super) fn no_greeting(sent: &Sent<'_>, error: RedisError) -> Failure {
-    // The greeting brings the credentials. A server that asks for them does not know the greeting.
+    // The greeting contains the credentials. A server that asks for them does not know the greeting.
     if error.code() == Some("NOAUTH") && sent.has_credentials() {
         let message = format!("{} does not know the greeting of RESP3", sent.address);
         return Failure::NoResp3(Error::new(ErrorKind::Unsupported, message));
@@ -126,6 +173,12 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
         Kind::Io if error.is_timeout() => {
             Error::with_source(ErrorKind::Timeout, format!("{address} does not answer"), error)
         }
+        // The server ends TLS after the handshake if it does not accept the certificate of the client.
+        Kind::Io if error.to_string().contains("fatal alert") => Error::with_source(
+            ErrorKind::Denied,
+            format!("{address} did not accept the certificate of this client, or wants one"),
+            error,
+        ),
         Kind::Io => Error::with_source(
             ErrorKind::Unreachable,
             format!("the connection to {address} is broken"),
@@ -136,11 +189,11 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
             format!("{address} sent what is no reply"),
             error,
         ),
-        // Here the crate quotes the reply, which may quote what was sent.
+        // For this kind the crate quotes the reply, which may quote the request.
         Kind::UnexpectedReturnType => {
             Error::new(ErrorKind::Protocol, format!("{address} sent what is no reply"))
         }
-        // Texts of other kinds may quote what was sent.
+        // Texts of other kinds may quote the request.
         kind => Error::new(ErrorKind::Other, format!("a request to {address} failed: {kind:?}")),
     }
 }
@@ -152,10 +205,9 @@ struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// Servers before Redis 7 wrap what goes wrong inside a script:
-    /// `ERR Error running script (call to f_…): @user_script:4: @user_script: 4: -OOM command not…`.
-    /// What is inside says what is wrong. Where our scripts catch it, only the place is before it:
-    /// `@user_script: 4: -OOM command not…`.
+    /// Servers before Redis 7 wrap the error of a script: `ERR Error running script (call to f_…):
+    /// @user_script:4: @user_script: 4: -OOM command not…`. The inner part is the error. If our scripts
+    /// catch it, only the place stands before it: `@user_script: 4: -OOM command not…`.
     fn new(code: &'a str, text: &'a str) -> Self {
         const PLACE: &str = "@user_script:";
         let wrapped = if code == PLACE {
@@ -167,7 +219,7 @@ impl<'a> Refusal<'a> {
         };
         let inner = wrapped.and_then(|wrapped| {
             let (line, said) = wrapped.split_once(": ")?;
-            // Else a colon in what is quoted would make a code of an argument.
+            // Otherwise a colon in a quotation would make a code of an argument.
             line.parse::<u32>().ok()?;
             said.trim_start_matches('-').split_once(' ')
         });
@@ -183,6 +235,15 @@ impl<'a> Refusal<'a> {
             "NOSCRIPT" => Failure::NoScript(error),
             "READONLY" => Failure::Demoted(error),
             "TRYAGAIN" => Failure::Moving(error),
+            "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" => Failure::Later(error),
+            "MOVED" => match Redirect::read(self.text, sent.address) {
+                Some(redirect) => Failure::Moved(redirect, error),
+                None => Failure::Error(error),
+            },
+            "ASK" => match Redirect::read(self.text, sent.address) {
+                Some(redirect) => Failure::Asks(redirect, error),
+                None => Failure::Error(error),
+            },
             "NOAUTH" => Failure::NoAuth(error),
             code if wording::is_of_command(code, self.text, error.kind()) => {
                 Failure::NoCommand(error)
@@ -191,7 +252,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// What it means is in the words of the server. What is shown leaves out what was sent, of which a piece
+    /// The meaning comes from the words of the server. The shown text omits what was sent, of which a piece
     /// may look like one of those words.
     fn convert(&self, sent: &Sent<'_>) -> Error {
         let (kind, meaning) = self.meaning();
@@ -211,15 +272,27 @@ impl<'a> Refusal<'a> {
             "NOREPLICAS" => (ErrorKind::NotReady, "has too few replicas to write"),
             "MISCONF" => (ErrorKind::NotReady, "cannot save its data and takes no writes"),
             "NOSCRIPT" => (ErrorKind::NotReady, "lost a script that was just loaded"),
-            "NOPERM" => (ErrorKind::Denied, "lets this user not do that"),
+            "NOPERM" => (ErrorKind::Denied, "does not allow this user to do that"),
             "NOAUTH" | "WRONGPASS" => {
                 (ErrorKind::Denied, "did not accept the user name and password")
             }
             "WRONGTYPE" => (ErrorKind::ForeignKey, "has something at the key that is not a lock"),
+            "MOVED" | "ASK" | "CROSSSLOT" => (
+                ErrorKind::Unsupported,
+                "is a node of a cluster, not a single server: use a URL redis+cluster://…",
+            ),
+            "NOPROTO" => (ErrorKind::Unsupported, "does not speak RESP3"),
+            _ => self.meaning_of_ours().unwrap_or_else(|| self.meaning_of_text()),
+        }
+    }
+
+    /// The codes of our scripts.
+    fn meaning_of_ours(&self) -> Option<(ErrorKind, &'static str)> {
+        Some(match self.code {
             "LOCKFENCE" => (ErrorKind::ForeignKey, "has an unusable fence for the key"),
             "LOCKVERSION" => (
                 ErrorKind::ForeignKey,
-                "has the lock in a format of another version: use one version of this library for it",
+                "stores the lock in the format of another version: use one version of this library for it",
             ),
             "LOCKCLOCK" => (ErrorKind::NotReady, "has a clock that is not set"),
             "LOCKCELL" => (ErrorKind::ForeignKey, "has an unusable value beside the key"),
@@ -232,27 +305,28 @@ impl<'a> Refusal<'a> {
             "LOCKNODE" => (ErrorKind::ForeignKey, "has no standing among others"),
             "LOCKINFO" => (
                 ErrorKind::Denied,
-                "does not let this user run INFO, so that nobody can tell whether it has forgotten leases",
+                "does not allow this user to run INFO, so it is unknown whether it has forgotten leases",
+            ),
+            "LOCKTERM" => (
+                ErrorKind::Denied,
+                "does not allow this user to run INFO, so no grant can name the term of the server: grant the right \
+                 +info, or switch the quarantine of terms off",
             ),
             "LOCKCLUSTER" => {
                 (ErrorKind::Unsupported, "is a node of a cluster, and cannot be kept out of votes")
             }
             "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
-            "MOVED" | "ASK" | "CROSSSLOT" => {
-                (ErrorKind::Unsupported, "is a node of a cluster, not a single server")
-            }
-            "NOPROTO" => (ErrorKind::Unsupported, "does not speak RESP3"),
-            _ => self.meaning_of_text(),
-        }
+            _ => return None,
+        })
     }
 
-    /// Some errors have no code of their own, and some versions wrap one in another.
+    /// Some errors have no code of their own, and some versions wrap one error in another.
     fn meaning_of_text(&self) -> (ErrorKind, &'static str) {
         let says = |text| self.text.contains(text);
-        // The crate drops the code of what a server refuses while a connection is opened.
+        // The crate drops the code of an error that comes while a connection is opened.
         let denied = ["ACL failure", "can't run this command", "NOPERM", "has no permissions"];
         if denied.into_iter().any(says) {
-            (ErrorKind::Denied, "lets this user not do that")
+            (ErrorKind::Denied, "does not allow this user to do that")
         } else if says("max number of clients") {
             (ErrorKind::NotReady, "takes no more connections")
         } else if says("DB index") {

@@ -1,6 +1,6 @@
-//! What servers do not say, for the tests of everything that reads what they do say.
+//! Replies that no server gives, for the tests of the code that reads replies.
 //!
-//! How many of it a test tries is for `PROPTEST_CASES` to say.
+//! `PROPTEST_CASES` says how many of them a test tries.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,7 +8,7 @@ use redis::{PushInfo, PushKind, Value, VerbatimFormat};
 
 use super::Reply;
 
-/// Words of which the replies of scripts are made, and others that resemble them.
+/// The words in replies of scripts, and similar words.
 const WORDS: [&[u8]; 36] = [
     b"",
     b"0",
@@ -48,7 +48,7 @@ const WORDS: [&[u8]; 36] = [
     b"000102030405060708090a0b0c0d0e0f",
 ];
 
-/// Bytes that look like what a script answers, or nearly so.
+/// Bytes that look like the answer of a script, or nearly so.
 pub(crate) fn texts() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         24 => select(&WORDS[..]).prop_map(<[u8]>::to_vec),
@@ -70,7 +70,7 @@ pub(crate) fn texts() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Whatever the parser of the protocol may hand on.
+/// Everything that the parser of the protocol may hand on.
 pub(super) fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Nil),
@@ -103,7 +103,7 @@ pub(super) fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a request may be answered with.
+/// The possible replies to a request.
 pub(crate) fn replies() -> impl Strategy<Value = Reply> {
     prop_oneof![
         3 => values().prop_map(Reply::from_value),
@@ -112,7 +112,7 @@ pub(crate) fn replies() -> impl Strategy<Value = Reply> {
     ]
 }
 
-/// Pushes of every kind, with anything in them.
+/// Pushes of every kind, with any content.
 pub(super) fn pushes() -> impl Strategy<Value = PushInfo> {
     (kinds(), prop::collection::vec(values(), 0..4))
         .prop_map(|(kind, data)| PushInfo { kind, data })
@@ -145,8 +145,8 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Whether a word is a number in decimal digits that is no greater. It is put together in another way
-/// than what it is to judge.
+/// Whether a word is a number in decimal digits that is at most this one. Written differently from
+/// the code that it judges.
 pub(crate) fn is_number(word: &str, most: u64) -> bool {
     let digits = word.trim_start_matches('0');
     let (limit, length) = (most.to_string(), digits.len());
@@ -155,7 +155,7 @@ pub(crate) fn is_number(word: &str, most: u64) -> bool {
         && (length < limit.len() || length == limit.len() && digits <= limit.as_str())
 }
 
-/// Whether a word is that of a time that is left, which a lease without an end does not have.
+/// Whether a word is a remaining time. A lease without an end has none.
 pub(crate) fn is_left(word: &str) -> bool {
     word == "-1" || is_number(word, i64::MAX as u64)
 }

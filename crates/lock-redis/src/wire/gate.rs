@@ -1,7 +1,7 @@
-//! A stream that is read no faster than what comes on it is taken.
+//! A stream that is read no faster than its messages are taken.
 //!
-//! The crate puts the messages of a connection that only listens into a queue without a bound. Whoever sends
-//! faster than they are taken out of it would make it grow.
+//! The crate puts the messages of a connection that only listens into a queue without a bound. The queue
+//! would grow if a server sends messages faster than the client takes them.
 
 use std::io;
 use std::pin::Pin;
@@ -13,33 +13,33 @@ use futures::Stream;
 use futures::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// So many bytes are read before all messages were taken that had come. The server's follow when the socket
-/// is full.
+/// At most this many bytes are read before all messages are taken. The rest waits in the server when the
+/// socket is full.
 const READ_AHEAD: usize = 64 << 10;
 
-/// Where the reader of a stream waits for whoever takes what it has read.
+/// The place where the reader of a stream waits for the taker of its messages.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// The bytes that were read since all was taken.
+    /// The bytes that were read since the taker last found no message.
     read: AtomicUsize,
     reader: AtomicWaker,
     taker: AtomicWaker,
 }
 
 impl Gate {
-    /// What is read of a stream waits at the gate.
+    /// A stream whose reader waits at the gate.
     pub(super) fn before<S>(self: &Arc<Self>, stream: S) -> Gated<S> {
         Gated { stream, gate: Arc::clone(self) }
     }
 
-    /// Takes the next message, and opens the gate when there is none. The task that polls must not be made to
-    /// pause by its budget, which would look as if there were none.
+    /// Takes the next message, and opens the gate when there is none. The task that polls must be
+    /// unconstrained: a pause for its budget would look as if there were no message.
     pub(super) async fn take<M>(
         &self,
         messages: &mut (impl Stream<Item = M> + Unpin),
     ) -> Option<M> {
         std::future::poll_fn(|context| {
-            // The reader has closed the gate before it wakes the taker, who is known to it by then.
+            // The reader closes the gate before it wakes the taker, and the taker is registered by then.
             self.taker.register(context.waker());
             let next = Pin::new(&mut *messages).poll_next(context);
             if next.is_pending() {
@@ -59,7 +59,7 @@ impl Gate {
         if self.is_closed() {
             self.reader.register(context.waker());
             if self.is_closed() {
-                // What was read may be the beginning of a message, for which nobody else wakes the taker.
+                // The bytes may be the beginning of a message, for which nothing else wakes the taker.
                 self.taker.wake();
                 return Poll::Pending;
             }
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads all that comes, and puts it into a queue without a bound.
+    /// Reads everything that comes, into a queue without a bound.
     fn queue(mut stream: Gated<tokio::io::DuplexStream>) -> mpsc::UnboundedReceiver<usize> {
         let (sender, receiver) = mpsc::unbounded_channel();
         tokio::spawn(async move {

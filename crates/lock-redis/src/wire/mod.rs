@@ -1,4 +1,4 @@
-//! Everything that knows the `redis` crate. No type of it leaves this module.
+//! All code that uses the `redis` crate. No type of that crate leaves this module.
 
 mod capped;
 mod command;
@@ -18,7 +18,7 @@ mod wording;
 
 pub(crate) use command::{By, Call, Command, Numbers};
 pub(crate) use connection::{Connection, Driver, Push, Version};
-pub(crate) use failure::Failure;
+pub(crate) use failure::{Failure, Redirect};
 pub(crate) use pubsub::PubSub;
 pub(crate) use refusal::neither;
 pub(crate) use reply::Reply;

@@ -24,8 +24,8 @@ pub(crate) struct PubSub {
 }
 
 impl PubSub {
-    /// Introduces itself to the server at the other end of a stream. The future that is returned
-    /// hands on the messages, and ends with the connection; dropping it ends the connection.
+    /// Greets the server at the other end of a stream. The returned future hands on the messages,
+    /// and ends with the connection; dropping the future ends the connection.
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,

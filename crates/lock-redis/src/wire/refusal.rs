@@ -1,4 +1,4 @@
-//! What follows from a command that a server, or what stands before it, does not take.
+//! The consequences when a server, or a proxy before it, does not accept a command.
 
 use lock_core::{Error, ErrorKind};
 use redis::ServerError;
@@ -7,8 +7,8 @@ use super::failure::{Failure, refused};
 use super::sent::Sent;
 use super::wording::is_final;
 
-/// A server did not load a script. Nothing ran, so whatever is not about credentials or about the state of the
-/// server means that it loads none.
+/// A server did not load a script. No script ran, so every error that is not about credentials or about the
+/// state of the server means that the server loads no scripts.
 pub(super) fn not_loaded(sent: &Sent<'_>, error: &ServerError) -> Failure {
     match refused(sent, error) {
         Failure::Error(error) if is_final(error.kind()) => Failure::NoCommand(error),
@@ -16,7 +16,7 @@ pub(super) fn not_loaded(sent: &Sent<'_>, error: &ServerError) -> Failure {
     }
 }
 
-/// The error of a server that takes scripts neither in the one way nor in the other.
+/// The error for a server that accepts scripts in neither way.
 pub(crate) fn neither([one, other]: [&str; 2], errors: [Error; 2]) -> Error {
     let [error, source] = errors;
     let is_denied = [&error, &source].iter().any(|it| it.kind() == ErrorKind::Denied);
@@ -41,7 +41,7 @@ mod tests {
         said(&Sent::to(&Address::Tcp { host: "redis.example".into(), port: 6379 }))
     }
 
-    /// As servers and proxies say it, and what it is for an app.
+    /// The wordings of servers and proxies, and the kinds of the errors for an app.
     const OF_COMMANDS: [(&str, ErrorKind); 10] = [
         ("NOPERM User locks has no permissions to run the 'evalsha' command", ErrorKind::Denied),
         (

@@ -1,8 +1,8 @@
-//! What comes back.
+//! Replies of the server.
 
 use redis::Value;
 
-/// A reply without the distinctions of the protocols' versions.
+/// A reply, without the differences between the versions of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Nil,
@@ -10,7 +10,7 @@ pub(crate) enum Reply {
     Text(Vec<u8>),
     /// An array, a set, or a map with its keys and values in turn.
     List(Vec<Reply>),
-    /// Nothing that any command of ours answers with.
+    /// A type that answers none of our commands.
     Other,
 }
 
@@ -54,7 +54,8 @@ mod tests {
         assert_eq!(Reply::from_value(array), Reply::from_value(map));
     }
 
-    /// The texts and numbers of a reply are those of the value, in the same order: none is made up.
+    /// The texts and numbers of a reply are those of the value, in the order of the value, and no
+    /// others.
     fn leaves(reply: &Reply, into: &mut Vec<Reply>) {
         match reply {
             Reply::List(items) => items.iter().for_each(|item| leaves(item, into)),

@@ -1,16 +1,31 @@
-//! One script, as it is sent.
+//! One script, in the form that is sent.
 
-/// A script, and the name under which a server that has loaded it knows it.
+/// A script, and its name in a server that has loaded it.
 #[derive(Debug)]
 pub(crate) struct Script {
     body: String,
     digest: String,
+    /// The script where grants name their term, if that is another one.
+    with_terms: Option<Box<Self>>,
 }
 
 impl Script {
+    /// The lines between `--<terms` and `--terms>`, and those that end in `--terms` and maybe a reason, are only for
+    /// grants that name their term.
     pub(crate) fn new(source: &str) -> Self {
-        let body = shortened(source);
-        Self { digest: redis::Script::new(&body).get_hash().to_owned(), body }
+        let with_terms = source.contains("--terms").then(|| Box::new(Self::of(source, true)));
+        Self { with_terms, ..Self::of(source, false) }
+    }
+
+    fn of(source: &str, terms: bool) -> Self {
+        let body = shortened(source, terms);
+        let digest = redis::Script::new(&body).get_hash().to_owned();
+        Self { body, digest, with_terms: None }
+    }
+
+    /// The script where grants name their term, or do not.
+    pub(crate) fn with_terms(&self, terms: bool) -> &Self {
+        self.with_terms.as_deref().filter(|_| terms).unwrap_or(self)
     }
 
     pub(crate) fn body(&self) -> &str {
@@ -23,12 +38,24 @@ impl Script {
     }
 }
 
-/// What a server needs of a source: less than half of it.
-fn shortened(source: &str) -> String {
-    let lines = source.lines().map(str::trim);
+/// The source without comments and spaces: less than half of it. What is about `terms` may be left out.
+fn shortened(source: &str, terms: bool) -> String {
     let mut body = String::with_capacity(source.len());
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("--")) {
-        // Texts are between quotes, and have none in them.
+    let mut within = false;
+    for line in source.lines().map(str::trim) {
+        match line {
+            "--<terms" => within = true,
+            "--terms>" => within = false,
+            _ => {}
+        }
+        let (line, marked) = match line.split_once(" --terms") {
+            Some((line, _)) => (line, true),
+            None => (line, within),
+        };
+        if line.is_empty() || line.starts_with("--") || marked && !terms {
+            continue;
+        }
+        // Texts are between quotes, and contain no quotes.
         for (index, piece) in line.split('\'').enumerate() {
             if index % 2 == 0 {
                 body.push_str(&piece.replace(", ", ",").replace(" = ", "="));
@@ -48,6 +75,18 @@ mod tests {
     #[test]
     fn comments_and_spaces_stay_here_and_texts_do_not() {
         let source = "-- Why.\nif a then\n  -- Why not.\n\n  b = f(1, ', ') .. ' = '\n  return 'a -- b'\nend\n";
-        assert_eq!(shortened(source), "if a then\nb=f(1,', ') .. ' = '\nreturn 'a -- b'\nend\n");
+        let short = "if a then\nb=f(1,', ') .. ' = '\nreturn 'a -- b'\nend\n";
+        assert_eq!(shortened(source, false), short);
+        assert_eq!(Script::new(source).with_terms(true).body(), short);
+    }
+
+    #[test]
+    fn what_is_about_terms_is_in_one_script_of_two() {
+        let script = Script::new(
+            "a()\n--<terms\n  -- Why.\n  b()\n--terms>\nc()\n  d() --terms: why\ne()\n",
+        );
+        assert_eq!(script.with_terms(false).body(), "a()\nc()\ne()\n");
+        assert_eq!(script.with_terms(true).body(), "a()\nb()\nc()\nd()\ne()\n");
+        assert_ne!(script.with_terms(true).digest(), script.digest());
     }
 }

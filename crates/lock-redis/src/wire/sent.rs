@@ -1,4 +1,4 @@
-//! What was sent, which no error repeats.
+//! The words of a request, which no error repeats.
 
 use std::borrow::Cow;
 
@@ -6,19 +6,19 @@ use redis::{Arg, Cmd};
 
 use super::{Address, Endpoint};
 
-/// An argument shorter than that is a word of a command or a number, and not hidden: it would be taken for a
-/// secret wherever it stands. A value beside a lock that is as short may be repeated, if a server quotes it where
-/// it is not cut off.
+/// A shorter argument is a word of a command or a number, and is not hidden: otherwise every occurrence of that
+/// word would look like a secret. So an error may repeat a value beside a lock that is this short, if a server
+/// quotes it without cutting it off.
 const SHORT: usize = 8;
 
-/// How the codes of our scripts' errors begin.
+/// The beginning of the codes of our scripts' errors.
 pub(super) const OURS: &str = "LOCK";
 
-/// What stands for what is not repeated.
+/// Stands for hidden text.
 const HIDDEN: &str = "…";
 
-/// What was sent to a server, which may quote it when it refuses. Some of it is secret: credentials, and among
-/// the arguments the tokens of owners and what apps keep beside a lock.
+/// The words of a request, which a server may quote when it refuses. Some are secret: the credentials, and among
+/// the arguments the tokens of owners and the values that apps keep beside a lock.
 pub(super) struct Sent<'a> {
     pub(super) address: &'a Address,
     credentials: Vec<&'a str>,
@@ -26,7 +26,7 @@ pub(super) struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    /// Nothing but the credentials, which every connection begins with.
+    /// Only the credentials, which every connection sends first.
     pub(super) fn login(endpoint: &'a Endpoint) -> Self {
         let login = [endpoint.login.password(), endpoint.login.username()];
         let credentials = login.into_iter().flatten().filter(|it| !it.is_empty()).collect();
@@ -37,17 +37,17 @@ impl<'a> Sent<'a> {
         !self.credentials.is_empty()
     }
 
-    /// These, and the arguments of a command.
+    /// The credentials, and the arguments of a command.
     pub(super) fn command(endpoint: &'a Endpoint, command: &'a Cmd) -> Self {
         let mut sent = Self::login(endpoint);
         for argument in command.args_iter().skip(1) {
             if let Arg::Simple(bytes) = argument {
-                // A line of the protocol is text, and shows of other bytes at most what is text between them.
+                // A line of the protocol is text. Of other bytes it shows at most the text between them.
                 let texts = bytes.utf8_chunks().map(|chunk| chunk.valid());
                 sent.arguments.extend(texts.filter(|text| text.len() >= SHORT));
             }
         }
-        // One may be a piece of another.
+        // One argument may be a piece of another.
         sent.arguments.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         sent
     }
@@ -57,8 +57,9 @@ impl<'a> Sent<'a> {
         Self { address, credentials: Vec::new(), arguments: Vec::new() }
     }
 
-    /// What is shown of an error of this code, without what was sent. Errors of our own scripts say numbers that
-    /// were sent, and no other argument. Credentials are hidden everywhere, if they look like a number too.
+    /// The shown part of an error with this code, without the words of the request. Errors of our own scripts
+    /// contain numbers that were sent, and no other argument. Credentials are hidden everywhere, even if they
+    /// look like a number.
     pub(super) fn hide_in<'t>(&self, code: &str, text: &'t str) -> Cow<'t, str> {
         let is_told = |argument: &str| code.starts_with(OURS) && is_number(argument);
         let arguments = self.arguments.iter().filter(|argument| !is_told(argument));
@@ -69,14 +70,14 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Whether an argument is a number. Tokens of owners may have digits alone, but more of them.
+/// Whether an argument is a number. An owner token may consist of digits alone, but has more of them.
 fn is_number(argument: &str) -> bool {
     const LONGEST_NUMBER: usize = 20;
     argument.len() <= LONGEST_NUMBER && argument.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A text without a secret. A short one may be a piece of a common word, and is taken for what it is only where
-/// it stands alone.
+/// A text without a secret. A short secret may be a piece of a common word, so it is hidden only where it stands
+/// alone.
 fn without(text: &str, secret: &str) -> String {
     if secret.len() >= SHORT {
         return text.replace(secret, HIDDEN);

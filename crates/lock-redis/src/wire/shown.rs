@@ -1,15 +1,14 @@
-//! What people see of the errors that a server replied with.
+//! The errors of a server, as people see them.
 
 use std::fmt::{self, Write as _};
 
-/// An error that a server replied with, as people see it.
+/// An error of a server, as people see it.
 pub(super) struct Shown<'a> {
     pub(super) code: &'a str,
     pub(super) text: &'a str,
 }
 
-/// One line that is not long, without the arguments that servers like to quote: among them are passwords and
-/// tokens.
+/// One short line, without the arguments that servers often quote, among them passwords and tokens.
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const QUOTES: [&str; 2] = [", with args", " with args"];
@@ -19,7 +18,7 @@ impl fmt::Display for Shown<'_> {
         for quote in QUOTES {
             said = said.split_once(quote).map_or(said, |(before, _)| before);
         }
-        // It ends up in logs and on terminals.
+        // The text ends up in logs and on terminals.
         let mut shown =
             said.trim_end_matches('.').chars().filter(|it| !it.is_control()).take(LONGEST_LINE);
         shown.try_for_each(|it| f.write_char(it))
@@ -36,8 +35,7 @@ mod tests {
     use crate::wire::sent::Sent;
     use crate::wire::{Address, garbage};
 
-    /// Lines of which many are nearly what servers say, with what must not be repeated where they like to
-    /// quote it.
+    /// Lines of which many are nearly errors of servers, with secrets where servers often quote.
     fn lines() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             6 => select(vec![
@@ -53,13 +51,13 @@ mod tests {
     }
 
     proptest! {
-        /// It is one line that a terminal and a log can bear, whatever the server says.
+        /// The text is one line that is safe for a terminal and a log, whatever the server says.
         #[test]
         fn a_refusal_is_one_short_line_without_what_was_sent(line in lines()) {
             let address = Address::Tcp { host: "redis.example".into(), port: 6379 };
             let Value::ServerError(error) = garbage::refusal(&line) else { panic!() };
             let failure = refused(&Sent::to(&address), &error);
-            // Then it is sent once more, so that it must not have run.
+            // Then the script is sent again, so it must not have run.
             match failure {
                 Failure::NoScript(_) => prop_assert!(line.contains("NOSCRIPT")),
                 Failure::NoCommand(_) => prop_assert!(line.contains("command"), "{}", line),

@@ -1,14 +1,17 @@
-//! Where the server is, and who asks.
+//! The address of the server, and the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
 
+use crate::credentials::Provider;
 use crate::options::Protocol;
 
-/// What a URL says.
+/// A server, and how to log in to it.
+#[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: Address,
     pub(crate) tls: bool,
@@ -16,17 +19,19 @@ pub(crate) struct Endpoint {
     /// The version of the protocol, if the URL names one.
     pub(crate) protocol: Option<Protocol>,
     pub(super) login: RedisConnectionInfo,
+    /// Says who logs in, at each connection. Then the URL does not say it.
+    pub(crate) provider: Option<Provider>,
 }
 
-/// A place to connect to. It holds no secret, so that messages may name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A place to connect to. It contains no secret, so messages may name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Reads a URL, without touching the network.
+    /// Reads a URL, without network access.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let Some(mut url) = redis::parse_redis_url(url) else {
             return Err(invalid(
@@ -35,7 +40,7 @@ impl Endpoint {
         };
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls {
-            // The crate does not do TLS for us, and without that it does not accept the scheme.
+            // The crate does no TLS for us, and then refuses the scheme.
             url.set_scheme("redis")
                 .map_err(|()| invalid("the scheme of the URL makes no sense"))?;
         }
@@ -45,7 +50,7 @@ impl Endpoint {
         let protocol = protocol(url.query_pairs().find(|(name, _)| name == "protocol"))?;
         let info = url.into_connection_info().map_err(|error| {
             let reason = error.to_string();
-            // Of all its reasons only these quote nothing of the URL.
+            // Of all its reasons only these quote no part of the URL.
             match reason.split(" - ").next() {
                 Some(known @ ("Invalid database number" | "Missing hostname" | "Missing path")) => {
                     invalid(format!("the URL of the server is wrong: {}", known.to_lowercase()))
@@ -69,7 +74,65 @@ impl Endpoint {
                 "the URL of the server is wrong: a database number is not negative",
             ));
         }
-        Ok(Self { address, tls, database, protocol, login })
+        Ok(Self { address, tls, database, protocol, login, provider: None })
+    }
+
+    /// The server at another address, with the same login.
+    pub(crate) fn at(&self, address: Address) -> Self {
+        Self { address, ..self.clone() }
+    }
+
+    /// The same server, with this login.
+    pub(crate) fn with_login(mut self, user: Option<&str>, password: Option<&str>) -> Self {
+        if let Some(user) = user {
+            self.login = self.login.set_username(user);
+        }
+        if let Some(password) = password {
+            self.login = self.login.set_password(password);
+        }
+        self
+    }
+
+    /// Whether it is known who logs in.
+    pub(crate) fn has_login(&self) -> bool {
+        self.login.username().is_some() || self.login.password().is_some()
+    }
+
+    pub(crate) fn use_database(&mut self, number: i64) {
+        self.database = number;
+        self.login = self.login.clone().set_db(number);
+    }
+
+    /// The same server, with the credentials for one connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the provider.
+    pub(crate) async fn logging_in(self: &Arc<Self>) -> Result<Arc<Self>, Error> {
+        let Some(provider) = &self.provider else { return Ok(Arc::clone(self)) };
+        let credentials = provider.ask().await?;
+        let (user, password) = credentials.parts();
+        let login = RedisConnectionInfo::default().set_db(self.database);
+        let endpoint = Self { login, ..(**self).clone() };
+        Ok(Arc::new(endpoint.with_login(user, Some(password))))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn credentials(&self) -> (Option<&str>, Option<&str>) {
+        (self.login.username(), self.login.password())
+    }
+}
+
+impl Address {
+    /// The address that a server names for another one. Without a host, it is the host of the server that was
+    /// asked. `None` if the host is unknown.
+    pub(crate) fn named(host: &str, port: u16, asked: &Self) -> Option<Self> {
+        let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+        match (host, asked) {
+            ("?", _) | ("", Self::Unix(_)) => None,
+            ("", Self::Tcp { host, .. }) => Some(Self::Tcp { host: host.clone(), port }),
+            (host, _) => Some(Self::Tcp { host: host.to_owned(), port }),
+        }
     }
 }
 
@@ -163,48 +226,39 @@ mod tests {
         prop_oneof![9 => select(of), 1 => "\\PC{0,4}"]
     }
 
-    /// URLs with a secret where one belongs, of which some make sense.
+    const SCHEMES: [&str; 7] =
+        ["redis://", "rediss://", "valkeys://", "redis+unix://", "unix:///", "redis:", ""];
+
+    const HOSTS: [&str; 9] =
+        ["", "redis.example", "127.0.0.1", "[::1]", "[::1", "[", "a b", "\u{0}", "xn--"];
+
+    const QUERIES: [&str; 9] = [
+        "",
+        "?protocol=resp3",
+        "?protocol=hunter2",
+        "?db=x&pass=hunter2",
+        "?db=-1&pass=hunter2",
+        "?user=%ff&pass=hunter2",
+        "?pass",
+        "#hunter2",
+        "?&&=&#",
+    ];
+
+    /// URLs with a secret in a place for secrets, of which some make sense.
     fn urls() -> impl Strategy<Value = String> {
-        let scheme = pieces(&[
-            "redis://",
-            "rediss://",
-            "valkeys://",
-            "redis+unix://",
-            "unix:///",
-            "redis:",
-            "",
-        ]);
+        let scheme = pieces(&SCHEMES);
         let user = pieces(&["", "me", "%", "%00", "%ff", "me%3A"]);
         let after = pieces(&["", ":hunter2", "hunter2:", ":hunter2%", ":%00hunter2", ":hunter2@"]);
-        let host = pieces(&[
-            "",
-            "redis.example",
-            "127.0.0.1",
-            "[::1]",
-            "[::1",
-            "[",
-            "a b",
-            "\u{0}",
-            "xn--",
-        ]);
+        let host = pieces(&HOSTS);
         let port = pieces(&["", ":6379", ":0", ":65536", ":-1", ":x"]);
         let path =
             pieces(&["", "/", "/0", "/-1", "/9223372036854775808", "/run/redis.sock", "/1/2"]);
-        let query = pieces(&[
-            "",
-            "?protocol=resp3",
-            "?protocol=hunter2",
-            "?db=x&pass=hunter2",
-            "?db=-1&pass=hunter2",
-            "?user=%ff&pass=hunter2",
-            "?pass",
-            "#hunter2",
-            "?&&=&#",
-        ]);
+        let query = pieces(&QUERIES);
         let secret = prop_oneof![2 => Just("@"), 1 => Just("")];
         (scheme, user, after, secret, host, port, path, query).prop_map(
             |(scheme, user, after, at, host, port, path, query)| {
-                // Without a host after it, it would be one itself, or a path, which may be shown.
+                // Without a host after it, the secret would be a host itself, or a path, which may
+                // be shown.
                 let has_user = !at.is_empty() && !scheme.contains("unix");
                 let (after, at) = if has_user { (after, at) } else { (String::new(), "") };
                 format!("{scheme}{user}{after}{at}{host}{port}{path}{query}")

@@ -1,9 +1,8 @@
-//! How servers and proxies say that they do not take a command.
+//! The wordings with which servers and proxies refuse a command.
 
 use lock_core::ErrorKind;
 
-/// What servers and proxies say of a command that they do not take. There are as many wordings as there are
-/// proxies.
+/// The wordings of a refused command. There are as many wordings as there are proxies.
 const REFUSALS: [&str; 16] = [
     "unknown",
     "unsupported",
@@ -23,12 +22,12 @@ const REFUSALS: [&str; 16] = [
     "blocked",
 ];
 
-/// Whether an error of this kind is about the command itself, which then did not run.
+/// Whether an error of this kind concerns the command itself, which then did not run.
 ///
-/// An error from within a script says so, and is not about the call of that script.
+/// An error from within a script says so, and does not concern the call of that script.
 pub(super) fn is_of_command(code: &str, text: &str, kind: ErrorKind) -> bool {
     if code == "NOPERM" {
-        // The others are about keys and channels.
+        // The others concern keys and channels.
         return text.contains("permissions to run") || text.contains("command");
     }
     if !is_final(kind) || text.contains("user_script") || text.contains("running script") {
@@ -39,7 +38,7 @@ pub(super) fn is_of_command(code: &str, text: &str, kind: ErrorKind) -> bool {
     is_named && REFUSALS.into_iter().any(|refusal| said.contains(refusal))
 }
 
-/// Whether such an error may mean that the server is never going to do it.
+/// Whether such an error may mean that the server will never accept the command.
 pub(super) fn is_final(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Other)
 }

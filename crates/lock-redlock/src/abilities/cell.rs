@@ -7,31 +7,31 @@ use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key};
 use lock_core::{QuorumNode, Result, Stored};
 
 use crate::Redlock;
-use crate::asked::late;
 use crate::inner::Core;
 use crate::quorum::{NodeSet, Quorum};
 
-/// What stands for no value on a node that had one. Nobody else stores these bytes, but by accident.
+/// What stands for no value on a node that had one. Callers store these bytes only by accident.
 const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a\x95\x3f\xc9";
 
-/// A value is stored on a majority, so every majority that is asked for it knows it: what was reported as
-/// [written](Stored::Written) is what every later load returns, until something is written after it. It is kept by
-/// as many nodes as were there when it was stored, and nobody copies it to others later: a node that has lost its
-/// data, which gives locks out again after a while, counts as one that never had it.
+/// A value is stored on a majority, so every majority knows it. A value that was reported as
+/// [written](Stored::Written) is returned by every later load, until a later value is written. Only the nodes that were
+/// there when the value was stored keep it. It is not copied to other nodes later. A node that has lost its data votes
+/// again after a while, and counts as a node that never had the value.
 ///
-/// What has reached fewer nodes may be seen or not, and by one load but not the next, until the next value is
-/// stored. It is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has
-/// it, under the same token. If it was stored under the token of the one before, and so few nodes answer that either
-/// may be the later, loading fails with an error that invites to try again.
+/// A value that has reached fewer nodes may be seen by one load and not by the next, until the next value is stored. It
+/// is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has the value,
+/// under one token. If it was stored under the token of the value before, and too few nodes answer to tell which is the
+/// later, loading fails with a retryable error.
 ///
-/// What erases a value is stored like one, and taken away when every node has it. If it has certainly not reached a
-/// majority, the value is still loaded, as not settled; if that cannot be told, because nodes are silent, there is
-/// none, although others may see the value again when erasing it has failed. A value of nearly [`Cell::MAX_LEN`]
-/// bytes is refused if it begins with the 16 bytes that stand for this.
+/// To erase a value, the quorum stores a mark of 16 bytes like a value, and removes it when every node has it. If the
+/// mark has certainly not reached a majority, the value is still loaded, as not settled. If that is unknown because
+/// nodes are silent, no value is loaded. Other clients may then see the value again if erasing it has failed. A value
+/// of nearly
+/// [`Cell::MAX_LEN`] bytes is refused if it begins with these 16 bytes.
 ///
-/// The holder is [told](CellBackend::load_under) what those nodes have that have granted the claim, and hold by it
-/// when they answer: a majority which takes nothing any more that an earlier holder has sent. So what the holder
-/// does not see there cannot become settled.
+/// The holder is [told](CellBackend::load_under) the values of the nodes that have granted the claim and still hold its
+/// lease when they answer. This is a majority that no longer accepts what an earlier holder has sent. So a value that
+/// the holder does not see there cannot become settled.
 #[async_trait]
 impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
@@ -51,7 +51,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         };
         let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
         let now = core.clock.now();
-        // It may have been renewed meanwhile, by the same nodes.
+        // The lease may have been renewed meanwhile, by the same nodes.
         let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
         if now >= held.valid_until && !held.nodes.without(renewed()).is_empty() {
             let message = "the lease may have been over before a majority had said what was stored";
@@ -78,7 +78,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     }
 }
 
-/// What these nodes have, as far as it matters, and the latest of it as they keep it.
+/// The values of these nodes, as far as they matter, and the latest value as the nodes keep it.
 async fn load_from<N: QuorumNode + CellBackend>(
     core: &Arc<Core<N>>,
     key: &Key,
@@ -92,32 +92,24 @@ async fn load_from<N: QuorumNode + CellBackend>(
         }
     });
     let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
-    let mut said = vec![None; core.quorum.nodes()];
     while ballot.cells.len() + asked.open().len() >= core.quorum.needed() {
-        let Some(batch) = asked.answers().await else { break };
-        for (node, loaded) in batch {
-            match loaded {
-                Ok(cell) => ballot.cells.push(cell),
-                Err(error) => said[node] = Some(error),
-            }
-        }
-        if ballot.cells.len() >= core.quorum.needed()
+        let Some((_, cell)) = asked.next().await else { break };
+        ballot.cells.extend(cell);
+        if !asked.has_ready()
+            && ballot.cells.len() >= core.quorum.needed()
             && let Some(latest) = ballot.decided()
         {
             return Ok((ballot, latest));
         }
     }
     if ballot.cells.len() < core.quorum.needed() {
-        for node in asked.open().iter() {
-            said[node] = Some(late(asked.limit()));
-        }
-        return Err(core.failure("loaded it", ballot.cells.len(), &said));
+        return Err(asked.failure("loaded it", ballot.cells.len()));
     }
     let latest = ballot.likeliest()?;
     Ok((ballot, latest))
 }
 
-/// How many have written it, and what that comes to.
+/// How many nodes have written the value, and the outcome of that.
 async fn store_on_all<N: QuorumNode + CellBackend>(
     core: &Arc<Core<N>>,
     claim: &Claim,
@@ -126,45 +118,37 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
 ) -> Result<(usize, Stored)> {
     let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
     let value: Option<Arc<[u8]>> = value.map(Into::into);
-    // Taking it away is for all nodes or none, and so are the answers to storing what stands for that.
+    // The mark is removed only if every node has it, so the answers of all nodes count.
     let waits_for_all = value.as_deref().is_none_or(|value| value == ERASED);
     let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let (claim, value) = (claim.clone(), value.clone());
+        let (mut claim, value) = (claim.clone(), value.clone());
+        claim.owner = core.claims.owner_at(&claim, node);
         async move {
             let stored = core.nodes[node].backend.store(&claim, token, value.as_deref()).await;
             core.noted(node, "store", stored)
         }
     });
     let (mut written, mut refused) = (0, 0);
-    let mut said = vec![None; nodes];
     loop {
         let open = asked.open().len();
         let is_decided = written >= needed || refused > nodes - needed || written + open < needed;
-        if open == 0 || (is_decided && !waits_for_all) {
+        if open == 0 || (is_decided && !waits_for_all && !asked.has_ready()) {
             break;
         }
-        let Some(batch) = asked.answers().await else { break };
-        for (node, stored) in batch {
-            match stored {
-                Ok(Stored::Written) => written += 1,
-                Ok(_) => refused += 1,
-                Err(error) => said[node] = Some(error),
-            }
+        match asked.next().await {
+            Some((_, Some(Stored::Written))) => written += 1,
+            Some((_, Some(_))) => refused += 1,
+            Some((_, None)) => {}
+            None => break,
         }
     }
-    let open = asked.open();
-    let limit = asked.limit();
-    asked.finish(|_, _| {});
-    if written >= needed {
-        return Ok((written, Stored::Written));
-    }
-    if refused > nodes - needed {
-        return Ok((written, Stored::NotHeld));
-    }
-    for node in open.iter() {
-        said[node] = Some(late(limit));
-    }
-    Err(core.failure("stored it", written, &said))
+    let outcome = match () {
+        () if written >= needed => Ok((written, Stored::Written)),
+        () if refused > nodes - needed => Ok((written, Stored::NotHeld)),
+        () => Err(asked.failure("stored it", written)),
+    };
+    asked.finish(|_, _, _| {});
+    outcome
 }
 
 /// What the nodes loaded.
@@ -175,8 +159,8 @@ struct Ballot {
 }
 
 impl Ballot {
-    /// The latest value as it is kept, if nothing that the others may say would change it, whether it is settled, or
-    /// whether its writer still holds.
+    /// The latest value as it is kept, if no answer of another node can change the value, whether it is settled, or
+    /// whether its writer still holds the lock.
     fn decided(&self) -> Option<Option<Cell>> {
         let Some(token) = self.latest() else { return Some(None) };
         let [(value, count)] = *self.values(token) else { return None };
@@ -194,7 +178,7 @@ impl Ballot {
         Some(Some(Cell::new(value.to_vec(), token, held)))
     }
 
-    /// The same, when all have answered that will.
+    /// The latest value as it is kept, once no more nodes will answer.
     fn likeliest(&self) -> Result<Option<Cell>> {
         let Some(token) = self.latest() else { return Ok(None) };
         let unknown = self.quorum.nodes() - self.cells.len();
@@ -224,7 +208,7 @@ impl Ballot {
         count >= self.quorum.needed()
     }
 
-    /// Whether a majority may have what was stored last under this token, if those who are silent have it.
+    /// Whether a majority may have the value that was stored last under this token, if the silent nodes have it.
     fn may_be_settled(&self, token: FencingToken) -> bool {
         let most = self.values(token).iter().map(|(_, count)| *count).max().unwrap_or_default();
         let silent = self.quorum.nodes() - self.cells.len();
@@ -237,7 +221,7 @@ impl Ballot {
         let last = earlier.map(|cell| cell.token).max()?;
         let values = self.values(last);
         let (value, _) = values.iter().copied().max_by_key(|(_, count)| *count)?;
-        // Somebody has come after its writer.
+        // Another client has written after its writer, so the writer does not hold the lock any more.
         match decode(&Cell::new(value.to_vec(), last, false)) {
             None => self.before(last),
             cell => cell.map(Cell::unsettled),
@@ -260,13 +244,13 @@ impl Ballot {
         values
     }
 
-    /// How many nodes say that the writer still holds.
+    /// How many nodes say that the writer still holds the lock.
     fn holding(&self, token: FencingToken) -> usize {
         self.cells.iter().flatten().filter(|cell| cell.token == token && cell.held).count()
     }
 }
 
-/// A value as the nodes keep it: one that looks like none gets a byte more.
+/// A value as the nodes keep it. A value that looks like the mark gets one more byte.
 fn encode(value: Option<&[u8]>) -> Vec<u8> {
     match value {
         None => ERASED.to_vec(),
@@ -376,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Bytes that a node may have, whoever put them there.
+    /// Bytes that a node may have, from any client.
     fn stored() -> impl Strategy<Value = Vec<u8>> {
         let stem = prop_oneof![Just(vec![]), Just(ERASED.to_vec()), Just(ERASED[..15].to_vec())];
         let rest = prop::collection::vec(prop_oneof![Just(0), any::<u8>()], 0..3);
@@ -418,7 +402,7 @@ mod tests {
             if let Some(decided) = decided {
                 let likeliest = likeliest.unwrap();
                 let erased = decided.is_some() && decided.as_ref().and_then(decode).is_none();
-                // Whether somebody still holds who has erased it is of no interest.
+                // Whether the client that has erased the value still holds the lock does not matter.
                 let held = |mut cell: Cell| {
                     cell.held |= erased;
                     cell
@@ -427,7 +411,7 @@ mod tests {
             }
         }
 
-        /// What is settled every later load sees, whichever majority answers.
+        /// Every later load sees a settled value, whichever majority answers.
         #[test]
         fn every_majority_knows_what_is_settled(
             mut ballot in ballots(),
@@ -441,7 +425,7 @@ mod tests {
             theirs.for_each(|(cell, _)| *cell = Some(latest.clone()));
             let Ok(Some(first)) = ballot.likeliest() else { return Ok(()) };
             prop_assume!(first.settled);
-            // Those that were silent have nothing later: that would be another value.
+            // The silent nodes have no later value: that would be another one.
             let quorum = ballot.quorum;
             let may_be = |cell: &Option<Cell>| cell.as_ref().is_none_or(|it| it.token < first.token);
             let silent = rest.into_iter().flatten().filter(may_be).chain(std::iter::repeat(None));

@@ -1,4 +1,4 @@
-//! Who holds a lock, by the word of a majority.
+//! The holders of a lock, according to a majority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,13 @@ use async_trait::async_trait;
 use lock_core::{FencingToken, Holder, InspectBackend, Inspection, Key, Kind, QuorumNode, Result};
 
 use crate::Redlock;
-use crate::asked::late;
 use crate::inner::Core;
 use crate::quorum::Quorum;
 
-/// Those are shown who hold the lock on a majority of nodes. Nobody stands in a queue.
+/// Shows the holders that hold the lock on a majority of nodes. There is no queue.
 ///
-/// Nodes name a holder by the token that they gave to it. Where these differ, which they may after a split vote,
-/// holders are told apart by their order.
+/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the order of
+/// the holders tells them apart.
 #[async_trait]
 impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
@@ -45,12 +44,12 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         })
         .await?;
         ended.sort_unstable_by(|a, b| b.cmp(a));
-        // So many were ended on a majority.
+        // A majority has ended at least so many.
         Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
     }
 }
 
-/// The answers of all nodes that answer in time, which must be a majority.
+/// The answers of all nodes that answer in time. Fails if these are no majority.
 async fn from_all<N, T, F>(
     core: &Arc<Core<N>>,
     what: &str,
@@ -61,24 +60,13 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let nodes = core.quorum.nodes();
-    let mut asked = core.ask(0..nodes, core.settings.patience(), request);
-    let (mut answers, mut said) = (Vec::new(), vec![None; nodes]);
-    while let Some(batch) = asked.answers().await {
-        for (node, answer) in batch {
-            match answer {
-                Ok(answer) => answers.push(answer),
-                Err(error) => said[node] = Some(error),
-            }
-        }
+    let limit = core.settings.patience();
+    let mut asked = core.ask(0..core.quorum.nodes(), limit, request);
+    let answers: Vec<_> = asked.all().await.into_iter().map(|(_, answer)| answer).collect();
+    match answers.len() >= core.quorum.needed() {
+        true => Ok(answers),
+        false => Err(asked.failure(what, answers.len())),
     }
-    if answers.len() >= core.quorum.needed() {
-        return Ok(answers);
-    }
-    for node in asked.open().iter() {
-        said[node] = Some(late(asked.limit()));
-    }
-    Err(core.failure(what, answers.len(), &said))
 }
 
 /// The holders that a majority of nodes knows.
@@ -102,7 +90,7 @@ fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     let mut tokens: Vec<_> = nodes.iter().flatten().map(|holder| holder.token).collect();
     tokens.sort_unstable();
     tokens.dedup();
-    // First those whom a majority knows by one token.
+    // First the holders that a majority knows by one token.
     let mut known = Vec::new();
     for token in tokens {
         known.extend(take(&mut nodes, quorum, |other| other.token == token));
@@ -130,7 +118,7 @@ fn take(
     let token: Option<FencingToken> = seen.iter().map(|holder| holder.token).max().flatten();
     let mut left: Vec<_> = seen.iter().map(|it| it.remaining.unwrap_or(Duration::MAX)).collect();
     left.sort_unstable();
-    // A majority has it for so long.
+    // A majority has the lease for so long.
     let left = left[seen.len() - quorum.needed()];
     let remaining = (left < Duration::MAX).then_some(left);
     seen.first().map(|first| Holder::new(first.kind, token, remaining))
@@ -153,7 +141,7 @@ mod tests {
             vec![holder(Kind::Exclusive, 3, 5)],
         ];
         let quorum = Quorum::of(3);
-        // 7 and 8 are one reader, whom the nodes gave different tokens.
+        // 7 and 8 are one reader: the nodes gave it different tokens.
         assert_eq!(holders(&nodes, quorum), [shared(9, 20), shared(8, 10)]);
         assert_eq!(holders(&nodes[1..], quorum), []);
     }

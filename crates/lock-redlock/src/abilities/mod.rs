@@ -1,4 +1,4 @@
-//! What a quorum can do because its nodes can.
+//! The abilities that a quorum has if its nodes have them.
 
 mod cell;
 mod inspect;

@@ -1,4 +1,4 @@
-//! What was said for and against the algorithm in 2016, and what becomes of it here. See the page `divergence`.
+//! The arguments for and against the algorithm in 2016, and how this crate behaves. See the page `divergence`.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn who_was_paused_is_refused_by_the_resource() {
     assert_eq!(resource.writes, ["the other"]);
 }
 
-/// Sanfilippo: the time is looked at after the answers, so that no delay before them does harm.
+/// Sanfilippo: the client checks the time after the answers, so that no delay before them does harm.
 #[tokio::test(start_paused = true)]
 async fn answers_that_took_longer_than_the_lease_are_no_grant() {
     let cluster = Cluster::of(5).await;
@@ -86,8 +86,8 @@ async fn a_clock_that_jumps_makes_two_holders_whose_tokens_are_in_order() {
     assert!(!resource.write("the earlier", early.tokens.last()));
 }
 
-/// Kleppmann: a node that restarts without its data votes twice. Not before every lease is over that it may have
-/// forgotten; the tests of membership show that two would hold it without a quarantine.
+/// Kleppmann: a node that restarts without its data votes twice. Here it does not vote until every lease that it may
+/// have forgotten is over. The tests of membership show that without a quarantine two clients would hold the lock.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_restarted_empty_does_not_vote_twice() {
     let cluster = Cluster::of(3).await;

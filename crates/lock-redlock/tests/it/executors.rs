@@ -1,4 +1,4 @@
-//! Whichever thread polls, and whoever goes away meanwhile.
+//! A quorum works whichever thread polls, and whichever task or runtime ends meanwhile.
 
 use std::thread;
 use std::time::Duration;
@@ -9,22 +9,9 @@ use lock_core::{Acquire, Backend, ErrorKind, Ttl};
 use lock_redlock::Redlock;
 use tokio::runtime::Builder;
 
-use crate::support::{Quorum, claim, granted, node};
+use crate::support::{claim, granted, node, of_three};
 
 const TTL: Ttl = Ttl::DEFAULT;
-
-/// A quorum with a thread of its own.
-async fn of_three() -> (Vec<MemoryBackend>, Quorum) {
-    let nodes: Vec<_> = (0..3).map(|_| MemoryBackend::new()).collect();
-    let quorum = Redlock::builder()
-        .nodes(nodes.iter().map(MemoryBackend::client))
-        .node_timeout(Duration::from_millis(50))
-        .build()
-        .await
-        .unwrap();
-    quorum.init().await.unwrap();
-    (nodes, quorum)
-}
 
 #[test]
 fn no_runtime_is_needed_to_ask() {

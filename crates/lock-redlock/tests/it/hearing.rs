@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::stream;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Hint, Quarantine, QuorumNode,
-    Released, Renew, Renewal, Result, Standing, Ttl, Vote, Watch,
+    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Hint, Membership, Quarantine,
+    QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
@@ -65,12 +65,20 @@ impl QuorumNode for Node {
         self.0.confirm(claim, token).await
     }
 
-    async fn standing(&self) -> Result<Standing> {
-        self.0.standing().await
+    async fn standing(&self, terms: &Terms) -> Result<Standing> {
+        self.0.standing(terms).await
     }
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
         self.0.vouch(quarantine, max_ttl).await
+    }
+
+    async fn reassign(&self, from: &Membership, terms: &Terms) -> Result<Standing> {
+        self.0.reassign(from, terms).await
+    }
+
+    async fn admit(&self, terms: &Terms) -> Result<Standing> {
+        self.0.admit(terms).await
     }
 }
 
@@ -102,7 +110,7 @@ async fn a_node_that_says_something_without_end_keeps_nobody_busy() {
     let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
     assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
     let mut watch = quorum.watch(&held.key).await.unwrap();
-    // Time stands still while somebody listens, so all that is heard is what the nodes say together.
+    // Time stands still while the watch listens, so it hears exactly what the nodes say at once.
     let (hint, released) = tokio::join!(watch.next(), quorum.release(&held));
     assert_eq!(hint, Some(Hint::Released));
     assert!(matches!(released, Ok(Released::Freed { .. })), "{released:?}");

@@ -31,6 +31,24 @@ async fn a_majority_renews() {
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
+/// All nodes have renewed the lease, but their answers come after its end. Another client could have held the lock in
+/// between, if the nodes had not renewed it.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_heard_after_the_lease_has_ended_is_none() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.builder().node_timeout(TTL.duration()).build().await.unwrap();
+    let held = claim("a");
+    let grant = granted(&quorum, &held, TTL).await;
+    sleep(TTL.duration() - Duration::from_secs(2)).await;
+    for (_, node) in quorum.nodes() {
+        node.faults().on(Verb::Renew).delay_replies(Duration::from_secs(3));
+    }
+    let renewal = renewed(&quorum, &held).await;
+    assert!(quorum.clock().now() > grant.valid_until);
+    assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
+    until(|| cluster.leases() == 0).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_minority_does_not_and_that_is_not_a_loss() {
     let cluster = Cluster::of(3).await;
@@ -262,7 +280,7 @@ async fn the_holder_hears_of_what_may_still_become_settled() {
     assert_eq!(anybody, None, "two of three have nothing");
     let load = async || other.load_under(&second).await.unwrap();
     let (cell, ()) = tokio::join!(load(), async {
-        // What anybody asked is held there as well.
+        // The node counts the lease as held for every client that asks.
         gate.arrived(2).await;
         assert_eq!(
             cluster.stores[2].store(&first, token, Some(b"x")).await.unwrap(),
@@ -272,7 +290,7 @@ async fn the_holder_hears_of_what_may_still_become_settled() {
     });
     let cell = cell.expect("the first has it, and has granted the claim");
     assert_eq!((&*cell.value, cell.token), (&b"x"[..], token));
-    // It is what all see by now.
+    // All clients see this value by now.
     let seen = cluster.join().await.load(&first.key).await.unwrap().unwrap();
     assert!(seen.value == b"x" && seen.settled);
 }

@@ -1,9 +1,9 @@
-//! Who the nodes are, and when they vote.
+//! Which servers the nodes are, and when they vote.
 
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Backend, ErrorKind, QuorumNode, Ttl};
+use lock_core::{Acquire, Backend, ErrorKind, Membership, QuorumNode, Terms, Ttl};
 use lock_redlock::{Redlock, Voting};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -12,8 +12,14 @@ use crate::support::{Cluster, Quorum, claim, granted, node, until};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
-/// How long a node is watched before somebody vouches for it: the longest lease, and the drift.
+/// How long a client watches a node before it vouches for it: the longest lease, and the drift.
 const QUARANTINE: Duration = Duration::from_millis(60_602);
+
+/// The terms of a client of so many nodes that have no names.
+fn terms(nodes: usize) -> Terms {
+    let names: Vec<_> = (1..=nodes).map(|number| number.to_string()).collect();
+    Terms::new(Membership::of(names.iter().map(String::as_str)), TTL)
+}
 
 async fn is_refused(quorum: &Quorum) {
     let error = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap_err();
@@ -29,7 +35,7 @@ async fn nodes_that_nobody_knows_are_watched_for_a_whole_lease() {
     let [status, ..] = &quorum.status().await[..] else { panic!("there are three") };
     assert_eq!(status.voting, Voting::KeptOut { at_least: QUARANTINE });
 
-    // Whoever comes later has not watched them for so long.
+    // A later client has not watched them for so long.
     sleep(Duration::from_secs(30)).await;
     let later = cluster.join().await;
     is_refused(&later).await;
@@ -95,7 +101,7 @@ async fn nobody_vouches_when_the_last_handle_is_gone() {
     sleep(QUARANTINE / 2).await;
     drop(quorum);
     sleep(QUARANTINE).await;
-    assert_eq!(cluster.stores[0].standing().await.unwrap().max_ttl, None);
+    assert_eq!(cluster.stores[0].standing(&terms(1)).await.unwrap().max_ttl, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,8 +178,11 @@ async fn a_server_that_is_found_to_be_another_later_has_one_vote() {
     let builder = Redlock::builder().on_runtime(Handle::current());
     let nodes = builder.node("a", a.client()).node("b", b.client()).node("c", again.clone());
     let quorum = nodes.build().await.unwrap();
-    node(&quorum, 0).vouch(&a.standing().await.unwrap().quarantine, Ttl::MAX).await.unwrap();
-    node(&quorum, 1).vouch(&b.standing().await.unwrap().quarantine, Ttl::MAX).await.unwrap();
+    let terms = Terms::new(Membership::of(["a", "b", "c"]), TTL);
+    for store in [&a, &b] {
+        let standing = store.standing(&terms).await.unwrap();
+        assert!(store.vouch(&standing.quarantine, Ttl::MAX).await.unwrap());
+    }
     again.faults().heal();
     node(&quorum, 1).faults().cut();
     // It has answered now, and would make a majority.

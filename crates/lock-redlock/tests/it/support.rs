@@ -1,5 +1,7 @@
 //! Quorums over stores in this process.
 
+use std::time::Duration;
+
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Key, OwnerToken, Result, Ttl};
@@ -14,12 +16,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// So many stores that nobody knows.
+    /// So many stores for which no client has vouched.
     pub(crate) fn new(stores: usize) -> Self {
         Self { stores: (0..stores).map(|_| MemoryBackend::new()).collect() }
     }
 
-    /// So many stores that somebody has vouched for.
+    /// So many stores for which a client has vouched.
     pub(crate) async fn of(stores: usize) -> Self {
         let cluster = Self::new(stores);
         cluster.join().await.init().await.unwrap();
@@ -43,6 +45,19 @@ impl Cluster {
     }
 }
 
+/// Three stores, and a quorum over them that has a thread of its own.
+pub(crate) async fn of_three() -> (Vec<MemoryBackend>, Quorum) {
+    let nodes: Vec<_> = (0..3).map(|_| MemoryBackend::new()).collect();
+    let quorum = Redlock::builder()
+        .nodes(nodes.iter().map(MemoryBackend::client))
+        .node_timeout(Duration::from_millis(50))
+        .build()
+        .await
+        .unwrap();
+    quorum.init().await.unwrap();
+    (nodes, quorum)
+}
+
 /// The way of one process to one store.
 pub(crate) fn node(quorum: &Quorum, index: usize) -> &MemoryBackend {
     quorum.nodes().nth(index).unwrap().1
@@ -54,7 +69,7 @@ pub(crate) fn claim(name: &str) -> Claim {
     Claim::exclusive(Key::new(name).unwrap(), owner)
 }
 
-/// Asks for what must be granted.
+/// Asks for a lease that must be granted.
 pub(crate) async fn granted(quorum: &Quorum, claim: &Claim, ttl: Ttl) -> Grant {
     match quorum.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
         Ok(Attempt::Granted(grant)) => grant,

@@ -1,4 +1,4 @@
-//! Breadth first through everything that can happen.
+//! A breadth-first search through everything that can happen.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -80,7 +80,7 @@ impl<'a> Explorer<'a> {
         Exploration { states: self.states.len(), outcomes: self.outcomes, counterexample }
     }
 
-    /// The steps that lead to state `at`, and from there to the fault, with everybody's own name.
+    /// The steps that lead to state `at`, and from there to the fault, with the real names of nodes and clients.
     fn path(&self, mut at: usize) -> Vec<Step> {
         let mut way = Vec::new();
         while at > 0 {

@@ -1,10 +1,10 @@
 //! The protocol by which a quorum gives out its tokens, explored to the end.
 //!
-//! Nodes vote with a token each; a client that has a quorum of votes chooses the highest of them, and holds
-//! the lock once a quorum has confirmed it: nodes do so that hold its lease still and gave out nothing
-//! higher. Two things must be true of all who ever hold the lock: no two have the same token, and who begins
-//! after another held it has the higher one. There is no clock in this, so none is in the model: any lease
-//! may expire at any moment.
+//! Each node votes with a token. A client with a quorum of votes chooses the highest of their tokens. It holds the lock
+//! once a quorum has confirmed that token. A node confirms it if it still holds the client's lease and has given out
+//! nothing higher. Two things must be true of all holders: no two have the same token, and a client that begins after
+//! another held the lock has the higher token. The protocol needs no clock, so the model has none: any lease may expire
+//! at any moment.
 //!
 //! What is explored: every order in which the requests of three clients arrive at three nodes, answers that
 //! come late or never, leases that expire at any moment, clients that give up, and then one fault or another:
@@ -18,9 +18,10 @@
 //! there are also four clients, five nodes and several faults at once: eighty million states, in a few
 //! minutes and a few gigabytes.
 //!
-//! Beside the protocol stand those that look as good and are not. Each is broken by a shortest story, which
-//! `--nocapture` prints.
+//! The test also explores variants of the protocol that look right and are not. For each it finds a shortest story that
+//! breaks it, which `--nocapture` prints.
 
+mod ballots;
 mod explorer;
 mod rules;
 mod state;
@@ -76,8 +77,8 @@ fn a_request_may_arrive_twice() {
     holds_at_length(rules.sized(5, 3));
 }
 
-/// A client that came first in a split vote keeps what it has and asks everybody again, those who voted for
-/// it included. Their answers count like the first ones.
+/// A client that came first in a split vote keeps its votes and asks all nodes again, also the nodes that voted for it.
+/// Their answers count like the first ones.
 #[test]
 fn a_favourite_may_keep_its_votes_and_ask_again() {
     let rules = Rules::protocol().repeats(2);
@@ -156,7 +157,7 @@ fn who_confirms_must_hold_the_lease() {
 }
 
 /// A vote that arrives after the client chose its token, or arrives twice, is above it: to confirm the token
-/// there would be to hide it from those who come later.
+/// there would be to hide it from later clients.
 #[test]
 fn who_confirms_must_not_have_gone_further() {
     let rules = Rules::protocol().slow().confirms(OWNER_ALONE);
@@ -241,7 +242,7 @@ fn holds(rules: Rules) {
         panic!("{rules:?}\n{story}");
     }
     let everybody = |tokens: &[u8; CLIENTS]| tokens[..rules.clients].iter().all(|token| *token > 0);
-    assert!(found.outcomes.iter().any(everybody), "not everybody ever held the lock");
+    assert!(found.outcomes.iter().any(everybody), "not every client ever held the lock");
 }
 
 /// Only when asked for, since it takes minutes without optimisation.

@@ -11,7 +11,7 @@ pub(crate) struct Rules {
     pub(crate) clients: usize,
     /// The floor that each client brings in its ballots, in the order in which they begin.
     pub(crate) floors: [u8; CLIENTS],
-    /// What the nodes gave out before anybody began.
+    /// What the nodes gave out before any client began.
     pub(crate) counters: [u8; NODES],
 
     pub(crate) confirming: Confirming,
@@ -33,7 +33,7 @@ pub(crate) struct Rules {
 /// What a node looks at before it raises its counter to a client's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirming {
-    /// Nobody asks it to: the highest of the votes' tokens is the client's.
+    /// No client asks it to: the client's token is the highest of the votes' tokens.
     Never,
     Checking {
         /// Whether the client's lease must still be there.
@@ -51,9 +51,9 @@ pub(crate) enum Quarantine {
     Waits {
         /// Then it takes the highest counter of the others.
         resyncs: bool,
-        /// By how much the floors have risen for those who begin after it: the time that has passed.
+        /// By how much the floors have risen for clients that begin after it: the time that has passed.
         rise: u8,
-        /// Whether those who began while it waited may still be under way when it votes again.
+        /// Whether clients that began while it waited may still be under way when it votes again.
         straddled: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Where everybody stands at one moment.
+//! The state of all nodes and clients at one moment.
 
 use crate::rules::{CLIENTS, Confirming, NODES, Rules};
 
@@ -21,7 +21,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Who was granted the lock here last. Whether that lease is still alive is left open: it may expire
+    /// The client that was granted the lock here last. Whether that lease is still alive is left open: it may expire
     /// just before any step.
     pub(crate) owner: Option<u8>,
     /// The highest token that it gave out, as far as it knows.
@@ -33,7 +33,7 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Client {
     pub(crate) phase: Phase,
-    /// The highest token of all who held the lock before this client began.
+    /// The highest token of all clients that held the lock before this client began.
     pub(crate) before: u8,
     /// Its token, once it has chosen one.
     pub(crate) token: u8,
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
     Confirming,
     /// It holds the lock, or did.
     Held,
-    /// It will never hold it. Like those who hold it, it may have requests under way.
+    /// It will never hold the lock. Like a holder, it may have requests under way.
     Gone,
     /// It has not begun.
     #[default]

@@ -1,18 +1,17 @@
 //! What can happen next.
 //!
-//! Three kinds of step have no line of their own. A lease *expires* just before the vote that another
-//! client is granted in its place, since until then nobody could tell; a request that is *refused* changes
-//! nothing, as if it had not arrived; and a client *begins* with its first vote, and *chooses its token* or
-//! *holds the lock* with the answer after which it may. Between that answer and a later moment at which it
-//! might do the same, nothing would be different for anybody else, except that fewer would have to respect
-//! its token.
+//! Some events are no steps of their own. A lease *expires* just before the node grants the next vote to another
+//! client, since no party could tell earlier. A request that is *refused* changes nothing, as if it had not arrived. A
+//! client *begins* with its first vote. It *chooses its token* or *holds the lock* with the first answer after which it
+//! may. If it did so later, nothing would be different for the other clients, except that fewer of them would have to
+//! respect its token.
 
 use std::fmt;
 
 use crate::rules::{Confirming, NODES, Quarantine, Rules};
 use crate::state::{Link, Node, Phase, State};
 
-/// One step, for those who read it.
+/// One step, to be printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) what: What,
@@ -42,9 +41,9 @@ pub(crate) enum What {
 /// What must not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Another held the lock with the same token.
+    /// Another client held the lock with the same token.
     Repeated,
-    /// Another had held it, before this client began, with a higher one.
+    /// Another client had held the lock with a higher token before this client began.
     Turned { before: u8 },
 }
 
@@ -176,7 +175,7 @@ impl Steps<'_> {
         number == 0 || self.from.clients[number - 1].phase != Phase::Idle
     }
 
-    /// The highest token with which anybody held the lock.
+    /// The highest token with which any client held the lock.
     fn highest_held(&self) -> u8 {
         let holders = self.from.clients.iter().filter(|client| client.phase == Phase::Held);
         holders.map(|client| client.token).max().unwrap_or(0)
@@ -260,7 +259,7 @@ impl Steps<'_> {
     }
 }
 
-/// Whether this client must not hold the lock with its token, given those who did before.
+/// Whether this client must not hold the lock with its token, given the earlier holders.
 fn fault(rules: &Rules, state: &State, number: usize) -> Option<Fault> {
     let (token, before) = (state.clients[number].token, state.clients[number].before);
     let mut others = (0..rules.clients).filter(|other| *other != number);

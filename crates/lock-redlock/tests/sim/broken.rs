@@ -1,11 +1,11 @@
-//! Those that must go wrong: what the quorum does not promise, and nodes and clients that do what they must
-//! not. If the checks did not see it here, they would see nothing.
+//! Stories that must go wrong: promises that the quorum does not make, and nodes and clients that break the rules. If
+//! the checks did not see the fault here, they would see none.
 
 use crate::history::Wrong;
 use crate::plan::{Faults, Flaw};
 use crate::quiet::take_turns;
 use crate::story::{Ending, tell};
-use crate::{FORGETTING, MESSAGES};
+use crate::{FORGETTING, MESSAGES, STALLS};
 
 /// By this seed at the latest it has gone wrong.
 const LIMIT: u64 = 3000;
@@ -35,6 +35,19 @@ fn nobody_must_vouch_without_waiting() {
     goes_wrong(FORGETTING, Flaw::VouchesAtOnce, Wrong::Exclusion);
 }
 
+/// The clock of a node ends its quarantine if no client does. This assumes that the clock is not set meanwhile.
+#[test]
+fn the_clock_of_a_node_that_is_kept_out_must_not_be_set() {
+    let faults = Faults { passing: true, ..FORGETTING };
+    goes_wrong(faults, Flaw::SetsClocks, Wrong::KeptOut);
+    goes_wrong(faults, Flaw::SetsClocks, Wrong::Exclusion);
+}
+
+#[test]
+fn nodes_must_know_of_which_quorum_they_are_members() {
+    goes_wrong(Faults { replacing: true, ..STALLS }, Flaw::IgnoresMembers, Wrong::Exclusion);
+}
+
 #[test]
 fn half_of_the_nodes_is_not_enough() {
     goes_wrong(MESSAGES, Flaw::HalfIsEnough, Wrong::Exclusion);
@@ -61,9 +74,11 @@ fn a_node_must_go_on_counting() {
     goes_wrong(WILD, Flaw::CountsAnew, Wrong::Order);
 }
 
+/// A release of the first ballot arrives after the vote for the second.
 #[test]
-fn a_release_must_not_be_repeated_later() {
-    goes_wrong(MESSAGES, Flaw::RepeatsReleases, Wrong::Exclusion);
+fn a_ballot_must_not_be_used_again() {
+    goes_wrong(MESSAGES, Flaw::ReusesBallots, Wrong::Exclusion);
+    goes_wrong(Faults { echoes: true, ..MESSAGES }, Flaw::ReusesBallots, Wrong::Exclusion);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::history::{Lease, Wrong};
 use crate::node::SimNode;
 use crate::plan::Flaw;
 use crate::rng::Rng;
+use crate::story::join_as;
 use crate::world::World;
 
 /// How many leases a client asks for.
@@ -41,6 +42,13 @@ impl Client {
             sleep(self.rng.millis(0, 400)).await;
             if self.may_crash(4) {
                 return;
+            }
+            if self.world.plan.faults.passing {
+                let members = self.world.plan.members[self.number].clone();
+                // Too few nodes may answer.
+                let joined = join_as(&self.world, self.number, members).await;
+                let Ok(quorum) = joined else { continue };
+                self.quorum = quorum;
             }
             let claim = self.claim();
             let Some(held) = self.acquire(claim).await else { continue };
@@ -82,7 +90,7 @@ impl Client {
                     sleep(retry_after.unwrap_or(patience).min(patience)).await;
                 }
                 Some(Err(_)) | None => sleep(self.rng.millis(0, 100)).await,
-                Some(Ok(_)) => unreachable!("nobody is queued"),
+                Some(Ok(_)) => unreachable!("no claim is queued"),
             }
         }
         // It may have been granted all the same.

@@ -1,4 +1,4 @@
-//! Who believed to hold what, and until when; and what must be true of that.
+//! Which client relied on which lease, and until when; and what must be true of that.
 
 use lock_core::{FencingToken, Instant, Mode, TokenRange};
 
@@ -29,19 +29,19 @@ pub(crate) struct Lease {
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Two had a valid lease at once.
+    /// Two clients had a valid lease at once.
     Exclusion,
     /// The same token twice, or a lower one after a higher.
     Order,
-    /// A lease was said to be lost that was there, or came back with other tokens.
+    /// A lease that was there was reported as lost, or came back with other tokens.
     Lease,
-    /// A lock was refused that was free.
+    /// A free lock was refused.
     Refused,
-    /// A node voted that was kept out.
+    /// A node that was kept out voted.
     KeptOut,
     /// A node that had restarted did not come back in time.
     StaysOut,
-    /// A lock could not be had in time although nobody held it.
+    /// No client got a lock in time although it was free.
     Stuck,
     /// Something was left behind.
     Leak,
@@ -68,20 +68,20 @@ impl History {
 }
 
 impl Lease {
-    /// Has more tokens.
+    /// Adds the tokens of a renewal.
     pub(crate) fn extend(&mut self, tokens: Option<TokenRange>) {
         let Some(tokens) = tokens else { return };
         self.falls |= tokens.first() <= self.tokens.1;
         self.tokens.1 = tokens.last().max(self.tokens.1);
     }
 
-    /// Whether the two must not be there at once.
+    /// Whether the two leases exclude each other.
     fn conflicts(&self, other: &Self) -> bool {
         self.key == other.key && !self.mode.compatible_with(other.mode)
     }
 
-    /// Whether all tokens of this are below those of the other, as they must be one way or the other, and this
-    /// way if it was there before anybody asked for the other.
+    /// Whether all tokens of this lease are below those of the other. Of two leases that exclude each other, one must
+    /// be below the other: the earlier one, if it was granted before the other was asked for.
     fn is_before(&self, other: &Self) -> bool {
         self.tokens.1 < other.tokens.0 && other.granted >= self.asked
     }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
-use lock_core::{Fixed, SharedBackend, Standing, Ttl, Vote, Watch};
+use lock_core::{Fixed, Membership, OwnerToken, SharedBackend, Standing, Terms, Ttl, Vote, Watch};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -18,15 +18,15 @@ use crate::world::{Fate, World, until};
 
 /// A node as a client sees it.
 ///
-/// Requests arrive in the order in which the client sent them, as those of every backend do: one whose future
-/// was dropped takes no effect after a later one. Otherwise they may take any time, be lost, or arrive twice,
-/// and the answers may come late, in any order, or not at all. A request that was sent arrives although nobody
-/// waits for its answer any more.
+/// A client has several lines to a node, as a process has a connection for each of its runtimes. The requests on
+/// one line arrive in the order in which the client sent them. Requests on two lines overtake one another. A
+/// request may take any time, be lost, or arrive twice. The answers may come late, in any order, or not at all. A
+/// request that was sent arrives although no task waits for its answer any more.
 pub(crate) struct SimNode {
     world: Arc<World>,
     client: usize,
     node: usize,
-    line: mpsc::UnboundedSender<Parcel>,
+    lines: Vec<mpsc::UnboundedSender<Parcel>>,
 }
 
 /// A request on its way.
@@ -46,9 +46,13 @@ struct Answer<T> {
 
 impl SimNode {
     pub(crate) fn new(world: &Arc<World>, client: usize, node: usize) -> Self {
-        let (line, parcels) = mpsc::unbounded_channel();
-        tokio::spawn(deliver(Arc::clone(world), node, parcels));
-        Self { world: Arc::clone(world), client, node, line }
+        let line = |_| {
+            let (line, parcels) = mpsc::unbounded_channel();
+            tokio::spawn(deliver(Arc::clone(world), node, parcels));
+            line
+        };
+        let lines = (0..world.plan.lines).map(line).collect();
+        Self { world: Arc::clone(world), client, node, lines }
     }
 
     /// Sends a request, which the node acts on when it arrives.
@@ -60,6 +64,7 @@ impl SimNode {
         let Self { world, client, node, .. } = self;
         let (client, node) = (*client, *node);
         let fate = world.fate(client, node);
+        let line = &self.lines[world.line()];
         world.log(|| format!("{client} asks {node} to {name}: {fate:?}"));
         let (there, again, answers_second, back) = match fate {
             Fate::Refused => return Err(Error::new(ErrorKind::Unreachable, "no way there")),
@@ -78,13 +83,13 @@ impl SimNode {
                 if !std::mem::take(&mut skip)
                     && let Some(sender) = sender.take()
                 {
-                    // Nobody may be waiting any more.
+                    // The receiver may be gone.
                     let _heard = sender.send(Answer { answer, took });
                 }
             }
         });
         let parcel = Parcel { arrives: sent + there, limit: sent + SLOWEST, again, act };
-        let (Ok(()), Some(back)) = (self.line.send(parcel), back) else { return pending().await };
+        let (Ok(()), Some(back)) = (line.send(parcel), back) else { return pending().await };
         let Ok(answer) = answered.await else { return pending().await };
         if !back.is_zero() {
             sleep(back).await;
@@ -96,19 +101,38 @@ impl SimNode {
         self.world.plan.flaw
     }
 
+    /// A claim as it is sent to the node.
+    fn named(&self, claim: &Claim) -> Claim {
+        let mut claim = claim.clone();
+        if self.flaw() == Flaw::ReusesBallots {
+            // All ballots of a claim begin alike.
+            let mut owner = [0; 16];
+            owner[..8].copy_from_slice(&claim.owner.expose()[..8]);
+            claim.owner = OwnerToken::from_bytes(owner);
+        }
+        claim
+    }
+
     /// The lease that the node is asked for, if it should live for so long.
     fn ttl(&self, ttl: Ttl) -> Ttl {
         match self.flaw() {
             Flaw::FastClocks => Ttl::new(ttl.duration() / 2).unwrap(),
-            _ => ttl,
+            _ => Ttl::new(self.passes(ttl)).unwrap(),
         }
+    }
+
+    /// How long a lease of this length lives on a node, by the clock of clients.
+    fn passes(&self, ttl: Ttl) -> Duration {
+        let rate = self.world.plan.rates[self.node];
+        let micros = i64::try_from(ttl.duration().as_micros()).unwrap();
+        Duration::from_micros((micros - micros * rate / 1000).try_into().unwrap())
     }
 
     /// Dates a lease from when its request was sent, and not from when it arrived.
     fn dated(&self, valid_until: Instant, took: Duration, ttl: Ttl) -> Instant {
         match self.flaw() {
             Flaw::FastClocks => valid_until - took + ttl.duration() / 2,
-            _ => valid_until - took,
+            _ => valid_until - took - self.passes(ttl) + ttl.duration(),
         }
     }
 }
@@ -139,6 +163,7 @@ impl Backend for SimNode {
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let (full, mut request) = (request.ttl, request.clone());
+        request.claim = self.named(&request.claim);
         request.ttl = self.ttl(full);
         match self.ask("renew", move |store| at_once(store.renew(&request))).await {
             Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, demand }, took }) => {
@@ -151,8 +176,8 @@ impl Backend for SimNode {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let (claim, flaw) = (claim.clone(), self.flaw());
-        if flaw == Flaw::RepeatsReleases {
+        let (claim, flaw) = (self.named(claim), self.flaw());
+        if self.world.plan.faults.echoes {
             self.repeat_later(&claim);
         }
         let release = move |store: &MemoryBackend| match flaw {
@@ -184,14 +209,25 @@ impl QuorumNode for SimNode {
         self.world.asks_for_vote(self.client);
         let floor = self.world.floor(self.client, &key, tokens.get(), ballot.floor.get());
         ballot.floor = FencingToken::new(floor);
+        ballot.request.claim = self.named(&ballot.request.claim);
         ballot.request.ttl = self.ttl(full);
-        ballot.guarded &= self.flaw() != Flaw::VotesKeptOut;
+        if self.flaw() == Flaw::VotesKeptOut {
+            ballot.expects = None;
+        }
+        if let Some(expects) = &mut ballot.expects
+            && self.world.plan.faults.rates
+        {
+            // The client has compared it with the lease as the client counts it.
+            Arc::make_mut(expects).max_ttl = Some(Ttl::MAX);
+        }
         let (world, node, client) = (Arc::clone(&self.world), self.node, self.client);
         let vote = move |store: &MemoryBackend| -> Result<Vote> {
             if world.plan.flaw == Flaw::CountsAnew && store.live_leases() == 0 {
                 store.forget();
-                let standing = at_once(store.standing())?;
+                let standing = at_once(store.standing(&world.terms()))?;
                 let _vouched = at_once(store.vouch(&standing.quarantine, world.plan.max_ttl))?;
+                // Otherwise the quorum would notice.
+                ballot.expects = Some(Arc::new(at_once(store.standing(&world.terms()))?));
             }
             let vote = at_once(store.vote(&ballot))?;
             if matches!(vote, Vote::Granted(_)) {
@@ -211,7 +247,7 @@ impl QuorumNode for SimNode {
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
-        let (claim, flaw) = (claim.clone(), self.flaw());
+        let (claim, flaw) = (self.named(claim), self.flaw());
         let confirm = move |store: &MemoryBackend| match flaw {
             Flaw::ConfirmsAnything => Ok(true),
             _ => at_once(store.confirm(&claim, token)),
@@ -219,8 +255,17 @@ impl QuorumNode for SimNode {
         self.ask("confirm", confirm).await?.answer
     }
 
-    async fn standing(&self) -> Result<Standing> {
-        let standing = self.ask("say who it is", |store| at_once(store.standing())).await?.answer?;
+    async fn standing(&self, terms: &Terms) -> Result<Standing> {
+        let members = terms.membership.clone();
+        let terms = terms.clone();
+        let look = move |store: &MemoryBackend| at_once(store.standing(&terms));
+        let mut standing = self.ask("say who it is", look).await?.answer?;
+        if matches!(self.flaw(), Flaw::HalfIsEnough | Flaw::IgnoresMembers) {
+            standing.membership = members;
+        }
+        if self.flaw() == Flaw::VotesKeptOut && standing.max_ttl.is_none() {
+            standing.max_ttl = Some(self.world.plan.max_ttl);
+        }
         if self.flaw() == Flaw::VouchesAtOnce && standing.max_ttl.is_none() {
             self.vouch(&standing.quarantine, self.world.plan.max_ttl).await?;
         }
@@ -231,6 +276,18 @@ impl QuorumNode for SimNode {
         let quarantine = quarantine.clone();
         let vouch = move |store: &MemoryBackend| at_once(store.vouch(&quarantine, max_ttl));
         self.ask("vote again", vouch).await?.answer
+    }
+
+    async fn reassign(&self, from: &Membership, terms: &Terms) -> Result<Standing> {
+        let (from, terms) = (from.clone(), terms.clone());
+        let reassign = move |store: &MemoryBackend| at_once(store.reassign(&from, &terms));
+        self.ask("change members", reassign).await?.answer
+    }
+
+    async fn admit(&self, terms: &Terms) -> Result<Standing> {
+        let terms = terms.clone();
+        let admit = move |store: &MemoryBackend| at_once(store.admit(&terms));
+        self.ask("begin anew", admit).await?.answer
     }
 }
 

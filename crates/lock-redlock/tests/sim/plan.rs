@@ -1,4 +1,4 @@
-//! What one seed makes of a kind of story.
+//! The plan of one story, drawn from a seed.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_core::Ttl;
 
 use crate::rng::Rng;
 
-/// No message is under way for longer, once nothing stands still.
+/// The longest time for which a message is under way, once nothing stands still.
 pub(crate) const SLOWEST: Duration = Duration::from_millis(1500);
 
 /// How long faults are there, from the beginning.
@@ -19,7 +19,7 @@ pub(crate) struct Faults {
     pub(crate) messages: bool,
     /// Some clients do not reach some nodes, or are not answered.
     pub(crate) cuts: bool,
-    /// Nodes stand still, and then do at once what has piled up.
+    /// Nodes stand still, and then do all waiting requests at once.
     pub(crate) stalls: bool,
     /// Nodes restart with what they had.
     pub(crate) restarts: bool,
@@ -35,11 +35,19 @@ pub(crate) struct Faults {
     pub(crate) tokens: bool,
     /// Some leases are upgradable.
     pub(crate) upgradable: bool,
-    /// Leases outlive the story by far, and are released by whoever may have one.
+    /// Releases arrive once more, after later requests.
+    pub(crate) echoes: bool,
+    /// Clocks of nodes run faster or slower than those of clients, within the drift.
+    pub(crate) rates: bool,
+    /// No client stays: each asks once, or holds one lease, and goes.
+    pub(crate) passing: bool,
+    /// A node is replaced. Some clients have the former nodes, and the others the new ones.
+    pub(crate) replacing: bool,
+    /// Leases outlive the story by far, and each client that may have one releases it.
     pub(crate) lasting: bool,
 }
 
-/// A client, or a node that is used, which does what it must not.
+/// A client or a node that does what it must not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flaw {
     #[default]
@@ -58,28 +66,36 @@ pub(crate) enum Flaw {
     FastClocks,
     /// Nodes answer releases, and do nothing.
     ReleasesNothing,
-    /// Releases may arrive once more, after later requests.
-    RepeatsReleases,
+    /// Clients use one owner token for all ballots of a claim.
+    ReusesBallots,
     /// Nodes count every key's tokens anew after each holder.
     CountsAnew,
+    /// The clocks of nodes are set forward while the nodes are kept out.
+    SetsClocks,
+    /// Nodes do not record of which quorum they are members.
+    IgnoresMembers,
 }
 
-/// Everything that is settled before a story begins.
+/// Everything that is fixed before a story begins.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) faults: Faults,
     pub(crate) flaw: Flaw,
     pub(crate) nodes: usize,
+    /// How much faster than those of clients the clock of each node runs, in a thousand.
+    pub(crate) rates: Vec<i64>,
     /// The nodes that each client uses.
     pub(crate) members: Vec<Vec<usize>>,
     pub(crate) keys: usize,
+    /// How many lines a client has to a node.
+    pub(crate) lines: usize,
     pub(crate) max_ttl: Ttl,
     /// How long clients want their leases to live.
     pub(crate) ttls: &'static [u64],
     pub(crate) node_timeout: Option<Duration>,
     /// How far each client's wall clock is ahead.
     pub(crate) skews: Vec<Duration>,
-    /// How many milliseconds messages take at most that meet no fault.
+    /// How many milliseconds a message without a fault takes at most.
     pub(crate) pace: u64,
     /// In a hundred: messages that are lost, late, twice there.
     pub(crate) lost: u64,
@@ -143,9 +159,13 @@ impl Plan {
             Flaw::HalfIsEnough => 4,
             _ => rng.pick(&[3, 3, 3, 5]),
         };
+        // The last node takes the place of the first.
+        let nodes = nodes + usize::from(faults.replacing);
         let clients = rng.pick(&[2, 3, 3, 4]);
         let members = (0..clients).map(|client| match flaw {
             Flaw::HalfIsEnough => vec![client % nodes, (client + 1) % nodes],
+            _ if faults.replacing && client % 2 == 0 => (0..nodes - 1).collect(),
+            _ if faults.replacing => (1..nodes).collect(),
             _ => (0..nodes).collect(),
         });
         let skew = match (faults.wild_clocks, rng.below(3)) {
@@ -159,6 +179,8 @@ impl Plan {
             flaw,
             members: members.collect(),
             keys: rng.pick(&[1, 1, 2]),
+            // A vote that a release overtakes lasts as long as its lease.
+            lines: if faults.lasting { 1 } else { 2 },
             max_ttl: Ttl::new(Duration::from_secs(if faults.lasting { 60 } else { 1 })).unwrap(),
             ttls: if faults.lasting { &[60_000] } else { &[200, 400, 1000] },
             node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
@@ -174,6 +196,10 @@ impl Plan {
             plan.late = rng.pick(&[0, 5, 15, 40]);
             plan.twice = rng.pick(&[0, 5, 20]);
         }
+        if faults.lasting {
+            // So does a vote that arrives again after it was refused.
+            plan.twice = 0;
+        }
         if faults.cuts {
             plan.cuts = (0..rng.below(4)).map(|_| Cut::new(clients, nodes, rng)).collect();
         }
@@ -181,6 +207,9 @@ impl Plan {
             let stalls = 0..rng.below(4);
             plan.stalls =
                 stalls.map(|_| Stall { span: span(rng), node: rng.index(nodes) }).collect();
+        }
+        if faults.rates {
+            plan.rates = (0..nodes).map(|_| rng.pick(&[-9, 0, 9])).collect();
         }
         if faults.restarts || faults.forgetting {
             plan.restarts = plan.draw_restarts(rng);
@@ -194,8 +223,10 @@ impl Plan {
             faults: Faults::default(),
             flaw: Flaw::None,
             nodes,
+            rates: vec![0; nodes],
             members: (0..clients).map(|_| (0..nodes).collect()).collect(),
             keys: 1,
+            lines: 2,
             max_ttl: Ttl::MAX,
             ttls: &[],
             node_timeout: None,
@@ -214,6 +245,16 @@ impl Plan {
         self.members.len()
     }
 
+    /// The nodes of clients that come after the story.
+    pub(crate) fn latest(&self) -> Vec<usize> {
+        (usize::from(self.faults.replacing)..self.nodes).collect()
+    }
+
+    /// The nodes of the clients that come first.
+    pub(crate) fn earliest(&self) -> Vec<usize> {
+        (0..self.nodes - usize::from(self.faults.replacing)).collect()
+    }
+
     /// Whether the way is cut at this time, and whether that is noticed.
     pub(crate) fn cut(&self, client: usize, node: usize, way: Way, at: Duration) -> Option<bool> {
         let is_cut = |cut: &&Cut| cut.span.has(at) && cut.ways.contains(&(client, node, way));
@@ -229,7 +270,7 @@ impl Plan {
         at
     }
 
-    /// How long a node is kept out that may have forgotten something.
+    /// How long a node that may have forgotten leases is kept out.
     pub(crate) fn quarantine(&self) -> Duration {
         self.max_ttl.duration() + self.max_ttl.drift()
     }
@@ -255,7 +296,7 @@ impl Plan {
 }
 
 impl Cut {
-    /// These nodes are not there, for anybody and for good.
+    /// These nodes are away for all clients and for good.
     pub(crate) fn dead(clients: usize, nodes: &[usize], noticed: bool) -> Self {
         let of = |&node: &usize| (0..clients).map(move |client| (client, node, Way::There));
         let span = Span { from: Duration::ZERO, to: Duration::MAX };
@@ -267,7 +308,7 @@ impl Cut {
         let (client, node) = (rng.index(clients), rng.index(nodes));
         let links: Vec<(usize, usize)> = match rng.below(6) {
             0 => vec![(client, node)],
-            // A node from everybody.
+            // A node from all clients.
             1 => everywhere().filter(|&(_, n)| n == node).collect(),
             // A client from all but one, or from a minority.
             2 => everywhere().filter(|&(c, n)| c == client && n != node).collect(),

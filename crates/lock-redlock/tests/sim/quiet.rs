@@ -22,7 +22,7 @@ use crate::world::World;
 /// Long enough for everything that is under way, and shorter than any lease of these stories.
 pub(crate) const DONE: Duration = Duration::from_secs(10);
 
-/// Clients who come one after another get a free lock with the first request, whether a minority of nodes is
+/// Clients that come one after another get a free lock with the first request, whether a minority of nodes is
 /// dead or not, and leave nothing behind.
 pub(crate) fn take_turns(flaw: Flaw, seed: u64, is_logged: bool) -> Ending {
     let mut rng = Rng::new(seed);
@@ -64,7 +64,7 @@ async fn take(quorum: &Redlock<SimNode>, claim: Claim, renewals: usize) -> Resul
     Ok(())
 }
 
-/// Of clients who ask for one free lock at once, exactly one is granted. Says in how many rounds, all clients
+/// Of clients that ask for one free lock at once, exactly one is granted. Returns the number of rounds of all clients
 /// together.
 pub(crate) fn contend(clients: usize, seed: u64, is_logged: bool) -> (Ending, u64) {
     let mut rng = Rng::new(seed);
@@ -80,7 +80,7 @@ pub(crate) fn contend(clients: usize, seed: u64, is_logged: bool) -> (Ending, u6
             let claim = Claim::exclusive(key_of(0), OwnerToken::from_bytes(owner));
             contenders.spawn(async move {
                 sleep(start).await;
-                // A quorum that is dropped repeats no release, which is for others to do.
+                // A quorum that is dropped repeats no release, so keep it.
                 (quorum.try_acquire(&Acquire::new(claim, Ttl::DEFAULT)).await, quorum)
             });
         }

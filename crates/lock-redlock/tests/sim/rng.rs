@@ -1,4 +1,4 @@
-//! Random numbers that are the same whenever the seed is.
+//! Random numbers: one seed always gives one sequence.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use crate::node::SimNode;
 use crate::plan::{Faults, Flaw, Plan, SLOWEST};
 use crate::quiet::{DONE, look_for_leaks};
 use crate::rng::Rng;
-use crate::world::{World, until};
+use crate::world::{World, name_of, until};
 
 /// When the last of the planned faults is over.
 const QUIET: Duration = Duration::from_millis(6000);
@@ -62,25 +62,50 @@ pub(crate) fn paused<T>(what: impl Future<Output = T>) -> T {
 /// A client of the quorum.
 pub(crate) async fn join(world: &Arc<World>, number: usize) -> Redlock<SimNode> {
     let plan = &world.plan;
-    let all = (0..plan.nodes).collect();
-    let members = plan.members.get(number).unwrap_or(&all);
-    let mut builder = Redlock::builder()
-        .nodes(members.iter().map(|&node| SimNode::new(world, number, node)))
-        .max_ttl(plan.max_ttl)
-        .allow_any_number()
-        .on_runtime(Handle::current());
+    join_as(world, number, plan.members.get(number).cloned().unwrap_or_else(|| plan.latest()))
+        .await
+        .unwrap()
+}
+
+/// A client of the quorum that these nodes make.
+pub(crate) async fn join_as(
+    world: &Arc<World>,
+    number: usize,
+    members: Vec<usize>,
+) -> lock_core::Result<Redlock<SimNode>> {
+    let plan = &world.plan;
+    let mut builder = Redlock::builder();
+    for node in members {
+        builder = builder.node(name_of(node), SimNode::new(world, number, node));
+    }
+    builder = builder.max_ttl(plan.max_ttl).allow_any_number().on_runtime(Handle::current());
     if let Some(timeout) = plan.node_timeout {
         builder = builder.node_timeout(timeout);
     }
     if plan.faults.unguarded {
         builder = builder.without_quarantine();
     }
-    builder.build().await.unwrap()
+    builder.build().await
+}
+
+/// Replaces the first node by the last, and asks again until that is done, or until this time.
+async fn replace(world: &Arc<World>, limit: Instant) {
+    let (last, number) = (world.plan.nodes - 1, world.plan.clients());
+    while world.now() < limit {
+        if let Ok(operator) = join_as(world, number, world.plan.latest()).await {
+            let replaced = operator.replace(&name_of(0), &name_of(last)).await;
+            world.log(|| format!("the operator is answered {replaced:?}"));
+            if replaced.is_ok() {
+                return;
+            }
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// All the clients of a new deployment. Trouble begins.
 pub(crate) async fn join_all(world: &Arc<World>) -> Vec<Redlock<SimNode>> {
-    let operator = join(world, world.plan.clients()).await;
+    let operator = join_as(world, world.plan.clients(), world.plan.earliest()).await.unwrap();
     operator.init().await.unwrap();
     let mut quorums = Vec::new();
     for number in 0..world.plan.clients() {
@@ -91,20 +116,32 @@ pub(crate) async fn join_all(world: &Arc<World>) -> Vec<Redlock<SimNode>> {
 }
 
 async fn play(world: &Arc<World>) {
-    let quorums = join_all(world).await;
+    let mut quorums = join_all(world).await;
     let quiet = world.now() + QUIET;
     let nodes = tokio::spawn(Arc::clone(world).restart_nodes());
     let clients = quorums.iter().enumerate().map(|(number, quorum)| {
         let (world, quorum, rng) = (Arc::clone(world), quorum.clone(), world.rng());
         tokio::spawn(Client { world, number, quorum, rng }.run())
     });
-    for client in clients.collect::<Vec<_>>() {
+    let clients: Vec<_> = clients.collect();
+    if world.plan.faults.passing {
+        quorums.clear();
+    }
+    if world.plan.faults.replacing {
+        sleep(world.rng().millis(0, 2500)).await;
+        replace(world, quiet).await;
+    }
+    for client in clients {
         client.await.unwrap();
     }
     nodes.await.unwrap();
     until(quiet).await;
     world.end_trouble();
     world.log(|| "all is quiet".into());
+    if world.plan.faults.replacing {
+        // Some nodes may not have answered before.
+        replace(world, world.now() + QUIET).await;
+    }
     recover(world, &quorums).await;
 }
 
@@ -116,13 +153,14 @@ async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
         sleep(DONE).await;
         look_for_leaks(world, 0);
     }
-    let newcomer = join(world, plan.clients()).await;
+    let mut newcomer = join(world, plan.clients()).await;
     for key in 0..plan.keys {
-        acquire_in_time(world, &newcomer, key, quiet).await;
+        acquire_in_time(world, &mut newcomer, key, quiet).await;
     }
     until(quiet + SLOWEST + out_for(plan) + SLACK).await;
     for (number, quorum) in quorums.iter().enumerate() {
-        if !world.has_crashed(number) && !plan.faults.unguarded {
+        let has_former = plan.faults.replacing && plan.members[number] != plan.latest();
+        if !world.has_crashed(number) && !plan.faults.unguarded && !has_former {
             let status = quorum.status().await;
             if let Some(out) = status.iter().find(|node| node.voting != Voting::Yes) {
                 world.wrong(Wrong::StaysOut, || format!("{out:?}, as client {number} sees it"));
@@ -135,16 +173,18 @@ async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
 
 /// For how long nodes that have restarted may be kept out after that.
 fn out_for(plan: &Plan) -> Duration {
-    // Somebody watches for a lease's time, and looks once a second.
-    match plan.restarts.is_empty() {
+    match plan.restarts.is_empty() && !plan.faults.replacing {
         true => Duration::ZERO,
+        // The clock of a node ends it, and may be set back to the first look.
+        false if plan.faults.passing => 3 * plan.max_ttl.duration(),
+        // A client watches for the time of a lease, and looks once a second.
         false => plan.quarantine() + Duration::from_secs(1),
     }
 }
 
 async fn acquire_in_time(
     world: &Arc<World>,
-    quorum: &Redlock<SimNode>,
+    quorum: &mut Redlock<SimNode>,
     key: usize,
     quiet: Instant,
 ) {
@@ -176,6 +216,9 @@ async fn acquire_in_time(
             return world.wrong(Wrong::Stuck, || format!("key {key} after {limit:?}: {attempt:?}"));
         }
         sleep(Duration::from_millis(50)).await;
+        if plan.faults.passing {
+            *quorum = join(world, plan.clients()).await;
+        }
     }
     if let Err(error) = quorum.release(&request.claim).await {
         world.wrong(Wrong::Stuck, || format!("key {key} cannot be released: {error}"));

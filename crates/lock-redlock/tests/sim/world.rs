@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_core::{Clock, Instant, Key};
+use lock_core::{Clock, Instant, Key, Membership, Terms};
 use tokio::time::sleep;
 
 use crate::history::{History, Wrong};
-use crate::plan::{Loss, Plan, Way};
+use crate::plan::{Flaw, Loss, Plan, Way};
 use crate::rng::Rng;
 
 /// Floors are counted from here. It is far behind the time itself, so that a node which forgets its counter
@@ -45,7 +45,7 @@ struct State {
     log: Vec<String>,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Debug)]
 pub(crate) enum Fate {
     /// The client notices at once that it cannot be sent.
@@ -90,6 +90,12 @@ impl World {
         Clock::tokio().now()
     }
 
+    /// The terms of every client.
+    pub(crate) fn terms(&self) -> Terms {
+        let names: Vec<_> = (0..self.plan.nodes).map(name_of).collect();
+        Terms::new(Membership::of(names.iter().map(String::as_str)), self.plan.max_ttl)
+    }
+
     pub(crate) fn rng(&self) -> Rng {
         self.lock().rng.fork()
     }
@@ -128,11 +134,26 @@ impl World {
                 }
             }
             self.lock().restarted[restart.node] = Some(self.now());
+            if self.plan.flaw == Flaw::SetsClocks {
+                let (node, longest) = (node.clone(), self.plan.max_ttl.duration());
+                tokio::spawn(async move {
+                    sleep(longest / 4).await;
+                    node.set_clock_forward(2 * longest);
+                });
+            }
             self.log(|| format!("node {} restarts and loses {:?}", restart.node, restart.kind));
         }
     }
 
-    /// What becomes of a request that is sent now.
+    /// The line on which a request is sent now.
+    pub(crate) fn line(&self) -> usize {
+        match self.plan.lines {
+            1 => 0,
+            lines => self.lock().rng.index(lines),
+        }
+    }
+
+    /// The fate of a request that is sent now.
     pub(crate) fn fate(&self, client: usize, node: usize) -> Fate {
         let mut state = self.lock();
         if state.crashed[client] {
@@ -246,6 +267,10 @@ impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(crate) fn name_of(node: usize) -> String {
+    node.to_string()
 }
 
 /// Sleeps until this time.

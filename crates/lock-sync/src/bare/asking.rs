@@ -1,4 +1,4 @@
-//! Requests that no lease hangs on.
+//! Requests that concern no lease of this process.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use super::BareLock;
 use super::limit::alarm;
 use crate::engine::Home;
 
-/// A query waits for releases no longer than this, and no longer than a lease lives.
+/// The longest time for which a query waits for releases. It also waits no longer than a lease lives.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl BareLock {
-    /// Sends a request from the runtime to which requests belong, and waits for its answer.
+    /// Sends a request on the runtime that runs requests, and waits for its answer.
     ///
-    /// A caller that drops it leaves open what became of the request. A shutdown waits for it.
+    /// If the caller drops this future, the outcome of the request is unknown. A shutdown waits for the request.
     pub(crate) fn ask<'a, T>(
         &'a self,
         request: BoxFuture<'a, Result<T, Error>>,
@@ -28,7 +28,7 @@ impl BareLock {
         self.ask_from(self.shared().home, request)
     }
 
-    /// As [`ask`](Self::ask), about this key. The store hears first of what this process has given up of the key.
+    /// Like [`ask`](Self::ask), but first waits until the store has back what this process has given up of this key.
     pub(crate) fn ask_about<'a, T>(
         &'a self,
         request: BoxFuture<'a, Result<T, Error>>,
@@ -40,22 +40,21 @@ impl BareLock {
         }
     }
 
-    /// Releases a claim for which no hold of this process stands any more.
+    /// Releases a claim that has no hold in this process any more.
     pub(crate) async fn withdraw(&self, claim: &Claim) -> Result<Released, Error> {
         self.ask(self.shared().backend.release(claim)).await
     }
 
-    /// Listens for hints about this key, on the runtime of the driver: that runtime is there for as long as
-    /// the watch is wanted.
+    /// Listens for hints about this key, on the driver's runtime, which lives for as long as the watch is wanted.
     pub(crate) async fn watch(&self) -> Result<Watch, Error> {
         self.ask_from(Home::Driver, self.shared().backend.watch(self.key())).await
     }
 
-    /// Waits until the store has heard of everything that this process has given up of this key by now, as a group
-    /// that holds the key jointly or not.
+    /// Waits until the store has back what this process has given up of this key by now, in all groups and outside
+    /// them.
     ///
-    /// If the store does not answer in time, or a release fails, the caller goes on: its request finds out how the
-    /// store does.
+    /// If the store does not answer in time, or a release fails, the wait ends. The request of the caller then shows
+    /// whether the store answers.
     pub(crate) async fn given_back(&self) {
         let shared = self.shared();
         for entry in shared.entries_of(self.key()) {

@@ -1,4 +1,4 @@
-//! Waits that end at a time, on the driver's clock: the task need not have a runtime.
+//! Waits with a limit. The driver measures the time, so the task needs no runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,10 +11,11 @@ use tokio::sync::oneshot;
 use super::BareLock;
 use crate::engine::{Command, Denial, Shared, Wait};
 
-/// Those parts of a wait that know why it takes so long have this much time to say so.
+/// A wait lasts this much longer than its limit, so that the part of the wait that knows the reason for the delay can
+/// report it.
 const LAST_WORD: Duration = Duration::from_millis(5);
 
-/// How long a wait may take, from when it began: a limit does not begin anew with each of its parts.
+/// The limit of a wait, from its begin. It does not begin anew with each part of the wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     wait: Wait,
@@ -40,17 +41,17 @@ impl Limit {
         self.left(lock).map_or(self.wait, Wait::AtMost)
     }
 
-    /// What is left of the limit, if there is one.
+    /// The remaining time, if there is a limit.
     pub(crate) fn left(self, lock: &BareLock) -> Option<Duration> {
         self.end.map(|end| end.saturating_duration_since(lock.now()))
     }
 
-    /// Rings when the limit is reached; never, if there is none. The driver must have been started.
+    /// Rings when the limit is reached, and never if there is none. The driver must have been started.
     pub(crate) fn bell(self, lock: &BareLock) -> Bell {
         self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left))
     }
 
-    /// Waits for this, unless the limit is reached or the locks shut down before.
+    /// Waits for this future, unless the limit is reached or the locks shut down first.
     pub(crate) async fn bound<T, E: From<Denial>>(
         self,
         lock: &BareLock,
@@ -83,7 +84,7 @@ impl BareLock {
     }
 }
 
-/// Resolves after a time, and at once if the driver has gone. Dropping it frees the driver of it.
+/// Resolves after a time, and at once if the driver has gone. When it is dropped, the driver forgets it.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Bell(Option<oneshot::Receiver<()>>);
 
@@ -112,7 +113,7 @@ pub(crate) fn alarm(shared: &Shared, after: Duration) -> Bell {
     Bell(Some(bell))
 }
 
-/// The limit is reached, and the store has not answered.
+/// The denial for a limit that is reached before the store has answered.
 pub(crate) fn unanswered() -> Denial {
     let silent = "the backend has not answered yet";
     Denial::Timeout(Some(Error::new(ErrorKind::Timeout, silent)))

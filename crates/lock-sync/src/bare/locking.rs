@@ -9,7 +9,7 @@ use super::BareLock;
 use crate::engine::{Acquiring, Denial, Hold, Wait};
 use crate::error::{LockError, TryLockError};
 
-/// What the futures of all primitives wait with. It can be dropped at any point.
+/// The wait that the futures of all primitives share. It can be dropped at any point.
 pub(crate) struct Locking {
     acquiring: Acquiring,
     hold: Option<Hold>,
@@ -23,12 +23,12 @@ impl BareLock {
 }
 
 impl Locking {
-    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
+    /// For a caller that blocks its thread: perhaps no other thread drives the caller's runtime.
     pub(crate) fn on_driver(&mut self) {
         self.acquiring.on_driver();
     }
 
-    /// The hold, and the data that `take_data` finds free by then.
+    /// The hold, and the data that `take_data` takes once the hold is there.
     pub(crate) fn poll<D>(
         &mut self,
         context: &mut Context<'_>,
@@ -38,15 +38,15 @@ impl Locking {
             Some(hold) => hold,
             None => ready!(self.acquiring.poll(context))?,
         };
-        // A task that locks in a loop yields to the others now and then, as with tokio's locks. It has
-        // its turn by then: a budget that is used up costs the task no place in the queue.
+        // A task that locks in a loop yields to other tasks now and then, as with tokio's locks. It yields
+        // only after it has its turn, so a used-up budget does not cost it its place in line.
         let Poll::Ready(coop) = poll_proceed(context) else {
             self.hold = Some(hold);
             return Poll::Pending;
         };
         let Some(data) = take_data() else {
-            // The engine grants when no guard is left that stands in the way. Only `Debug` can have the
-            // data, and will have looked at it in a moment.
+            // The engine grants only when no guard is in the way. So only `Debug` can be using the data, and only
+            // for a moment.
             self.hold = Some(hold);
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -56,18 +56,28 @@ impl Locking {
     }
 }
 
-impl From<Denial> for LockError {
-    fn from(denial: Denial) -> Self {
-        match denial {
-            Denial::Timeout(source) => Self::Timeout { source },
-            // Only a caller that does not wait is turned away so.
-            Denial::WouldBlock => Self::Timeout { source: None },
-            Denial::Closed => Self::Closed,
-            Denial::Lost(lost) => Self::Lost(lost),
-            Denial::Failed(error) => Self::Backend(error),
+/// Converts a denial into an error with the variants of [`LockError`].
+macro_rules! denied {
+    ($error:ident $(<$of:ident>)?) => {
+        impl$(<$of>)? From<$crate::bare::Denial> for $error$(<$of>)? {
+            fn from(denial: $crate::bare::Denial) -> Self {
+                use $crate::bare::Denial;
+                match denial {
+                    Denial::Timeout(source) => Self::Timeout { source },
+                    // Only a caller that only tries gets this denial.
+                    Denial::WouldBlock => Self::Timeout { source: None },
+                    Denial::Closed => Self::Closed,
+                    Denial::Lost(lost) => Self::Lost(lost),
+                    Denial::Failed(error) => Self::Backend(error),
+                }
+            }
         }
-    }
+    };
 }
+
+pub(crate) use denied;
+
+denied!(LockError);
 
 impl From<Denial> for TryLockError {
     fn from(denial: Denial) -> Self {

@@ -1,4 +1,4 @@
-//! A lock without data: what every primitive and every recipe is built of.
+//! The bare lock, a lock without data. Every primitive and every recipe is built on it.
 
 mod asking;
 mod limit;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use lock_core::{Error, Key, Mode, OwnerToken};
 
-use crate::engine::{Entry, Manner, Shared};
+use crate::engine::{Asks, Entry, Manner, Shared};
 use crate::handoff::Handoff;
 
 pub(crate) use limit::{Bell, Limit, alarm, unanswered};
-pub(crate) use locking::Locking;
+pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
-// The words of the engine that the code above it speaks.
+// The types of the engine that the code above it uses.
 pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Hold, Upgrading, Wait};
 
-/// A lock of this process by its name, and what becomes of it when a holder lets go.
+/// A lock of this process by its name, with the manner in which its holders let go.
 #[derive(Clone)]
 pub(crate) struct BareLock {
     entry: Arc<Entry>,
@@ -77,12 +77,12 @@ impl BareLock {
         Arc::ptr_eq(&self.entry, &other.entry)
     }
 
-    /// How long a caller waits that does not say it.
+    /// How long a caller waits by default.
     pub(crate) fn default_wait(&self) -> Wait {
         self.shared().default_wait()
     }
 
-    /// How long a lease lives that is not renewed.
+    /// How long a lease lives without renewal.
     pub(crate) fn ttl(&self) -> Duration {
         self.shared().policy.ttl.duration()
     }
@@ -98,12 +98,12 @@ impl BareLock {
         poll_fn(|context| acquiring.poll(context)).await
     }
 
-    /// Asks for all of these locks at once, of which no two may be the same.
+    /// Asks for all of these locks at once. They must be different.
     pub(crate) fn gather(locks: &[Self]) -> Result<Gathering, Denial> {
         Gathering::begin(locks.iter().map(|lock| &lock.entry))
     }
 
-    /// Has the waiters of this process ask again: something has changed that the store may not say.
+    /// Makes the waiting claims of this process ask again: something has changed of which the store may send no hint.
     pub(crate) fn look_again(&self) {
         self.entry.look_again();
     }

@@ -1,4 +1,4 @@
-//! How long a store is asked again that does not answer.
+//! How long a caller repeats requests to a store that does not answer.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use lock_core::{Backoff, Error, Instant};
 use super::{BareLock, Limit};
 use crate::engine::{BACKOFF, Denial};
 
-/// Repeats what a store did not answer for as long as the limit says; without one, for as long as a lease
-/// lives: then nothing that was held is left.
+/// The pauses between repeated requests. They go on until the limit; without one, for the length of a lease, because
+/// after that every lease that was held has ended.
 pub(crate) struct Retries<'a> {
     lock: &'a BareLock,
     limit: Limit,
@@ -21,7 +21,7 @@ impl<'a> Retries<'a> {
         Self { lock, limit, since: None, backoff: BACKOFF }
     }
 
-    /// Pauses after a failure, if it is worth trying again.
+    /// Pauses after a failure. Returns the denial if the request is not worth repeating.
     pub(crate) async fn after(&mut self, error: Error) -> Result<(), Denial> {
         let now = self.lock.now();
         let since = *self.since.get_or_insert(now);
@@ -34,7 +34,7 @@ impl<'a> Retries<'a> {
             }
             None => Duration::MAX,
         };
-        // Callers that failed together need not come back together: no two clocks agree to the nanosecond.
+        // Callers that failed together should not come back together, so the nanoseconds of the clock scatter them.
         let scatter = (now.as_nanos() % 1024) as f64 / 1024.0;
         let pause = self.backoff.fail_scattered(scatter);
         self.lock.alarm(pause.min(left)).await;

@@ -1,4 +1,4 @@
-//! The way of one task to the lock.
+//! The acquisition of a lock by one task.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -7,16 +7,16 @@ use lock_core::Mode;
 
 use super::machine::Entered;
 use super::queue::WaiterId;
-use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket};
+use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket, Wait};
 
 /// A wait for the lock that can be dropped at any point.
 ///
-/// Not a future itself, because it has no output type of its own to show: [`poll`](Self::poll) it.
+/// It is not a future itself: the futures of the primitives [`poll`](Self::poll) it and have their own output types.
 pub(crate) struct Acquiring {
-    /// Goes to the hold, when there is one.
+    /// The entry; it moves into the hold.
     entry: Option<Arc<Entry>>,
     state: State,
-    /// Fixed with the first poll: a limit does not begin anew.
+    /// Set by the first poll. A limit does not begin anew.
     patience: Patience,
     mode: Mode,
     manner: Manner,
@@ -26,36 +26,17 @@ pub(crate) struct Acquiring {
 #[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each request")]
 enum State {
     New(Wait),
-    /// About to enter, for the first time or because it came too late for its turn.
+    /// About to enter, for the first time or because its ticket was over before it was used.
     Entering,
-    /// First in line at a free lock: this task asks the store itself.
+    /// First in line: this task sends the request to the store itself.
     Asking {
         id: WaiterId,
         running: Running,
-        /// It has left its waker just now, and there is no news.
+        /// The waiter has just left its waker, and there is no news yet.
         parked: bool,
     },
     Waiting(WaiterId),
     Done,
-}
-
-/// What the caller is ready to wait for; a limit begins with the first poll.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    Try,
-    AtMost(std::time::Duration),
-    Forever,
-}
-
-impl Wait {
-    pub(super) fn begin(self, entry: &Entry) -> Result<Patience, Denial> {
-        entry.shared.start().map_err(Denial::Failed)?;
-        Ok(match self {
-            Self::Try => Patience::Try,
-            Self::AtMost(limit) => Patience::Until(entry.shared.clock.now() + limit),
-            Self::Forever => Patience::Forever,
-        })
-    }
 }
 
 impl Acquiring {
@@ -65,7 +46,7 @@ impl Acquiring {
         Self { entry: Some(entry), state, patience, mode, manner, home }
     }
 
-    /// For a caller that blocks its thread: nobody else may be there to drive its runtime.
+    /// For a caller that blocks its thread: perhaps no other thread drives its runtime.
     pub(crate) fn on_driver(&mut self) {
         self.home = Home::Driver;
     }
@@ -81,13 +62,13 @@ impl Acquiring {
             if hold.check().is_ok() {
                 return Poll::Ready(Ok(hold));
             }
-            // The turn is over before it was used: the way begins anew.
+            // The hold is over before it was used: begin anew.
             self.entry = Some(Arc::clone(hold.entry()));
             self.state = State::Entering;
         }
     }
 
-    /// The short way to those who read already, if there is one.
+    /// The short way for one more reader, if there is one.
     fn share(&self) -> Option<Ticket> {
         match (&self.state, &self.entry) {
             (State::New(_), Some(entry)) if self.mode == Mode::Shared => entry.share(self.manner),
@@ -97,56 +78,59 @@ impl Acquiring {
 
     fn hold(&mut self, ticket: Ticket) -> Hold {
         self.state = State::Done;
-        // Moved rather than cloned: many tasks count those who have it.
+        // Moved rather than cloned: many tasks contend for the reference count.
         let Some(entry) = self.entry.take() else { completed() };
         Hold::new(entry, ticket, self.mode, self.manner)
     }
 
     /// Goes on until there is an outcome.
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Ticket, Denial>> {
-        let Some(entry) = &self.entry else { completed() };
         loop {
+            let Some(entry) = &self.entry else { completed() };
             match &mut self.state {
                 State::New(wait) => {
-                    self.patience = wait.begin(entry)?;
+                    self.patience = entry.shared.begin(*wait)?;
                     self.state = State::Entering;
                 }
-                State::Entering
-                    if self.patience == Patience::Forever
-                        && let Some(id) = entry.join(self.mode, context) =>
-                {
-                    self.state = State::Waiting(id);
-                    return Poll::Pending;
-                }
                 State::Entering => {
-                    match entry.come(self.mode, self.patience, self.manner, context) {
-                        (Entered::Done(outcome), _) => return Poll::Ready(outcome),
-                        (Entered::Queued(id), parked) => {
-                            self.state = State::Waiting(id);
-                            return if parked {
-                                Poll::Pending
-                            } else {
-                                entry.poll_first(id, context)
-                            };
-                        }
-                        (Entered::Attempt(id, request), parked) => {
-                            if self.home == Home::Asker {
-                                entry.shared.ears.ask_here();
-                            }
-                            let running = Running::attempt(entry, request, self.home);
-                            self.state = State::Asking { id, running, parked };
-                        }
+                    if let Some(poll) = self.enter(context) {
+                        return poll;
                     }
                 }
                 State::Asking { id, running, parked } => match running.poll_for(*id, context) {
                     Poll::Ready(Some(outcome)) => return Poll::Ready(outcome),
-                    Poll::Ready(None) => self.state = State::Waiting(*id),
+                    Poll::Ready(None) => {
+                        let id = *id;
+                        self.state = State::Waiting(id);
+                        return entry.poll_first(id, context);
+                    }
                     Poll::Pending if std::mem::take(parked) => return Poll::Pending,
                     // The limit may be reached before the store answers.
                     Poll::Pending => return entry.poll(*id, context),
                 },
                 State::Waiting(id) => return entry.poll(*id, context),
                 State::Done => completed(),
+            }
+        }
+    }
+
+    /// Joins the line. `None` if this task has to send a request.
+    fn enter(&mut self, context: &mut Context<'_>) -> Option<Poll<Result<Ticket, Denial>>> {
+        let Some(entry) = &self.entry else { completed() };
+        let (entered, parked) = entry.come(self.mode, self.patience, self.manner, context);
+        match entered {
+            Entered::Done(outcome) => Some(Poll::Ready(outcome)),
+            Entered::Queued(id) => {
+                self.state = State::Waiting(id);
+                Some(if parked { Poll::Pending } else { entry.poll_first(id, context) })
+            }
+            Entered::Attempt(id, request) => {
+                if self.home == Home::Asker {
+                    entry.shared.ears.ask_here();
+                }
+                let running = Running::attempt(entry, request, self.home);
+                self.state = State::Asking { id, running, parked };
+                None
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the entries have the driver do.
+//! The commands that entries send to the driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,34 +6,52 @@ use std::time::Duration;
 use lock_core::Claim;
 use tokio::sync::oneshot;
 
-use super::driver::{Errand, Flight, Timed};
+use super::driver::{Errand, Flight};
 use super::forget::forget;
-use super::{Entry, Running, Shared, Together};
+use super::machine::Ending;
+use super::running::{Asks, Running};
+use super::shared::{Home, Shared};
+use super::together::Together;
+
+/// The entry of one key, as far as the commands know it.
+pub(crate) trait Driven: Asks {
+    /// Takes over the releases that the machine has asked for and still wants.
+    fn begin_releases(&self) -> Vec<Ending>;
+
+    /// Runs the watch with this number, unless another watch has replaced it or it was stopped.
+    fn begin_watch(self: &Arc<Self>, number: u64);
+}
 
 /// Something for the driver to do.
-pub(crate) enum Command {
+pub(crate) enum Command<E: Driven> {
     /// Run this request to its end.
-    Run(Running),
+    Run(Running<E>),
     /// Run this request, which concerns several keys, to its end.
-    Together(Together),
-    /// Release what the entry has given up, unless it has been taken back since.
-    Release(Arc<Entry>, Flight),
-    /// Release a claim that no entry has in hand any more.
-    Forget(Arc<Shared>, Claim, Flight),
+    Together(Together<E>),
+    /// Release the leases that the entry has given up and has not taken back since.
+    Release(Arc<E>, Flight),
+    /// Release a claim that no entry knows any more.
+    Forget(Arc<Shared<E>>, Claim, Flight),
     /// Listen for hints.
-    Watch(Arc<Entry>, u64),
+    Watch(Arc<E>, u64),
     /// Ring after this time, unless the receiver has gone.
     Alarm(Duration, oneshot::Sender<()>),
 }
 
-impl Errand for Command {
+impl<E: Driven> From<Running<E>> for Command<E> {
+    fn from(running: Running<E>) -> Self {
+        Self::Run(running)
+    }
+}
+
+impl<E: Driven> Errand for Command<E> {
     fn begin(self) {
         match self {
             Self::Run(running) => drop(tokio::spawn(running.run())),
             Self::Together(together) => drop(tokio::spawn(together.run())),
             Self::Release(entry, _flight) => {
-                for running in entry.begin_releases() {
-                    tokio::spawn(running.run());
+                for ending in entry.begin_releases() {
+                    tokio::spawn(Running::release(&entry, ending, Home::Driver).run());
                 }
             }
             Self::Forget(shared, claim, flight) => {
@@ -56,16 +74,12 @@ impl Errand for Command {
             Self::Run(running) => running.abandon(),
             Self::Together(together) => drop(together),
             Self::Release(entry, _flight) => {
-                entry.begin_releases().into_iter().for_each(Running::abandon);
+                for ending in entry.begin_releases() {
+                    Running::release(&entry, ending, Home::Driver).abandon();
+                }
             }
-            // What is left behind ends with its lease.
+            // A claim that is left behind ends with its lease.
             Self::Forget(..) | Self::Watch(..) | Self::Alarm(..) => {}
         }
-    }
-}
-
-impl Timed for Entry {
-    fn tick(self: &Arc<Self>) {
-        Self::tick(self);
     }
 }

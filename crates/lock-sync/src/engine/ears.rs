@@ -1,26 +1,28 @@
 //! The runtime on which a process listens for hints.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
-/// The runtime on which a process listens for hints: one on which tasks wait for locks.
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+
+/// The runtime on which a process listens for hints: a runtime on which tasks wait for locks.
 ///
-/// There a grant that the store pushes wakes one thread, which goes on with the waiter. On the driver it would wake
-/// the driver's thread, and after that the waiter's.
+/// On such a runtime a grant that the store pushes wakes one thread, which then runs the waiter. On the driver the
+/// grant would wake the driver's thread first and the waiter's thread second.
 ///
-/// Only a runtime with several threads will do, because those poll it whatever the waiter does. Nothing polls a
-/// runtime with one thread after its `block_on` has returned. Without a runtime here, the driver listens.
+/// The runtime must have several threads, because they poll it whatever the waiter does. Nothing polls a runtime
+/// with one thread after its `block_on` has returned. If no suitable runtime is known, the driver listens.
 #[derive(Default)]
 pub(super) struct Ears {
-    /// Whether there is a runtime, for a look without the lock.
+    /// Whether a runtime is known. Read without the lock.
     known: AtomicBool,
     runtime: Mutex<Option<Handle>>,
 }
 
 impl Ears {
-    /// A task asks for a lock on the present runtime.
+    /// A task on the current runtime asks for a lock.
     pub(super) fn ask_here(&self) {
         if self.known.load(Ordering::Relaxed) {
             return;

@@ -1,15 +1,15 @@
-//! Giving up claims that no entry has in hand any more.
+//! Releasing claims that no entry knows any more.
 
 use std::sync::Arc;
 
 use lock_core::Claim;
 
 use super::driver::Flight;
-use super::machine::BACKOFF;
-use super::shared::Shared;
+use super::shared::{Keyed, Shared};
+use super::timing::BACKOFF;
 
-/// Releases a claim, and tries again while that can help and the lease may last.
-pub(super) async fn forget(shared: Arc<Shared>, claim: Claim, _flight: Flight) {
+/// Releases a claim. Repeats a failed release while a repetition can help and the lease may last.
+pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, claim: Claim, _flight: Flight) {
     let trying = async {
         let mut backoff = BACKOFF;
         while let Err(error) = shared.backend.release(&claim).await {

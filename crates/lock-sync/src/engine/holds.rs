@@ -1,18 +1,19 @@
-//! Those who hold one lease together.
+//! The holds on one lease.
 
 use lock_core::{FencingToken, Instant, Mode};
+use slab::Slab;
 
 /// The name of one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldId {
-    /// Which of the machine's leases it is on.
+    /// The seat of the lease that the hold is on.
     seat: u32,
     slot: u32,
     serial: u64,
 }
 
 impl HoldId {
-    /// What no other hold on the key has: the number by which a lease knows who lost it.
+    /// A number that no other hold on the key has. The lease notes under it that this hold lost the lease.
     pub(crate) fn serial(self) -> u64 {
         self.serial
     }
@@ -21,13 +22,13 @@ impl HoldId {
         self.seat as usize
     }
 
-    /// The name of no hold, for what is over already.
+    /// A name that no hold has, for a hold that is already over.
     pub(crate) fn gone(self) -> Self {
         Self { serial: 0, ..self }
     }
 }
 
-/// One who holds.
+/// One hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holding {
     serial: u64,
@@ -39,45 +40,41 @@ pub(super) struct Holding {
 }
 
 impl Holding {
+    pub(super) fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
     fn reads(&self) -> bool {
-        self.mode == Mode::Shared && self.state == State::Live
+        self.mode == Mode::Shared && self.is_live()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Live,
-    /// It has lost the lease, but its guard lives, and with it a way to the data.
+    /// The hold has lost the lease, but its guard lives on and still gives access to the data.
     Dead,
-    /// Its guard has gone and its permits shall not come back.
+    /// The guard has gone, and its permits must not come back.
     Forgotten,
 }
 
-/// The holders of one lease. Slots are reused, so that sharing a lease allocates next to nothing.
+/// The holds on one lease. Slots are reused, so that sharing a lease allocates next to nothing.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    slots: Vec<Slot>,
-    free: Option<u32>,
+    slots: Slab<Holding>,
     live: u32,
     dead: u32,
-    /// Those that are forgotten.
+    /// How many holds have forgotten permits.
     forgotten: u32,
-    /// Exclusive ones, those that are dead included.
+    /// How many holds are exclusive, dead ones included.
     exclusive: u32,
     upgradable: u32,
-    /// The sum of the permits of those that are live or forgotten.
+    /// The sum of the permits of the live and the forgotten holds.
     permits: u64,
-    /// The most that it was of late.
+    /// The highest value of `permits` since [`forget_peak`](Self::forget_peak).
     peak: u64,
-    /// No limit of a live one is reached before.
+    /// No live hold reaches its limit before this instant.
     first_limit: Option<Instant>,
-}
-
-#[derive(Debug)]
-enum Slot {
-    /// The next free slot.
-    Free(Option<u32>),
-    Taken(Holding),
 }
 
 impl Holds {
@@ -102,95 +99,70 @@ impl Holds {
         if until < Instant::FAR_FUTURE {
             self.first_limit = Some(self.first_limit.map_or(until, |limit| limit.min(until)));
         }
-        let slot = match self.free {
-            Some(index) => {
-                if let Slot::Free(next) = self.slots[index as usize] {
-                    self.free = next;
-                }
-                self.slots[index as usize] = Slot::Taken(holding);
-                index
-            }
-            None => {
-                self.slots.push(Slot::Taken(holding));
-                (self.slots.len() - 1) as u32
-            }
-        };
+        let slot = self.slots.insert(holding) as u32;
         HoldId { seat: seat as u32, slot, serial }
     }
 
     #[inline]
     pub(super) fn get(&self, id: HoldId) -> Option<&Holding> {
-        match self.slots.get(id.slot as usize) {
-            Some(Slot::Taken(holding)) if holding.serial == id.serial => Some(holding),
-            _ => None,
-        }
+        self.slots.get(id.slot as usize).filter(|holding| holding.serial == id.serial)
     }
 
     #[inline]
     pub(super) fn remove(&mut self, id: HoldId) -> Option<Holding> {
         let holding = *self.get(id)?;
         self.count(&holding, false);
-        self.slots[id.slot as usize] = Slot::Free(self.free);
-        self.free = Some(id.slot);
-        Some(holding)
+        self.slots.try_remove(id.slot as usize)
     }
 
-    /// Removes a holder within its limit that is the only one.
+    /// Whether a live hold is the only one.
     #[inline]
-    pub(super) fn remove_only(&mut self, id: HoldId) -> Option<Holding> {
-        let only = (self.live, self.dead, self.forgotten) == (1, 0, 0);
-        self.get(id).filter(|holding| only && holding.state == State::Live)?;
+    pub(super) fn is_single(&self) -> bool {
+        (self.live, self.dead, self.forgotten) == (1, 0, 0)
+    }
+
+    /// Removes a reader, if it is the only hold or leaves other live holds behind.
+    pub(super) fn remove_reader(&mut self, id: HoldId) -> Option<Holding> {
+        let plain = self.live > 1 || self.is_single();
+        self.get(id).filter(|holding| plain && holding.reads())?;
         self.remove(id)
     }
 
-    /// Removes a reader if others hold beside it, so that nothing else changes.
-    pub(super) fn remove_beside_others(&mut self, id: HoldId) -> bool {
-        self.live > 1 && self.get(id).is_some_and(Holding::reads) && self.remove(id).is_some()
-    }
-
-    /// Removes a reader that is within its limit, if nobody is left then.
-    pub(super) fn remove_alone(&mut self, id: HoldId, now: Instant) -> bool {
-        let alone = (self.live, self.dead, self.forgotten) == (1, 0, 0);
-        let reads = |holding: &Holding| holding.reads() && now < holding.until;
-        alone && self.get(id).is_some_and(reads) && self.remove(id).is_some()
-    }
-
-    /// Changes what is known of a holder.
+    /// Changes a hold.
     pub(super) fn change(&mut self, id: HoldId, change: impl FnOnce(&mut Holding)) {
-        let Some(mut holding) = self.get(id).copied() else { return };
+        if self.get(id).is_some() {
+            self.change_slot(id.slot as usize, change);
+        }
+    }
+
+    fn change_slot(&mut self, slot: usize, change: impl FnOnce(&mut Holding)) {
+        let mut holding = self.slots[slot];
         self.count(&holding, false);
         change(&mut holding);
         self.count(&holding, true);
-        self.slots[id.slot as usize] = Slot::Taken(holding);
+        self.slots[slot] = holding;
     }
 
-    /// Ends all holds that are live; returns their serial numbers.
+    /// Makes all live holds dead. Returns their serial numbers.
     pub(super) fn end_all(&mut self) -> Vec<u64> {
-        let mut ended = Vec::new();
-        for index in 0..self.slots.len() {
-            let Slot::Taken(mut holding) = self.slots[index] else { continue };
-            if holding.state != State::Live {
-                continue;
-            }
-            self.count(&holding, false);
-            holding.state = State::Dead;
-            self.count(&holding, true);
-            ended.push(holding.serial);
-            self.slots[index] = Slot::Taken(holding);
+        let live: Vec<_> =
+            self.live_holds().map(|(slot, holding)| (slot, holding.serial)).collect();
+        for (slot, _) in &live {
+            self.change_slot(*slot, |holding| holding.state = State::Dead);
         }
-        ended
+        live.into_iter().map(|(_, serial)| serial).collect()
     }
 
-    /// A live one whose limit has been reached.
+    fn live_holds(&self) -> impl Iterator<Item = (usize, &Holding)> {
+        self.slots.iter().filter(|(_, holding)| holding.is_live())
+    }
+
+    /// A live hold whose limit has been reached.
     pub(super) fn overdue(&mut self, seat: usize, now: Instant) -> Option<HoldId> {
         if self.first_limit.is_none_or(|limit| now < limit) {
             return None;
         }
-        let live = self.slots.iter().enumerate().filter_map(|(slot, held)| match held {
-            Slot::Taken(holding) if holding.state == State::Live => Some((slot, holding)),
-            _ => None,
-        });
-        let (slot, first) = live.min_by_key(|(_, holding)| holding.until)?;
+        let (slot, first) = self.live_holds().min_by_key(|(_, holding)| holding.until)?;
         if first.until <= now {
             return Some(HoldId { seat: seat as u32, slot: slot as u32, serial: first.serial });
         }
@@ -198,7 +170,7 @@ impl Holds {
         None
     }
 
-    /// When a limit may be reached.
+    /// The first instant at which a live hold may reach its limit.
     #[inline]
     pub(super) fn first_limit(&self) -> Instant {
         self.first_limit.filter(|_| self.live > 0).unwrap_or(Instant::FAR_FUTURE)
@@ -209,26 +181,26 @@ impl Holds {
         self.live == 0 && self.dead == 0 && self.forgotten == 0
     }
 
-    /// How many are live.
+    /// How many holds are live.
     #[inline]
     pub(super) fn live(&self) -> u32 {
         self.live
     }
 
-    /// Whether guards live that have lost the lease.
+    /// Whether there are guards that have lost the lease.
     pub(super) fn has_dead(&self) -> bool {
         self.dead > 0
     }
 
-    /// Whether the data may be reached for this beside these guards, which have a lease in that mode or
-    /// have lost it.
+    /// Whether a hold in mode `want` may have access to the data beside these guards. They have a lease in mode
+    /// `lease`, or have lost it.
     #[inline]
     pub(super) fn tolerate(&self, lease: Mode, want: Mode) -> bool {
         match (lease, want) {
             // Permits guard no data.
             (Mode::Permits { .. }, _) | (_, Mode::Permits { .. }) => true,
-            // Nor can data be written through joint holds. Who comes back for one asks for what it has
-            // lost: see `enter_again`.
+            // Joint holds give no write access to data. But a group that has lost its lease must not get a new one
+            // while its guards live: see `Machine::refuses`.
             (Mode::Joint { .. }, _) | (_, Mode::Joint { .. }) => lease != want,
             (_, Mode::Shared | Mode::Upgradable) => self.exclusive == 0,
             _ => self.is_empty(),
@@ -239,7 +211,7 @@ impl Holds {
         self.forgotten > 0
     }
 
-    /// Whether one more holder in this mode fits on a lease in that one.
+    /// Whether one more hold in mode `want` fits on a lease in mode `lease`.
     #[inline]
     pub(super) fn have_room(&self, lease: Mode, want: Mode) -> bool {
         match (lease, want) {
@@ -254,7 +226,7 @@ impl Holds {
         }
     }
 
-    /// The weakest mode of a lease that is enough for those who hold it.
+    /// The weakest mode of the lease that is enough for its holds.
     #[inline]
     pub(super) fn need(&self, lease: Mode) -> Mode {
         match lease {
@@ -273,7 +245,7 @@ impl Holds {
         }
     }
 
-    /// The same, by the most permits that were used at once since the peak was last forgotten.
+    /// Like [`need`](Self::need), but with the most permits that were used at once since the peak was last forgotten.
     pub(super) fn need_at_peak(&self, lease: Mode) -> Mode {
         match lease {
             Mode::Permits { of, take } if !self.is_empty() => permits(self.peak, take, of),
@@ -306,14 +278,14 @@ impl Holds {
     }
 }
 
-/// As many of the permits of a lease as are used, but one at least.
+/// The mode with the used permits of a lease, but at least one.
 fn permits(used: u64, take: u32, of: u32) -> Mode {
     let used = u32::try_from(used).map_or(take, |used| used.clamp(1, take));
     Mode::Permits { take: used, of }
 }
 
-/// Whether the store may grant a second lease to this process beside one in that mode: then it is asked
-/// although the process holds the lock already. A group needs no second lease.
+/// Whether the store may grant this process a second lease beside a lease in mode `lease`. If so, the process asks
+/// for it although it already holds the lock. A group needs no second lease.
 pub(super) fn beside(lease: Mode, want: Mode) -> bool {
     lease.compatible_with(want) && !want.is_joint()
 }

@@ -1,4 +1,4 @@
-//! The lease that successive holders in this process share.
+//! The lease as its holders in this process see it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,26 +9,25 @@ use lock_core::{Clock, Instant};
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::Bell;
 
-/// What the store granted, as its holders see it: a deadline that renewals move, and an end that is
-/// final.
+/// The lease as its holders see it: a deadline that renewals move, and an end that is final.
 ///
-/// The answer to "is it still mine?" comes from the clock and these fields alone. No driver, timer
-/// or message has to be on time for it to be true.
+/// Only the clock and these fields decide whether the lease is valid. The decision is right even if the driver, a
+/// timer or a message is late.
 #[derive(Debug)]
 pub(crate) struct Lease {
     clock: Clock,
     /// The deadline in nanoseconds on `clock`.
     deadline: AtomicU64,
-    /// Whether it is lost, before its deadline or at it.
+    /// Whether the lease is lost, at its deadline or before.
     ended: AtomicBool,
     losses: Mutex<Losses>,
     lost: Bell,
 }
 
-/// What is known of single holds, by their serial numbers. A lease may outlive many of them.
+/// The losses of single holds, by serial number. A lease may outlive many holds.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Those that lost it.
+    /// The holds that lost the lease.
     lost: BTreeMap<u64, Loss>,
     /// How many futures wait for the loss of a hold.
     awaited: BTreeMap<u64, usize>,
@@ -37,7 +36,7 @@ struct Losses {
 #[derive(Debug)]
 struct Loss {
     reason: LossReason,
-    /// Its guard is gone: only futures may still ask for the reason.
+    /// Whether the guard is gone: then only futures may still ask for the reason.
     gone: bool,
 }
 
@@ -56,8 +55,8 @@ impl Lease {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Whether it is held at this instant. Once it was not, it never is again: whoever sees that the
-    /// deadline has passed makes it final, so that a renewal that comes too late moves nothing back.
+    /// Whether the lease is valid at this instant. A lease that was not valid once is never valid again: the first call
+    /// after the deadline makes the end final, so a renewal that comes too late has no effect.
     pub(crate) fn is_valid(&self, now: Instant) -> bool {
         if self.ended.load(Ordering::Acquire) {
             return false;
@@ -73,19 +72,19 @@ impl Lease {
         self.clock.now()
     }
 
-    /// Moves the deadline. Only the machine calls it, and never after [`end`](Self::end).
+    /// Moves the deadline. Only the machine calls this, and never after [`end`](Self::end).
     pub(super) fn extend(&self, valid_until: Instant) {
         self.deadline.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Declares the lease lost by these holds, and by whoever else may have it. Whoever calls it calls
-    /// [`announce`](Self::announce) once no engine lock is held.
+    /// Declares the whole lease lost, with a reason for these holds. The caller must call
+    /// [`announce`](Self::announce) after it has unlocked the entry.
     pub(super) fn end(&self, holds: impl IntoIterator<Item = u64>, reason: LossReason) {
         self.end_for(holds, reason);
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Declares the lease lost by these holds alone.
+    /// Declares the lease lost for these holds alone.
     pub(super) fn end_for(&self, holds: impl IntoIterator<Item = u64>, reason: LossReason) {
         let loss = |hold| (hold, Loss { reason, gone: false });
         self.losses().lost.extend(holds.into_iter().map(loss));
@@ -104,12 +103,12 @@ impl Lease {
         losses.forget_unless_awaited(hold);
     }
 
-    /// Why the lease is lost to this hold, if it is and the machine has noticed.
+    /// The reason why this hold has lost the lease, if it has and the machine has noticed.
     pub(crate) fn loss(&self, hold: u64) -> Option<LeaseLost> {
         self.losses().lost.get(&hold).map(|loss| LeaseLost::new(loss.reason))
     }
 
-    /// How many losses it knows of.
+    /// How many losses the lease remembers.
     #[cfg(test)]
     pub(super) fn known_losses(&self) -> usize {
         self.losses().lost.len()
@@ -129,7 +128,7 @@ impl Losses {
     }
 }
 
-/// Waits for the loss of one hold. It may outlive the guard, so the lease remembers the loss for it.
+/// A wait for the loss of one hold. It may outlive the guard, so the lease remembers the loss for it.
 #[derive(Debug)]
 pub(crate) struct Losing {
     lease: Arc<Lease>,
@@ -137,13 +136,13 @@ pub(crate) struct Losing {
 }
 
 impl Losing {
-    /// Of a hold whose guard is alive.
+    /// For a hold whose guard is alive.
     pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
         *lease.losses().awaited.entry(hold).or_default() += 1;
         Self { lease, hold }
     }
 
-    /// Waits until the lease is lost to this hold; for ever if it was given up first.
+    /// Waits until this hold has lost the lease. Waits for ever if the hold is given up first.
     pub(crate) async fn wait(&self) -> LeaseLost {
         loop {
             let lost = Bell::listen(&self.lease.lost);

@@ -1,70 +1,85 @@
-//! One key of one process: the machine behind an ordinary lock, and what carries out its pass.
+//! One key of one process: the machine behind an ordinary lock, and the shell that carries out its passes.
 
 mod acquiring;
-mod answers;
 mod command;
+mod driven;
 mod driver;
 mod ears;
 mod forget;
+mod gathering;
 mod hold;
 mod holds;
-#[cfg(test)]
-mod interleavings;
 mod lease;
 mod machine;
 #[cfg(test)]
 mod modes;
 mod parked;
+mod parting;
 mod queue;
+mod request;
 mod running;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod together;
 mod tokens;
+mod turn;
 mod upgrading;
 mod waiting;
-mod watching;
+mod watch_task;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-use lock_core::{Claim, Error, Hint, Key, Mode, OwnerToken};
+use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken};
 use tokio::runtime::Handle;
 
-pub(crate) use acquiring::{Acquiring, Wait};
-pub(crate) use command::Command;
+pub(crate) use acquiring::Acquiring;
 use driver::Flight;
+pub(crate) use gathering::Gathering;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
 pub(crate) use lease::{Lease, Losing};
-pub(crate) use machine::{BACKOFF, Denial, Manner, Return, Ticket};
+pub(crate) use machine::{Denial, Manner, Return, Ticket};
 pub(crate) use queue::Patience;
-pub(crate) use running::{Home, Running};
-pub(crate) use shared::{Choices, Shared};
-pub(crate) use together::{Gathering, Together};
+pub(crate) use running::Asks;
+pub(crate) use shared::{Choices, Home, Keyed, Wait};
+pub(crate) use timing::BACKOFF;
 pub(crate) use upgrading::Upgrading;
 
-use machine::{Deadline, Machine, Op, Pass, Rest, Urgency};
+use machine::{Deadline, Machine, Op, Rest};
 
 use crate::foreign::{discard, survive, wake};
+#[cfg(test)]
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard, owner};
 use parked::Parked;
+use parting::Parting;
 use queue::WaiterId;
-use watching::WatchTask;
+use watch_task::WatchTask;
 
-/// One key, shared by every primitive of this process that has it.
+pub(crate) type Shared = shared::Shared<Entry>;
+pub(crate) type Command = command::Command<Entry>;
+pub(crate) type Running = running::Running<Entry>;
+
+/// One key, shared by every primitive of this process that uses the key.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     key: Key,
-    /// The group that holds the key jointly by this entry, if it is one's.
+    /// The group that holds the key jointly through this entry. `None` for the entry of all other holders.
     group: Option<OwnerToken>,
     state: Mutex<State>,
-    /// Somebody elsewhere wants the lock. Tasks that pass it on among themselves can keep the driver from
-    /// the state for long, but not from this.
+    /// Whether another process wants the lock. Tasks that pass the lock on among themselves can keep the driver
+    /// from locking the state for long. The driver can set this flag at any time.
     wanted: AtomicBool,
-    /// Whether the last task that came had to wait: the next brings its waker along.
+    parting: Parting,
+    /// How often a call has locked the state.
+    #[cfg(test)]
+    locked: AtomicU32,
+    /// Whether the last task that came had to wait. If so, the next task brings its waker along.
     crowded: AtomicBool,
 }
 
@@ -74,45 +89,17 @@ struct State {
     armed: Option<Deadline>,
     /// Whether a release is on its way to the driver.
     release_queued: bool,
-    /// Releases that were sent by the tasks that let go.
-    parked: Vec<Weak<Parked>>,
-    /// Those who wait until it is known what a lease has become. They look after every event.
+    /// Releases that were sent from the threads of the holders.
+    parked: Vec<Weak<Parked<Entry>>>,
+    /// The wakers of tasks that wait for news of a lease, for example the outcome of a conversion. Every event
+    /// wakes them, and each task looks again.
     settling: Vec<Waker>,
-    /// Keeps the entry, and a shutdown waiting, while a release has to be tried again.
+    /// While a release has to be tried again, this keeps the entry alive and makes a shutdown wait.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
 }
 
 impl Entry {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>) -> Self {
-        let machine =
-            Machine::new(key.clone(), shared.policy.clone(), shared.clock, OwnerToken::generate);
-        Self {
-            shared,
-            key,
-            group,
-            wanted: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
-            state: Mutex::new(State {
-                machine,
-                armed: None,
-                release_queued: false,
-                parked: Vec::new(),
-                settling: Vec::new(),
-                retrying: None,
-                watch: WatchTask::default(),
-            }),
-        }
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// Whether the lease is kept although no guard of this process holds the lock.
     pub(crate) fn is_cached(&self) -> bool {
         self.lock().machine.is_cached()
@@ -125,45 +112,46 @@ impl Entry {
 
     // ---- What tasks do ----
 
-    /// The short way to those who read already, if there is one: see [`Machine::share`].
+    /// The short way for one more reader, if there is one: see [`Machine::share`].
     fn share(&self, manner: Manner) -> Option<Ticket> {
         if self.wanted.load(Ordering::Acquire) {
             return None;
         }
-        // Not under the lock, for which many readers come.
+        // Read before taking the lock, because many readers contend for it.
         let now = self.shared.clock.now();
         self.lock().machine.share(now, manner)
     }
 
-    /// The short way out, if there is one: see [`Machine::unshare`] and [`Machine::linger`].
+    /// The short way out, if there is one: see [`Machine::unshare`].
     fn unshare(&self, hold: HoldId, manner: Manner) -> bool {
         let mut state = self.lock();
-        if state.machine.unshare(hold) {
-            return true;
-        }
-        let Some(armed) = state.armed else { return false };
-        !self.wanted.load(Ordering::Relaxed) && state.machine.linger(hold, manner, armed.at)
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        let armed = state.armed.filter(|_| !wanted).map_or(Instant::FAR_FUTURE, |armed| armed.at);
+        state.machine.unshare(hold, manner, armed)
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
-        self.event(|machine, pass| machine.cancel(id, manner, pass));
+        drop(self.event(|machine| machine.cancel(id, manner)));
     }
 
     /// Gives a hold up; the driver releases what must be released.
     ///
-    /// If others wait elsewhere, the release leaves from this very thread, so that they do not wait for
-    /// the driver to wake up.
+    /// If another process waits for the lock, the release leaves from this thread, so that the other process does
+    /// not wait for the driver to wake up.
     fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        if self.pass_on(hold, manner) {
-            return;
+        let mut state = self.lock();
+        if let Some(next) = self.pass_on(&mut state, hold, manner) {
+            drop(state);
+            return next.into_iter().for_each(wake);
         }
-        let urgent = self.event(|machine, pass| {
-            machine.release(hold, manner, pass);
-            let urgent = machine.due_release() == Some(Urgency::Now);
+        let urgent = self.event_locked(state, |State { machine, .. }| {
+            machine.release(hold, manner);
+            machine.settle();
+            let urgent = machine.due_release() == Some(true);
             if !urgent || self.shared.home == Home::Driver || Handle::try_current().is_err() {
                 return None;
             }
-            // Under way from here on, for those who wait for that at a shutdown.
+            // From here on a shutdown waits for this release.
             let ending = machine.begin_release()?;
             Some(Running::release(self, ending, Home::Driver))
         });
@@ -174,115 +162,62 @@ impl Entry {
         }
     }
 
-    /// Gives a hold up; what must be released is the caller's to release.
+    /// Gives a hold up. The caller carries out the release, if one is needed.
     ///
-    /// `None` if it is not known yet as what the store has the lease: see [`poll_settled`](Self::poll_settled).
+    /// `None` while a conversion leaves the mode of the lease in the store unknown: see
+    /// [`poll_settled`](Self::poll_settled).
     fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
-        self.event(|machine, pass| {
-            let known = !machine.is_converting(hold);
-            known.then(|| machine.release_promptly(hold, manner, pass))
+        self.event_locked(self.lock(), |State { machine, .. }| {
+            if machine.is_converting(hold) {
+                return None;
+            }
+            let rest = machine.release_promptly(hold, manner);
+            if matches!(rest, Rest::Lease(_)) && machine.parts_alone() {
+                self.parting.begin();
+            }
+            Some(rest)
         })
     }
 
-    fn downgrade(self: &Arc<Self>, hold: HoldId, to: Mode) {
-        self.event(|machine, pass| machine.downgrade(hold, to, pass));
-    }
-
-    fn split(&self, hold: HoldId, part: u32) -> Option<HoldId> {
-        self.lock().machine.split(hold, part)
-    }
-
-    fn forget(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        self.event(|machine, pass| machine.forget(hold, manner, pass));
-    }
-
-    fn claim(&self, hold: HoldId) -> Option<Claim> {
-        self.lock().machine.claim(hold).cloned()
-    }
-
-    fn begin_upgrade(
-        self: &Arc<Self>,
-        hold: HoldId,
-        patience: Patience,
-    ) -> Result<WaiterId, Denial> {
-        self.event(|machine, pass| machine.begin_upgrade(hold, patience, pass))
-    }
-
-    fn abandon_upgrade(self: &Arc<Self>, id: WaiterId) {
-        self.event(|machine, pass| machine.abandon_upgrade(id, pass));
-    }
-
-    /// Begins to give back what only lingers here. Returns what the store has to hear of before it can answer a
-    /// query about the key: see [`poll_returned`](Self::poll_returned).
+    /// Begins to give back the leases and permits that no holder uses. Returns those that the store must have back
+    /// before it can answer a query about the key: see [`poll_returned`](Self::poll_returned).
     pub(crate) fn give_back_all(self: &Arc<Self>) -> Vec<Return> {
-        self.event(|machine, pass| machine.give_back_all(pass))
+        self.event(|machine| machine.give_back_all())
     }
 
-    /// Something has changed that the store may not say: whoever waits asks again.
+    /// Something has changed of which the store may send no hint: the waiting claims ask again.
     pub(crate) fn look_again(self: &Arc<Self>) {
-        self.event(|machine, pass| machine.hint(Hint::Released, pass));
-    }
-
-    pub(crate) fn close(self: &Arc<Self>) {
-        self.event(|machine, pass| machine.close(pass));
-    }
-
-    /// The driver has gone, with everything that it had in hand.
-    pub(crate) fn stop(self: &Arc<Self>, error: &Error) {
-        self.event(|machine, pass| machine.stop(error, pass));
-    }
-
-    // ---- What the driver does ----
-
-    pub(crate) fn tick(self: &Arc<Self>) {
-        self.event_in(|state, pass| {
-            state.armed = None;
-            state.machine.tick(pass);
-        });
-        // A store that has not answered by now may never do so; the driver sets it a limit.
-        let parked = std::mem::take(&mut self.lock().parked);
-        parked.iter().filter_map(Weak::upgrade).for_each(|parked| parked.go_on());
-    }
-
-    /// Takes over the releases that the machine has asked for, as far as it still wants them.
-    pub(crate) fn begin_releases(self: &Arc<Self>) -> Vec<Running> {
-        let mut endings = Vec::new();
-        {
-            let mut state = self.lock();
-            state.release_queued = false;
-            while let Some(ending) = state.machine.begin_release() {
-                endings.push(ending);
-            }
-        }
-        let begin = |ending| Running::release(self, ending, Home::Driver);
-        endings.into_iter().map(begin).collect()
+        self.event(|machine| machine.hint(Hint::Released));
     }
 
     // ---- How ----
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn event<R>(
-        self: &Arc<Self>,
-        event: impl FnOnce(&mut Machine<Waker>, &mut Pass<Waker>) -> R,
-    ) -> R {
-        self.event_in(|state, pass| event(&mut state.machine, pass))
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(test)]
+        self.locked.fetch_add(1, Ordering::Relaxed);
+        if self.parting.look() {
+            state.machine.came_back();
+        }
+        state
     }
 
     /// Feeds one event to the machine and carries out what it asks for.
     ///
-    /// The event runs under the lock, and code of others after it: wakers, and subscribers to traces. None of
-    /// them panics through this, which is called by drops.
-    fn event_in<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, &mut Pass<Waker>) -> R) -> R {
-        let mut state = self.lock();
+    /// The event runs under the lock, and settles the machine. Foreign code, which is wakers and subscribers to traces, runs after the lock is
+    /// released. Drops call this function, so a panic of foreign code does not get through it.
+    fn event_locked<R>(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        event: impl FnOnce(&mut State) -> R,
+    ) -> R {
         // Read under the lock, so that time does not go backwards from one event to the next.
-        let mut pass = Pass::at(self.shared.clock.now());
+        state.machine.begin(self.shared.clock.now());
         if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::AcqRel) {
-            state.machine.hint(Hint::Wanted, &mut pass);
+            state.machine.hint(Hint::Wanted);
         }
-        let result = event(&mut state, &mut pass);
+        let result = event(&mut state);
+        let mut pass = state.machine.end();
         let mut commands: Vec<_> =
             pass.requests().filter_map(|op| self.command(&mut state, op)).collect();
         if state.machine.due_release().is_some()
@@ -298,7 +233,7 @@ impl Entry {
         if let Some(watch) = watch {
             watch.abort();
         }
-        // A driver that is gone answers at once.
+        // Not under the lock: a driver that is gone answers at once.
         for command in commands {
             self.shared.send(command);
         }
@@ -306,12 +241,13 @@ impl Entry {
             survive(|| tracing::warn!(key = %self.key, reason = %loss, "a lease was lost"));
         });
         settling.into_iter().for_each(wake);
-        pass.dropped().into_iter().for_each(|waker| discard(Some(waker)));
+        pass.dropped.into_iter().for_each(|waker| discard(Some(waker)));
+        pass.errors.into_iter().for_each(|error| survive(|| drop(error)));
         drop(done);
         result
     }
 
-    /// Keeps the entry for as long as a release has to be tried again. Returns what kept it until now.
+    /// Keeps the entry alive for as long as a release has to be tried again. Returns what kept it alive until now.
     fn keep_while_retrying(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Self>, Flight)> {
         match (state.machine.is_retrying(), &state.retrying) {
             (true, None) => {
@@ -323,8 +259,8 @@ impl Entry {
         }
     }
 
-    /// What the driver must be told. The order in which it hears of things does not matter: a release
-    /// and a watch are looked up again when their turn comes, and every other command stands alone.
+    /// The command for the driver, if this request needs one. The order of commands does not matter: the driver looks
+    /// up a release and a watch again when their turn comes, and every other command stands alone.
     fn command(self: &Arc<Self>, state: &mut State, op: Op) -> Option<Command> {
         Some(match op {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
@@ -341,14 +277,88 @@ impl Entry {
         })
     }
 
-    /// Sees to it that the driver calls in time. A call too early does no harm, so a deadline that
-    /// moves away costs nothing.
+    /// Sees to it that the driver calls in time. An early call does no harm, so the timer stays as it is when the
+    /// deadline moves to a later instant.
     fn arm(self: &Arc<Self>, state: &mut State) {
-        if let Some(deadline) = state.machine.next_deadline()
+        if let Some(deadline) = state.machine.next
             && state.armed.is_none_or(|armed| deadline.at < armed.at)
         {
             self.shared.timers.arm(self, state.armed.replace(deadline), deadline);
         }
+    }
+}
+
+impl Keyed for Entry {
+    type Command = Command;
+
+    fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>) -> Self {
+        let machine = Machine::new(key.clone(), shared.policy.clone(), shared.clock, owner);
+        Self {
+            shared,
+            key,
+            group,
+            wanted: AtomicBool::new(false),
+            parting: Parting::new(),
+            #[cfg(test)]
+            locked: AtomicU32::new(0),
+            crowded: AtomicBool::new(false),
+            state: Mutex::new(State {
+                machine,
+                armed: None,
+                release_queued: false,
+                parked: Vec::new(),
+                settling: Vec::new(),
+                retrying: None,
+                watch: WatchTask::default(),
+            }),
+        }
+    }
+
+    fn close(self: &Arc<Self>) {
+        self.event(|machine| machine.close());
+    }
+
+    fn stop(self: &Arc<Self>, error: &Error) {
+        self.event(|machine| machine.stop(error));
+    }
+}
+
+impl Asks for Entry {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn came_back(&self) -> bool {
+        self.parting.end()
+    }
+
+    fn event<R>(self: &Arc<Self>, event: impl FnOnce(&mut Machine<Waker>) -> R) -> R {
+        self.event_locked(self.lock(), |state| {
+            let result = event(&mut state.machine);
+            state.machine.settle();
+            result
+        })
+    }
+
+    fn answered(
+        self: &Arc<Self>,
+        id: WaiterId,
+        claim: &Claim,
+        result: &Result<Attempt, Error>,
+    ) -> Option<Result<Ticket, Denial>> {
+        // The task is not woken, because it is being polled now: a wake-up would cost it its turn.
+        let (waker, outcome) = self.event_locked(self.lock(), |State { machine, .. }| {
+            let waker = machine.unpark(id);
+            machine.attempt_done(claim, result);
+            machine.settle();
+            (waker, machine.take(id))
+        });
+        discard(waker);
+        outcome
     }
 }
 

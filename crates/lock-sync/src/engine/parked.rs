@@ -1,30 +1,31 @@
 //! A request whose sender does not wait for the answer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use super::Running;
+use super::running::{Asks, Running};
+use crate::sync::{Mutex, MutexGuard};
 
-/// A request that was sent from the thread of a task, and belongs to the driver from when there is
-/// something to be done for it: an answer to be read, usually.
+/// A request that was sent from the thread of a task. It moves to the driver when it is first woken, usually because
+/// an answer can be read.
 ///
-/// The driver need not wake up for the request as well as for its answer.
-pub(super) struct Parked(Mutex<State>);
+/// So the driver wakes up once for the answer, and not also to send the request.
+pub(super) struct Parked<E: Asks>(Mutex<State<E>>);
 
 #[allow(clippy::large_enum_variant, reason = "there is one of them for each request")]
-enum State {
-    /// It is being sent, and may have been woken meanwhile.
+enum State<E: Asks> {
+    /// The request is being sent, and may have been woken meanwhile.
     Sending {
         woken: bool,
     },
-    Parked(Running),
-    /// It is the driver's, or over.
+    Parked(Running<E>),
+    /// The driver has the request, or the request is over.
     Gone,
 }
 
-impl Parked {
-    /// Sends a request. `None` if it is over, or the driver's, already.
-    pub(super) fn send(mut request: Running) -> Option<Arc<Self>> {
+impl<E: Asks> Parked<E> {
+    /// Sends a request. `None` if the request is over or has moved to the driver.
+    pub(super) fn send(mut request: Running<E>) -> Option<Arc<Self>> {
         let parked = Arc::new(Self(Mutex::new(State::Sending { woken: false })));
         let waker = Waker::from(Arc::clone(&parked));
         if request.poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -43,7 +44,7 @@ impl Parked {
         Some(parked)
     }
 
-    /// Gives the request to the driver, if it has it not.
+    /// Gives the request to the driver, unless the driver has it already.
     pub(super) fn go_on(&self) {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Gone) {
@@ -57,12 +58,12 @@ impl Parked {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wake for Parked {
+impl<E: Asks> Wake for Parked<E> {
     fn wake(self: Arc<Self>) {
         self.go_on();
     }

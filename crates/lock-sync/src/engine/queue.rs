@@ -1,12 +1,13 @@
-//! Who waits for a key in this process, in order.
+//! The line: the waiters for a key in this process, in order.
 
 use std::collections::BTreeSet;
 
 use lock_core::{Instant, Mode};
+use slab::Slab;
 
 /// One waiter. Valid from [`Queue::push`] to [`Queue::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WaiterId(u32);
+pub(crate) struct WaiterId(u32);
 
 /// How long a waiter is ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,19 +16,18 @@ pub(crate) enum Patience {
     Try,
     /// Until this instant.
     Until(Instant),
-    /// For as long as somebody else holds the lock.
+    /// Without a limit.
     Forever,
 }
 
 /// A FIFO queue of waiters with outcomes of type `O` and wakers of type `W`.
 ///
-/// A waiter stands in line until [`settle`](Self::settle) gives it an outcome; its slot stays until
-/// the waiter has picked that up. Leaving from the middle costs the same as from the front. Slots
-/// are reused, so a lock that is warm allocates nothing here.
+/// A waiter stands in line until [`settle`](Self::settle) gives it an outcome. Its slot stays until the waiter has
+/// picked the outcome up. Leaving from the middle costs as much as leaving from the front. Slots are reused, so a
+/// lock that has been used for a while allocates nothing here.
 #[derive(Debug)]
 pub(super) struct Queue<W, O> {
-    slots: Vec<Slot<W, O>>,
-    free: Option<u32>,
+    slots: Slab<Slot<W, O>>,
     front: Option<u32>,
     back: Option<u32>,
     waiting: usize,
@@ -37,14 +37,7 @@ pub(super) struct Queue<W, O> {
 
 #[derive(Debug)]
 enum Slot<W, O> {
-    /// The next free slot.
-    Free(Option<u32>),
-    Waiting {
-        patience: Patience,
-        want: Mode,
-        waker: Option<W>,
-        place: Place,
-    },
+    Waiting { patience: Patience, want: Mode, waker: Option<W>, place: Place },
     Settled(O),
 }
 
@@ -56,28 +49,21 @@ enum Place {
 
 impl<W, O> Queue<W, O> {
     pub(super) fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: None,
-            front: None,
-            back: None,
-            waiting: 0,
-            limits: BTreeSet::new(),
-        }
+        Self { slots: Slab::new(), front: None, back: None, waiting: 0, limits: BTreeSet::new() }
     }
 
-    /// Whether nobody stands in line. Settled waiters do not.
+    /// Whether no waiter stands in line. Waiters with an outcome do not stand in line.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// How many stand in line.
+    /// How many waiters stand in line.
     pub(super) fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Joins at the back, for a hold in this mode.
+    /// Adds a waiter at the back of the line, for a hold in this mode.
     pub(super) fn push(&mut self, patience: Patience, want: Mode) -> WaiterId {
         let place = Place::InLine { previous: self.back, next: None };
         let id = self.insert(patience, want, place);
@@ -90,82 +76,71 @@ impl<W, O> Queue<W, O> {
         id
     }
 
-    /// Joins beside the line, which does not count it. It waits to be exclusive.
+    /// Adds a waiter beside the line, for an upgrade to exclusive. The line does not count it.
     pub(super) fn push_aside(&mut self, patience: Patience) -> WaiterId {
         self.insert(patience, Mode::Exclusive, Place::Aside)
     }
 
     fn insert(&mut self, patience: Patience, want: Mode, place: Place) -> WaiterId {
         let slot = Slot::Waiting { patience, want, waker: None, place };
-        let index = match self.free {
-            Some(index) => {
-                if let Slot::Free(next) = self.slots[index as usize] {
-                    self.free = next;
-                }
-                self.slots[index as usize] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                (self.slots.len() - 1) as u32
-            }
-        };
+        let index = self.slots.insert(slot) as u32;
         if let Patience::Until(limit) = patience {
             self.limits.insert((limit, WaiterId(index)));
         }
         WaiterId(index)
     }
 
-    /// Who is first in line, and its patience.
+    /// The first waiter in line, and its patience.
     #[inline]
     pub(super) fn first(&self) -> Option<(WaiterId, Patience)> {
         let id = WaiterId(self.front?);
         self.patience(id).map(|patience| (id, patience))
     }
 
-    /// What the first in line wants.
+    /// The mode that the first waiter in line wants.
     #[inline]
     pub(super) fn first_want(&self) -> Option<Mode> {
         self.want(WaiterId(self.front?))
     }
 
-    /// What those in line want, in order.
+    /// The modes that the waiters in line want, in order.
     pub(super) fn wants(&self) -> impl Iterator<Item = Mode> {
         self.iter().filter_map(|id| self.want(id))
     }
 
-    /// Those in line, in order.
-    pub(super) fn waiting(&self) -> Vec<WaiterId> {
-        self.iter().collect()
+    /// The waiters in line, in order.
+    pub(super) fn waiting(&self) -> Vec<(WaiterId, Patience, Mode)> {
+        let waiter = |id| Some((id, self.patience(id)?, self.want(id)?));
+        self.iter().filter_map(waiter).collect()
     }
 
     fn iter(&self) -> impl Iterator<Item = WaiterId> {
         std::iter::successors(self.front, |index| match &self.slots[*index as usize] {
             Slot::Waiting { place: Place::InLine { next, .. }, .. } => *next,
-            Slot::Waiting { .. } | Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Waiting { .. } | Slot::Settled(_) => None,
         })
         .map(WaiterId)
     }
 
-    /// What a waiter in line wants.
+    /// The mode that a waiter wants; `None` once it has an outcome.
     #[inline]
     pub(super) fn want(&self, id: WaiterId) -> Option<Mode> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { want, .. } => Some(*want),
-            Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Settled(_) => None,
         }
     }
 
-    /// The patience of a waiter in line.
+    /// The patience of a waiter; `None` once it has an outcome.
     #[inline]
     pub(super) fn patience(&self, id: WaiterId) -> Option<Patience> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { patience, .. } => Some(*patience),
-            Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Settled(_) => None,
         }
     }
 
-    /// Takes a waiter out of the line and gives it its outcome; returns its waker.
+    /// Takes a waiter out of the line and gives it its outcome. Returns its waker.
     #[inline]
     pub(super) fn settle(&mut self, id: WaiterId, outcome: O) -> Option<W> {
         let waker = self.unlink(id);
@@ -173,10 +148,10 @@ impl<W, O> Queue<W, O> {
         waker
     }
 
-    /// Leaves a waker, if there is one, to be woken with when the outcome is there. The one that was left before is
-    /// there instead afterwards.
+    /// Leaves this waker, if there is one, to be woken once the waiter has its outcome. `waker` becomes the one that
+    /// was left before.
     ///
-    /// Returns `false` if the outcome is there already: [`take`](Self::take) it.
+    /// Returns `false` if the waiter already has its outcome: [`take`](Self::take) it.
     #[inline]
     pub(super) fn park(&mut self, id: WaiterId, waker: &mut Option<W>) -> bool {
         match &mut self.slots[id.0 as usize] {
@@ -186,43 +161,41 @@ impl<W, O> Queue<W, O> {
                 }
                 true
             }
-            Slot::Free(_) | Slot::Settled(_) => false,
+            Slot::Settled(_) => false,
         }
     }
 
-    /// The waker that was left.
+    /// The waker that the waiter has left.
     pub(super) fn parked(&self, id: WaiterId) -> Option<&W> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { waker, .. } => waker.as_ref(),
-            Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Settled(_) => None,
         }
     }
 
-    /// Takes back the waker that was left.
+    /// Takes back the waker that the waiter has left.
     pub(super) fn unpark(&mut self, id: WaiterId) -> Option<W> {
         match &mut self.slots[id.0 as usize] {
             Slot::Waiting { waker, .. } => waker.take(),
-            Slot::Free(_) | Slot::Settled(_) => None,
+            Slot::Settled(_) => None,
         }
     }
 
-    /// Picks up the outcome and gives the slot back; `None` while there is none.
+    /// Picks up the outcome and gives the slot back. `None` while there is no outcome.
     #[inline]
     pub(super) fn take(&mut self, id: WaiterId) -> Option<O> {
         match self.slots[id.0 as usize] {
             Slot::Settled(_) => self.remove(id).1,
-            Slot::Free(_) | Slot::Waiting { .. } => None,
+            Slot::Waiting { .. } => None,
         }
     }
 
-    /// Leaves the queue, from wherever the waiter stands; returns its waker, or an outcome not picked up.
+    /// Removes a waiter, wherever it stands. Returns its waker, or an outcome that was not picked up.
     pub(super) fn remove(&mut self, id: WaiterId) -> (Option<W>, Option<O>) {
         let waker = self.unlink(id);
-        let slot = std::mem::replace(&mut self.slots[id.0 as usize], Slot::Free(self.free));
-        self.free = Some(id.0);
-        match slot {
+        match self.slots.remove(id.0 as usize) {
             Slot::Settled(outcome) => (waker, Some(outcome)),
-            Slot::Free(_) | Slot::Waiting { .. } => (waker, None),
+            Slot::Waiting { .. } => (waker, None),
         }
     }
 

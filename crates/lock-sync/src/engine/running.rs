@@ -4,59 +4,71 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, PermitBackend, Released,
-    Renew, Renewal,
+    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, PermitBackend,
+    Released, Renew, Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::command::Command;
 use super::driver::Flight;
-use super::machine::Ending;
+use super::machine::{Denial, Ending, Machine, Ticket};
 use super::queue::WaiterId;
-use super::{Denial, Entry, Ticket};
+use super::shared::{Home, Keyed, Shared};
 
-/// A request that reports its answer to the entry, whoever polls it to the end.
+/// The entry of one key, as far as its requests know it.
+pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
+    fn shared(&self) -> &Arc<Shared<Self>>;
+
+    fn key(&self) -> &Key;
+
+    /// The store has a lease back, and no other process waits. Returns `false` if the machine has to hear of that in an
+    /// event.
+    fn came_back(&self) -> bool;
+
+    /// Feeds an event to the machine, and carries out the pass.
+    fn event<R>(self: &Arc<Self>, event: impl FnOnce(&mut Machine<Waker>) -> R) -> R;
+
+    /// The store has answered the request of this waiter, and the waiter's task reports the answer. Returns the outcome
+    /// of the waiter, if it has one.
+    fn answered(
+        self: &Arc<Self>,
+        id: WaiterId,
+        claim: &Claim,
+        result: &Result<Attempt, Error>,
+    ) -> Option<Result<Ticket, Denial>>;
+}
+
+/// A request that reports its answer to the entry, whether a task or the driver polls it to the end.
 ///
-/// It is what makes a dropped future harmless. The task that waits for the answer polls the request
-/// on its own thread, which spares two wake-ups of another one. If that task goes away, the request
-/// moves to the driver, which sees it to its end: a grant that nobody wants is released, and released
-/// after it was made.
+/// It makes a dropped future harmless. The task that waits for the answer polls the request on its own thread,
+/// which spares two wake-ups of another thread. If that task goes away, the request moves to the driver, which runs
+/// it to its end. So a grant that no waiter wants is released, and only after the store has made it.
 #[must_use = "a request does nothing unless polled"]
-pub(crate) struct Running {
-    entry: Arc<Entry>,
+pub(crate) struct Running<E: Asks> {
+    entry: Arc<E>,
     verb: Verb,
     /// The mutex is never locked: it makes the futures that hold a request `Sync`.
     request: Option<Mutex<Request>>,
     home: Home,
-    /// Whether the driver has it: then there is nobody left to take it over.
+    /// Whether the driver has the request, or has gone: then the request moves to no other place when it is dropped.
     adopted: bool,
     _flight: Flight,
-}
-
-/// The runtime to which everything belongs that the backend spawns or sleeps on for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
-    /// That of the task that asks, where the answer arrives without waking another thread. The
-    /// driver's, if that task has none.
-    Asker,
-    Driver,
 }
 
 #[derive(Clone)]
 enum Verb {
     Attempt(Acquire),
-    /// When it was sent, and how long its answer may take.
+    /// With the instant at which it was made, and the limit for its answer.
     Renew(Renew, Instant, Duration),
-    /// How long its answer may take.
+    /// With the limit for its answer.
     Convert(Convert, Duration),
     Release(Claim, Option<Box<Acquire>>),
-    /// With permits that shall not come back.
+    /// The end of a lease whose permits do not come back.
     Forget(Claim, Arc<dyn PermitBackend>),
 }
 
@@ -68,47 +80,46 @@ enum Answer {
 
 type Request = BoxFuture<'static, Answer>;
 
-/// How long the driver waits for the answer to a request that it took over from a task. If the task's
-/// runtime is alive it takes no longer than the task would have waited.
+/// How long the driver waits for the answer to a request that it took over from a task, before it asks again. If the
+/// task's runtime is alive, the answer takes no longer than it would have taken the task.
 const GRACE: Duration = Duration::from_millis(5);
 
-impl Running {
-    pub(super) fn attempt(entry: &Arc<Entry>, request: Acquire, home: Home) -> Self {
+impl<E: Asks> Running<E> {
+    pub(super) fn attempt(entry: &Arc<E>, request: Acquire, home: Home) -> Self {
         Self::new(entry, Verb::Attempt(request), home)
     }
 
-    pub(super) fn renew(entry: &Arc<Entry>, request: Renew, limit: Duration) -> Self {
-        let sent = entry.shared.clock.now();
+    pub(super) fn renew(entry: &Arc<E>, request: Renew, limit: Duration) -> Self {
+        let sent = entry.shared().clock.now();
         Self::new(entry, Verb::Renew(request, sent, limit), Home::Driver)
     }
 
-    pub(super) fn convert(entry: &Arc<Entry>, request: Convert, limit: Duration) -> Self {
+    pub(super) fn convert(entry: &Arc<E>, request: Convert, limit: Duration) -> Self {
         Self::new(entry, Verb::Convert(request, limit), Home::Driver)
     }
 
-    /// Releases a claim, and asks for a place in the queue in its stead.
-    pub(super) fn release(entry: &Arc<Entry>, ending: Ending, home: Home) -> Self {
+    /// Releases a claim. If the ending has a next request, asks for a place in the store's queue in the same step.
+    pub(super) fn release(entry: &Arc<E>, ending: Ending, home: Home) -> Self {
         let Ending { claim, next, forget } = ending;
-        let verb = match entry.shared.counting.get().filter(|_| forget) {
+        let verb = match entry.shared().counting.get().filter(|_| forget) {
             Some(backend) => Verb::Forget(claim, Arc::clone(backend)),
             None => Verb::Release(claim, next.map(Box::new)),
         };
         Self::new(entry, verb, home)
     }
 
-    fn new(entry: &Arc<Entry>, verb: Verb, home: Home) -> Self {
+    fn new(entry: &Arc<E>, verb: Verb, home: Home) -> Self {
         Self {
-            request: Some(Mutex::new(verb.send(Arc::clone(&entry.shared.backend)))),
+            request: Some(Mutex::new(verb.send(Arc::clone(&entry.shared().backend)))),
             entry: Arc::clone(entry),
             verb,
             home,
             adopted: false,
-            _flight: entry.shared.flights.begin(),
+            _flight: entry.shared().flights.begin(),
         }
     }
 
-    /// Polls the request. Once it is ready the entry knows the answer; that to a release is returned
-    /// as well.
+    /// Polls the request. Once it is ready, the entry knows the answer. The answer to a release is returned as well.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -120,8 +131,8 @@ impl Running {
         Poll::Ready(self.report(answer))
     }
 
-    /// Polls the request of a waiter whose own task this is. Once it is ready the entry knows the answer. Returns what
-    /// became of the waiter, if anything did.
+    /// Polls the request of a waiter, on the waiter's own task. Once it is ready, the entry knows the answer. Returns
+    /// the outcome of the waiter, if it has one.
     pub(super) fn poll_for(
         &mut self,
         id: WaiterId,
@@ -132,7 +143,7 @@ impl Running {
         }
         match (ready!(self.poll_request(context)), &self.verb) {
             (Answer::Attempt(result), Verb::Attempt(request)) => {
-                Poll::Ready(self.entry.answered(id, &request.claim, result))
+                Poll::Ready(self.entry.answered(id, &request.claim, &result))
             }
             (answer, _) => {
                 self.report(answer);
@@ -141,12 +152,12 @@ impl Running {
         }
     }
 
-    /// What the request comes to, of which the entry is still to be told.
+    /// Polls the request for its answer, without telling the entry.
     fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
         let Some(request) = &mut self.request else { return Poll::Pending };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
-        let runtime = self.entry.shared.runtime().filter(|_| elsewhere);
+        let runtime = self.entry.shared().runtime().filter(|_| elsewhere);
         let _entered = runtime.map(Handle::enter);
         let answer = match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -158,17 +169,17 @@ impl Running {
         Poll::Ready(answer)
     }
 
-    /// Has the driver run the request to its end.
+    /// Makes the driver run the request to its end.
     pub(super) fn go_to_driver(self) {
-        let shared = Arc::clone(&self.entry.shared);
-        shared.send(Command::Run(self));
+        let shared = Arc::clone(self.entry.shared());
+        shared.send(self.into());
     }
 
-    /// Runs the request to its end: the driver's way.
+    /// Runs the request to its end, on the driver.
     ///
-    /// A backend bounds its requests itself. One that does not must not block the key for ever: after
-    /// one lease there is nothing left that the answer could be good for. A renewal is bounded more
-    /// tightly, so that one that stalls leaves time for another.
+    /// A backend limits the time of its requests itself. A backend that does not must not block the key for ever, so
+    /// the driver limits the time to one lease: after that, no answer is of use. A renewal has a shorter limit, so
+    /// that a stalled renewal leaves time for another.
     pub(crate) async fn run(mut self) {
         self.adopted = true;
         if self.home == Home::Asker {
@@ -190,19 +201,19 @@ impl Running {
         }
     }
 
-    /// Gives up on a request that nobody will ever poll again: its outcome stays unknown.
+    /// Gives up on a request that will never be polled again. Its outcome stays unknown.
     pub(crate) fn abandon(mut self) {
         self.adopted = true;
     }
 
     /// Asks once more, from the driver's runtime.
     ///
-    /// The runtime that the request began on may be blocked, or driven by nobody since its task went
-    /// away; then the answer is there but nobody reads it. Or it has gone, and the connection and the timers
-    /// with it, which is no news of the store. Requests are idempotent by owner, so the second answer is as
-    /// good as the first. That one may still come: see [`undo_late_grant`].
+    /// The runtime on which the request began may be blocked, or no thread may drive it since its task went away.
+    /// Then the answer may have arrived without being read. Or that runtime has gone, with its connection and timers,
+    /// and the resulting error says nothing about the store. Requests are idempotent by owner, so the second answer
+    /// is as good as the first. The first answer may still come: see [`undo_late_grant`].
     fn ask_again(&mut self) {
-        let again = self.verb.send(Arc::clone(&self.entry.shared.backend));
+        let again = self.verb.send(Arc::clone(&self.entry.shared().backend));
         self.home = Home::Driver;
         let first = self.request.replace(Mutex::new(again));
         let Verb::Attempt(request) = &self.verb else { return };
@@ -212,34 +223,48 @@ impl Running {
                 let (entry, claim) = (Arc::clone(&self.entry), request.claim.clone());
                 tokio::spawn(undo_late_grant(entry, claim, first, self.limit()));
             }
-            // It has failed, and may still be carried out.
-            None => self.entry.attempt_repeated(&request.claim),
+            // The first request has failed, and the store may still carry it out.
+            None => self.entry.event(|machine| machine.attempt_repeated(&request.claim)),
         }
     }
 
     fn limit(&self) -> Duration {
         match &self.verb {
             Verb::Renew(_, _, limit) | Verb::Convert(_, limit) => *limit,
-            _ => self.entry.shared.policy.ttl.duration(),
+            _ => self.entry.shared().policy.ttl.duration(),
         }
     }
 
     fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
-        match (answer, &self.verb) {
+        let key = self.entry.key();
+        // The machine borrows the answer, so that no error is dropped under its lock.
+        match (&answer, &self.verb) {
             (Answer::Attempt(result), Verb::Attempt(request)) => {
-                self.entry.attempt_done(&request.claim, result);
+                self.entry.event(|machine| machine.attempt_done(&request.claim, result));
             }
             (Answer::Attempt(result), Verb::Convert(request, _)) => {
-                self.entry.convert_done(&request.request.claim, result);
+                if let Err(error) = result {
+                    tracing::debug!(%key, %error, "a conversion failed");
+                }
+                let claim = &request.request.claim;
+                self.entry.event(|machine| machine.convert_done(claim, result));
             }
             (Answer::Renew(renewal), Verb::Renew(request, sent, _)) => {
-                self.entry.renew_done(&request.claim, *sent, renewal);
+                if let Renewal::Unknown(error) = renewal {
+                    tracing::debug!(%key, %error, "a renewal failed");
+                }
+                self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
             }
             (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
+                if let Err(error) = result {
+                    tracing::warn!(%key, %error, retried = error.is_retryable(), "a release failed");
+                }
+                let quiet = matches!(result, Ok((Released::Freed { contended: false }, None)));
+                if !(quiet && self.entry.came_back()) {
+                    self.entry.event(|machine| machine.release_done(claim, result));
+                }
                 let released = result.as_ref().map(|(released, _)| *released);
-                let released = released.map_err(Error::clone);
-                self.entry.release_done(claim, result);
-                return Some(released);
+                return Some(released.map_err(Error::clone));
             }
             _ => {}
         }
@@ -248,7 +273,7 @@ impl Running {
 }
 
 impl Answer {
-    /// Whether it is more than an error.
+    /// Whether the answer is more than an error.
     fn says_something(&self) -> bool {
         match self {
             Self::Attempt(answer) => answer.is_ok(),
@@ -260,29 +285,30 @@ impl Answer {
 
 impl Verb {
     fn send(&self, backend: Arc<dyn Backend>) -> Request {
+        // Called on the `dyn Backend` itself: the implementation for `Arc` allocates once more.
         match self.clone() {
             Self::Attempt(request) => {
-                Box::pin(async move { Answer::Attempt(backend.try_acquire(&request).await) })
+                Box::pin(async move { Answer::Attempt((*backend).try_acquire(&request).await) })
             }
             Self::Convert(request, _) => {
                 Box::pin(async move { Answer::Attempt(convert(&*backend, &request).await) })
             }
             Self::Renew(request, ..) => {
-                Box::pin(async move { Answer::Renew(backend.renew(&request).await) })
+                Box::pin(async move { Answer::Renew((*backend).renew(&request).await) })
             }
             Self::Forget(claim, counting) => Box::pin(async move {
-                Answer::Release(counting.forget(&claim).await.map(|released| (released, None)))
+                Answer::Release((*counting).forget(&claim).await.map(|released| (released, None)))
             }),
             Self::Release(claim, None) => Box::pin(async move {
-                Answer::Release(backend.release(&claim).await.map(|released| (released, None)))
+                Answer::Release((*backend).release(&claim).await.map(|released| (released, None)))
             }),
             Self::Release(claim, Some(next)) => {
-                Box::pin(async move { Answer::Release(backend.exchange(&claim, &next).await) })
+                Box::pin(async move { Answer::Release((*backend).exchange(&claim, &next).await) })
             }
         }
     }
 
-    /// What is reported if there never is an answer.
+    /// The answer to report if the store gives none.
     fn failed(&self, kind: ErrorKind, why: String) -> Answer {
         let error = Error::new(kind, why);
         match self {
@@ -293,7 +319,7 @@ impl Verb {
     }
 }
 
-impl Drop for Running {
+impl<E: Asks> Drop for Running<E> {
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
         if !self.adopted {
@@ -303,11 +329,11 @@ impl Drop for Running {
                 request: Some(request),
                 home: self.home,
                 adopted: false,
-                _flight: self.entry.shared.flights.begin(),
+                _flight: self.entry.shared().flights.begin(),
             };
-            self.entry.shared.send(Command::Run(heir));
+            self.entry.shared().send(heir.into());
         } else {
-            // The driver's runtime is gone: the lease ends by itself.
+            // The driver has gone: the lease ends by itself.
             drop(request);
             let why = "the runtime of the driver has stopped".into();
             self.report(self.verb.failed(ErrorKind::ShuttingDown, why));
@@ -320,11 +346,11 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Er
     backend.converter().ok_or_else(none)?.convert(request).await
 }
 
-/// Waits for the answer to a request that was asked again meanwhile. If it is a grant, it may have
-/// been made after the second one was released.
-async fn undo_late_grant(entry: Arc<Entry>, claim: Claim, first: Request, limit: Duration) {
+/// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it
+/// released the grant of the second request.
+async fn undo_late_grant(entry: Arc<impl Asks>, claim: Claim, first: Request, limit: Duration) {
     if let Ok(Answer::Attempt(Ok(Attempt::Granted(_)))) = timeout(limit, first).await {
-        entry.forget_unless_known(claim);
+        entry.event(|machine| machine.forget_unless_known(&claim));
     }
 }
 

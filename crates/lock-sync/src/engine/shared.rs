@@ -1,23 +1,53 @@
-//! What all locks of one handle have in common.
+//! The state that all locks of one [`Locks`](crate::Locks) share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::{Backend, Clock, Error, ErrorKind, Key, OwnerToken, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
-use super::Entry;
-use super::acquiring::Wait;
-use super::command::Command;
-use super::driver::{Driver, Flights, Timers};
+use super::driver::{Driver, Errand, Flights, Timed, Timers};
 use super::ears::Ears;
-use super::machine::{Manner, Policy, renewal_window};
-use super::running::Home;
+use super::machine::{Denial, Manner, Policy};
+use super::queue::Patience;
+use super::timing::renewal_window;
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
+use crate::sync::{Mutex, MutexGuard};
 
-/// What an app chooses for all its locks, other than the length of the lease.
+/// The entry of one key, as far as the state that all entries share knows it.
+pub(crate) trait Keyed: Timed + Sized {
+    /// What the driver does for entries.
+    type Command: Errand;
+
+    fn new(shared: Arc<Shared<Self>>, key: Key, group: Option<OwnerToken>) -> Self;
+
+    /// Refuses new callers.
+    fn close(self: &Arc<Self>);
+
+    /// The driver has gone, with all its requests.
+    fn stop(self: &Arc<Self>, error: &Error);
+}
+
+/// The runtime on which the backend spawns tasks and sleeps for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// The runtime of the task that asks, where the answer arrives without waking another thread. If the task has no
+    /// runtime, the driver's.
+    Asker,
+    Driver,
+}
+
+/// How long the caller is ready to wait. A limit begins with the first poll.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Try,
+    AtMost(Duration),
+    Forever,
+}
+
+/// The choices of an app for all its locks, except the length of the lease.
 pub(crate) struct Choices {
     pub(crate) renew: bool,
     pub(crate) wait_limit: Option<Duration>,
@@ -28,58 +58,60 @@ pub(crate) struct Choices {
     pub(crate) home: Home,
 }
 
-/// What all locks of one [`Locks`](crate::Locks) have in common.
-pub(crate) struct Shared {
+/// The state that all locks of one [`Locks`](crate::Locks) share.
+pub(crate) struct Shared<E: Keyed> {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The same, for the semaphores, once there is one.
+    /// The backend as one that grants permits, once there is a semaphore.
     pub(crate) counting: OnceLock<Arc<dyn PermitBackend>>,
     pub(crate) clock: Clock,
     pub(crate) policy: Policy,
-    /// What becomes of a lock, unless it is said for the lock itself.
+    /// The manner of a lock that has none of its own.
     pub(crate) manner: Manner,
-    pub(crate) timers: Arc<Timers<Entry>>,
+    pub(crate) timers: Arc<Timers<E>>,
     pub(crate) flights: Arc<Flights>,
-    /// Where the requests belong for which a task waits.
+    /// The runtime for requests that a task waits for.
     pub(crate) home: Home,
     pub(super) ears: Ears,
     wait_limit: Option<Duration>,
     prefix: Vec<u8>,
     on_runtime: Option<Handle>,
-    driver: OnceLock<Driver<Command>>,
+    driver: OnceLock<Driver<E::Command>>,
     /// Held while the driver is started.
     starting: Mutex<()>,
-    registry: Mutex<Registry>,
-    /// Rings at the shutdown, for the tasks that wait for other things than a lock.
+    registry: Mutex<Registry<E>>,
+    /// Rings at the shutdown, for tasks that wait for something other than a lock.
     closing: Bell,
 }
 
-#[derive(Default)]
-struct Registry {
-    entries: HashMap<Key, Named>,
+struct Registry<E> {
+    entries: HashMap<Key, Named<E>>,
     closed: bool,
 }
 
-/// The entries of one key: one for each group that holds jointly, and one for every other holder.
-#[derive(Default)]
-struct Named {
-    plain: Weak<Entry>,
-    joint: HashMap<OwnerToken, Weak<Entry>>,
+/// The entries of one key: one for each group that holds jointly, and one for all other holders.
+struct Named<E> {
+    plain: Weak<E>,
+    joint: HashMap<OwnerToken, Weak<E>>,
 }
 
-impl Named {
-    fn entry(&mut self, group: Option<OwnerToken>) -> &mut Weak<Entry> {
+impl<E> Named<E> {
+    fn new() -> Self {
+        Self { plain: Weak::new(), joint: HashMap::new() }
+    }
+
+    fn entry(&mut self, group: Option<OwnerToken>) -> &mut Weak<E> {
         match group {
             None => &mut self.plain,
             Some(group) => self.joint.entry(group).or_default(),
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = Arc<Entry>> {
+    fn all(&self) -> impl Iterator<Item = Arc<E>> {
         std::iter::once(&self.plain).chain(self.joint.values()).filter_map(Weak::upgrade)
     }
 }
 
-impl Shared {
+impl<E: Keyed> Shared<E> {
     pub(crate) fn new(backend: Arc<dyn Backend>, ttl: Ttl, choices: Choices) -> Self {
         let clock = backend.clock();
         Self {
@@ -102,7 +134,7 @@ impl Shared {
             on_runtime: choices.runtime,
             driver: OnceLock::new(),
             starting: Mutex::new(()),
-            registry: Mutex::default(),
+            registry: Mutex::new(Registry { entries: HashMap::new(), closed: false }),
             closing: Bell::default(),
         }
     }
@@ -110,6 +142,16 @@ impl Shared {
     /// How long `lock` waits by default.
     pub(crate) fn default_wait(&self) -> Wait {
         self.wait_limit.map_or(Wait::Forever, Wait::AtMost)
+    }
+
+    /// A wait that begins now.
+    pub(super) fn begin(self: &Arc<Self>, wait: Wait) -> Result<Patience, Denial> {
+        self.start().map_err(Denial::Failed)?;
+        Ok(match wait {
+            Wait::Try => Patience::Try,
+            Wait::AtMost(limit) => Patience::Until(self.clock.now() + limit),
+            Wait::Forever => Patience::Forever,
+        })
     }
 
     /// Starts the driver if there is none yet.
@@ -134,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is a driver, and it has not gone.
+    /// Whether the driver was started and has not gone.
     pub(crate) fn is_driven(&self) -> bool {
         self.driver.get().is_some_and(Driver::is_running)
     }
@@ -158,13 +200,13 @@ impl Shared {
         self.driver.get().map(Driver::runtime)
     }
 
-    pub(crate) fn send(&self, command: Command) {
+    pub(crate) fn send(&self, command: E::Command) {
         if let Some(driver) = self.driver.get() {
             driver.send(command);
         }
     }
 
-    pub(crate) fn entry(self: &Arc<Self>, key: Key) -> Result<Arc<Entry>, Error> {
+    pub(crate) fn entry(self: &Arc<Self>, key: Key) -> Result<Arc<E>, Error> {
         let key = if self.prefix.is_empty() || key.is_as_is() {
             key
         } else {
@@ -174,16 +216,16 @@ impl Shared {
     }
 
     /// The entry of a group that holds this key jointly.
-    pub(crate) fn joint_entry(self: &Arc<Self>, key: &Key, group: OwnerToken) -> Arc<Entry> {
+    pub(crate) fn joint_entry(self: &Arc<Self>, key: &Key, group: OwnerToken) -> Arc<E> {
         self.named(key.clone(), Some(group))
     }
 
-    fn named(self: &Arc<Self>, key: Key, group: Option<OwnerToken>) -> Arc<Entry> {
+    fn named(self: &Arc<Self>, key: Key, group: Option<OwnerToken>) -> Arc<E> {
         let mut registry = self.registry();
         let closed = registry.closed;
-        let slot = registry.entries.entry(key.clone()).or_default().entry(group);
+        let slot = registry.entries.entry(key.clone()).or_insert_with(Named::new).entry(group);
         let entry = slot.upgrade().unwrap_or_else(|| {
-            let entry = Arc::new(Entry::new(Arc::clone(self), key, group));
+            let entry = Arc::new(E::new(Arc::clone(self), key, group));
             *slot = Arc::downgrade(&entry);
             entry
         });
@@ -194,7 +236,7 @@ impl Shared {
         entry
     }
 
-    /// Drops the name of an entry that is gone, unless it has a successor.
+    /// Removes an entry that is gone from the registry, unless it has a successor.
     pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>) {
         let mut registry = self.registry();
         let Some(named) = registry.entries.get_mut(key) else { return };
@@ -209,11 +251,11 @@ impl Shared {
     }
 
     /// The entries of this key.
-    pub(crate) fn entries_of(&self, key: &Key) -> Vec<Arc<Entry>> {
+    pub(crate) fn entries_of(&self, key: &Key) -> Vec<Arc<E>> {
         self.registry().entries.get(key).map(|named| named.all().collect()).unwrap_or_default()
     }
 
-    pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn close(&self) -> Vec<Arc<E>> {
         self.registry().closed = true;
         self.closing.ring();
         self.entries()
@@ -223,11 +265,11 @@ impl Shared {
         self.registry().closed
     }
 
-    fn entries(&self) -> Vec<Arc<Entry>> {
+    fn entries(&self) -> Vec<Arc<E>> {
         self.registry().entries.values().flat_map(Named::all).collect()
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    fn registry(&self) -> MutexGuard<'_, Registry<E>> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

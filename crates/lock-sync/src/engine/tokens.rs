@@ -2,18 +2,20 @@
 
 use lock_core::{FencingToken, TokenRange};
 
-/// The tokens that the store reserved for a lease and that no hold has yet, in rising order.
+/// The tokens that the store reserved for a lease and that no hold has yet, in ascending order.
 #[derive(Debug)]
 pub(super) struct Tokens {
     range: TokenRange,
     used: u32,
-    /// A later range that does not adjoin.
+    /// A later range that is not adjacent to the first.
     more: Option<TokenRange>,
+    /// The process has asked for more tokens since a hold last got one.
+    pub(super) asked: bool,
 }
 
 impl Tokens {
     pub(super) fn new(range: TokenRange) -> Self {
-        Self { range, used: 0, more: None }
+        Self { range, used: 0, more: None, asked: false }
     }
 
     #[inline]
@@ -24,6 +26,7 @@ impl Tokens {
         }
         let token = self.range.nth(self.used)?;
         self.used += 1;
+        self.asked = false;
         Some(token)
     }
 

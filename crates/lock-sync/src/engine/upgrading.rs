@@ -1,16 +1,16 @@
-//! From an upgradable hold to an exclusive one.
+//! The way from an upgradable hold to an exclusive one.
 
 use std::task::{Context, Poll, ready};
 
 use super::queue::WaiterId;
-use super::{Denial, Hold, Wait};
+use super::{Asks, Denial, Hold, Wait};
 
-/// A wait for an upgrade that can be dropped at any point, which lets go of the lock.
+/// A wait for an upgrade. It can be dropped at any point, and then its hold is dropped too.
 pub(crate) struct Upgrading {
-    /// Until it is done.
+    /// The hold to upgrade; `None` once the upgrade has an outcome.
     hold: Option<Hold>,
     wait: Wait,
-    /// Its place at the head of the line, once it has begun and until it is done.
+    /// The waiter at the head of the line, from the first poll until the outcome.
     waiter: Option<WaiterId>,
 }
 
@@ -19,7 +19,7 @@ impl Upgrading {
         Self { hold: Some(hold), wait, waiter: None }
     }
 
-    /// The exclusive hold; or the upgradable one that there was, and why.
+    /// The exclusive hold, or the unchanged upgradable hold with the reason of the denial.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, (Hold, Denial)>> {
         let Some(hold) = &self.hold else {
             panic!("an upgrade was polled after it had completed");
@@ -50,14 +50,14 @@ impl Upgrading {
 
 fn begin(hold: &Hold, wait: Wait) -> Result<WaiterId, Denial> {
     let entry = hold.entry();
-    let patience = wait.begin(entry)?;
-    entry.begin_upgrade(hold.id(), patience)
+    let patience = entry.shared.begin(wait)?;
+    entry.event(|machine| machine.begin_upgrade(hold.id(), patience))
 }
 
 impl Drop for Upgrading {
     fn drop(&mut self) {
         if let (Some(hold), Some(waiter)) = (&self.hold, self.waiter) {
-            hold.entry().abandon_upgrade(waiter);
+            hold.entry().cancel(waiter, hold.entry().shared.manner);
         }
     }
 }

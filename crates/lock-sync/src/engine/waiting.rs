@@ -1,73 +1,22 @@
 //! How tasks leave their wakers with an entry.
 //!
-//! To clone or to drop a waker is code of others: see [`foreign`](crate::foreign). So a task brings its waker along
-//! or comes back with it, and takes away the one that it left before.
+//! Cloning or dropping a waker runs foreign code, which must not run under the lock: see [`foreign`](crate::foreign).
+//! So a task clones its waker, and drops the one that it left before, while the entry is unlocked.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use lock_core::{Attempt, Claim, Error, Mode};
+use lock_core::{Error, Mode};
 
-use super::machine::{Entered, Manner, Part, Return};
+use super::machine::{Entered, Manner, Return};
 use super::queue::{Patience, WaiterId};
 use super::{Denial, Entry, HoldId, State, Ticket};
-use crate::foreign::{discard, wake};
+use crate::foreign::discard;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 
 impl Entry {
-    /// The short way into the line, if there is one: see [`Machine::join`](super::machine::Machine::join).
-    pub(super) fn join(&self, want: Mode, context: &Context<'_>) -> Option<WaiterId> {
-        let crowded = self.crowded.load(Ordering::Relaxed);
-        let mut waker = crowded.then(|| context.waker().clone());
-        let joined = loop {
-            let mut state = self.lock();
-            if waker.is_some() || !state.machine.may_join(want) {
-                break state.machine.join(want, &mut waker);
-            }
-            drop(state);
-            waker = Some(context.waker().clone());
-        };
-        if joined.is_some() != crowded {
-            self.crowded.store(joined.is_some(), Ordering::Relaxed);
-        }
-        discard(waker);
-        joined
-    }
-
-    /// A waiter leaves this waker, if there is one.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        want: Mode,
-        patience: Patience,
-        manner: Manner,
-        waker: &mut Option<Waker>,
-    ) -> Entered {
-        self.event(|machine, pass| {
-            let entered = machine.enter(want, patience, manner, pass);
-            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
-                machine.poll(*id, waker);
-            }
-            entered
-        })
-    }
-
-    /// The short way to the next waiter, if there is one: see [`Machine::pass_on`].
-    pub(super) fn pass_on(&self, hold: HoldId, manner: Manner) -> bool {
-        let mut state = self.lock();
-        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
-            return false;
-        }
-        let Some(waker) = state.machine.pass_on(hold, self.shared.clock.now(), manner) else {
-            return false;
-        };
-        drop(state);
-        if let Some(waker) = waker {
-            wake(waker);
-        }
-        true
-    }
-
-    /// The long way to the lock. Returns as well whether the waiter has left the waker of its task.
+    /// The way into the line, or to the lock at once. Also returns whether the waiter has left the waker of its task.
     pub(super) fn come(
         self: &Arc<Self>,
         want: Mode,
@@ -75,40 +24,80 @@ impl Entry {
         manner: Manner,
         context: &Context<'_>,
     ) -> (Entered, bool) {
+        // If the last task that came had to wait, this task probably waits as well.
         let crowded = self.crowded.load(Ordering::Relaxed);
         let mut waker = crowded.then(|| context.waker().clone());
-        let entered = self.enter(want, patience, manner, &mut waker);
-        let parked = crowded && waker.is_none();
+        let mut brought = crowded;
+        let joins = patience == Patience::Forever;
+        let entered = loop {
+            let mut state = self.lock();
+            if joins && !brought && state.machine.may_join(want) {
+                drop(state);
+                waker = Some(context.waker().clone());
+                brought = true;
+            } else if joins && let Some(id) = state.machine.join(want, &mut waker) {
+                break Entered::Queued(id);
+            } else {
+                break self.enter_locked(state, want, patience, manner, &mut waker);
+            }
+        };
         let waits = !matches!(entered, Entered::Done(_));
         if waits != crowded {
             self.crowded.store(waits, Ordering::Relaxed);
         }
+        let parked = brought && waker.is_none();
         discard(waker);
         (entered, parked)
     }
 
-    /// The store has answered to the request of this waiter, whose task asks what became of it.
-    ///
-    /// The task is not woken: it would lose its turn, since this very task is polled now.
-    pub(super) fn answered(
+    /// The way to the lock for a caller that leaves no waker.
+    pub(super) fn enter(
         self: &Arc<Self>,
-        id: WaiterId,
-        claim: &Claim,
-        result: Result<Attempt, Error>,
-    ) -> Option<Result<Ticket, Denial>> {
-        self.event(|machine, pass| {
-            pass.discard(machine.unpark(id));
-            machine.attempt_done(claim, result, pass);
-            machine.take(id)
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+    ) -> Entered {
+        self.enter_locked(self.lock(), want, patience, manner, &mut None)
+    }
+
+    /// The waiter leaves this waker, if there is one.
+    fn enter_locked(
+        self: &Arc<Self>,
+        state: MutexGuard<'_, State>,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+        waker: &mut Option<Waker>,
+    ) -> Entered {
+        self.event_locked(state, |state| {
+            let entered = state.machine.enter(want, patience, manner);
+            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
+                state.machine.poll(*id, waker);
+            }
+            entered
         })
     }
 
-    /// What became of a waiter that may have left this waker before.
+    /// The short way to the next waiter: see [`Machine::pass_on`](super::machine::Machine::pass_on). `None` if it was not
+    /// taken. Otherwise the waker of that waiter, if it has left one.
+    pub(super) fn pass_on(
+        &self,
+        state: &mut State,
+        hold: HoldId,
+        manner: Manner,
+    ) -> Option<Option<Waker>> {
+        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
+            return None;
+        }
+        state.machine.pass_on(hold, self.shared.clock.now(), manner)
+    }
+
+    /// The outcome of a waiter that may have left this waker before.
     pub(super) fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
         self.poll_with(id, None, context)
     }
 
-    /// What became of a waiter that has left no waker.
+    /// The outcome of a waiter that has left no waker.
     pub(super) fn poll_first(
         &self,
         id: WaiterId,
@@ -127,25 +116,21 @@ impl Entry {
         self.wait(waker, context, parked, |state, waker| state.machine.poll(id, waker))
     }
 
-    /// Waits until it is known as what the store has the lease of this hold.
+    /// Waits until the mode of this hold's lease in the store is known.
     pub(super) fn poll_settled(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
         self.poll_news(context, |state| (!state.machine.is_converting(hold)).then_some(()))
     }
 
-    /// Waits until the store has this part of a lease of permits back, or a holder of this process has it. `false`
-    /// if the lease ended before.
-    pub(super) fn poll_back(&self, part: &Part, context: &Context<'_>) -> Poll<bool> {
-        self.poll_news(context, |state| state.machine.is_back(part))
+    /// Waits until none of these is going back to the store: see [`Machine::returned`](super::machine::Machine::returned).
+    pub(crate) fn poll_returned(
+        &self,
+        parts: &[Return],
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        self.poll_news(context, |state| state.machine.returned(parts))
     }
 
-    /// Waits until none of these is on its way back to the store.
-    pub(crate) fn poll_returned(&self, parts: &[Return], context: &Context<'_>) -> Poll<()> {
-        self.poll_news(context, |state| {
-            parts.iter().all(|part| state.machine.is_returned(part)).then_some(())
-        })
-    }
-
-    /// Looks after every event.
+    /// Polls for an outcome that any event may bring.
     fn poll_news<R>(&self, context: &Context<'_>, look: impl Fn(&State) -> Option<R>) -> Poll<R> {
         let parked = |state: &State| state.settling.iter().any(|waker| wakes(Some(waker), context));
         self.wait(None, context, parked, |state, waker| {
@@ -157,10 +142,10 @@ impl Entry {
         })
     }
 
-    /// Asks for an outcome; leaves the waker of the task if there is none.
+    /// Asks for an outcome. If there is none, leaves the waker of the task.
     ///
-    /// `ask` leaves the waker that it is given, and returns the former one in its place. `parked` says whether
-    /// the waker of the task is there already.
+    /// `ask` leaves the waker that it is given, and puts the former one in its place. `parked` says whether the entry
+    /// already has the waker of the task.
     fn wait<R>(
         &self,
         mut waker: Option<Waker>,

@@ -1,4 +1,4 @@
-//! The guards of all of the data: one that borrows its mutex, and one that keeps it alive.
+//! The guards of the whole data: one that borrows its mutex, and one that keeps its mutex alive.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::error::LeaseLost;
 use crate::guard::{Guarded, guard, narrowing};
 use crate::reentrant::Reentry;
 
-/// The right to the data of a [`Mutex`], and a lease on its lock.
+/// The access to the data of a [`Mutex`], and a lease on its lock.
 ///
 /// # Dropping
 ///
-/// Dropping the guard gives the lock up. If another task of this process waits, it has the lock at
-/// once; otherwise the release is *enqueued*: the driver sends it to the store a moment later, from
+/// Dropping the guard gives the lock up. If another task of this process waits and may have the lock next, that
+/// task gets it at once. Otherwise the release is *enqueued*: the driver sends it to the store a moment later, from
 /// its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
 /// [`release`](Self::release) to wait for the store, and
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
@@ -23,8 +23,8 @@ use crate::reentrant::Reentry;
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data. What the lock protects elsewhere is no
-/// longer protected.
+/// The guard still gives access to the local data. But another process may get the lock, so the lock no longer
+/// protects anything outside this process.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
@@ -32,7 +32,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The mutex that this guard came from.
+    /// The mutex that this guard belongs to.
     pub fn mutex(this: &Self) -> &'a Mutex<T> {
         this.core.lock
     }
@@ -58,17 +58,18 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         /// # }
         /// ```
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [U: ?Sized, F] &mut T => &mut U,
         by tokio::sync::MutexGuard,
         into MappedMutexGuard['a, U] without_lock
     }
 
-    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
+    /// Enters the lock again, for a function that is called under the lock. It sends no request, and the fencing
+    /// token is that of this guard.
     ///
-    /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
-    /// refuses two at once: see [`Reentry`].
+    /// The function gets access to the data, and borrows the guard until the function returns. The compiler
+    /// refuses two such borrows at once: see [`Reentry`].
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ pub struct OwnedMutexGuard<T: ?Sized> {
 }
 
 impl<T: ?Sized> OwnedMutexGuard<T> {
-    /// The mutex that this guard came from.
+    /// The mutex that this guard belongs to.
     pub fn mutex(this: &Self) -> &Arc<Mutex<T>> {
         &this.core.lock
     }
@@ -124,17 +125,18 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
         ///
         /// An associated function, so that it does not hide methods of the data.
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [U: ?Sized, F] &mut T => &mut U,
         by tokio::sync::OwnedMutexGuard,
         into OwnedMappedMutexGuard[T, U]
     }
 
-    /// Enters the lock again, for the code that is called under it: no request, and the same fencing token.
+    /// Enters the lock again, for a function that is called under the lock. It sends no request, and the fencing
+    /// token is that of this guard.
     ///
-    /// What is called gets the way to the data, and borrows the guard until it is done. The compiler
-    /// refuses two at once: see [`Reentry`].
+    /// The function gets access to the data, and borrows the guard until the function returns. The compiler
+    /// refuses two such borrows at once: see [`Reentry`].
     ///
     /// # Errors
     ///

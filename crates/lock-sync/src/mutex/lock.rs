@@ -12,23 +12,22 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks this mutex, waiting until it is free here and everywhere.
+    /// Locks this mutex, waiting until no other guard holds the lock, in this process or another.
     ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
-    /// polled by any executor.
+    /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The future does
+    /// nothing until it is first polled, and any executor can poll it.
     ///
     /// # Cancel safety
     ///
-    /// Tasks are served in the order in which they first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background:
+    /// Tasks are served in the order in which their futures were first polled. Dropping the future gives up the
+    /// task's position in that line. What the future has asked of the store by then is undone in the background:
     /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
     ///
     /// # Errors
     ///
     /// - [`LockError::Timeout`] if the wait limit was reached;
-    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives;
     /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
@@ -51,7 +50,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Locks this mutex, waiting for at most `limit` from the first poll on.
     ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
+    /// A limit shorter than a round trip to the store can end the wait although the lock is free.
     ///
     /// # Cancel safety
     ///
@@ -84,7 +83,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Locks this mutex from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -92,8 +91,8 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Panics
     ///
-    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
-    /// `block_in_place` are none.
+    /// If called within an asynchronous execution context, as with tokio. The code in `spawn_blocking` or
+    /// `block_in_place` is not in such a context.
     ///
     /// # Examples
     ///
@@ -112,7 +111,7 @@ impl<T: ?Sized> Mutex<T> {
         block(self.lock())
     }
 
-    /// Locks this mutex from synchronous code, for a guard that keeps the mutex alive.
+    /// Locks this mutex from synchronous code, and returns a guard that keeps the mutex alive.
     ///
     /// # Errors
     ///
@@ -126,7 +125,7 @@ impl<T: ?Sized> Mutex<T> {
         block(self.lock_owned())
     }
 
-    /// Locks this mutex, for a guard that keeps the mutex alive and borrows nothing.
+    /// Locks this mutex, and returns a guard that keeps the mutex alive and borrows nothing.
     ///
     /// # Cancel safety
     ///
@@ -156,7 +155,7 @@ impl<T: ?Sized> Mutex<T> {
         LockOwned::new(self.locking(self.default_wait()), self)
     }
 
-    /// Locks this mutex, waiting for at most `limit` from the first poll on, for a guard that keeps
+    /// Locks this mutex, waiting for at most `limit` from the first poll on, and returns a guard that keeps
     /// the mutex alive.
     ///
     /// # Cancel safety
@@ -170,9 +169,9 @@ impl<T: ?Sized> Mutex<T> {
         LockOwned::new(self.locking(Wait::AtMost(limit)), self)
     }
 
-    /// Locks this mutex if nobody holds it, without waiting for a holder.
+    /// Locks this mutex if the lock is free, without waiting for a holder.
     ///
-    /// Unlike tokio's it is `async`: if no task of this process holds or awaits the lock, it asks the
+    /// Unlike tokio's method it is `async`: if no task of this process holds or awaits the lock, it asks the
     /// store once. It waits for that answer, and for a release by this process that is under way, so
     /// that `drop(guard)` followed by `try_lock` succeeds.
     ///
@@ -182,8 +181,8 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if the lock is held, or awaited by another task of this process,
-    ///   or if a guard whose lease was lost is still there;
+    /// - [`TryLockError::WouldBlock`] if the lock is held, if another task of this process awaits it,
+    ///   or if a guard whose lease was lost still exists in this process;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
@@ -207,7 +206,7 @@ impl<T: ?Sized> Mutex<T> {
         Ok(Attempt(Lock::new(self.locking(Wait::Try), self)).await?)
     }
 
-    /// Locks this mutex if nobody holds it, for a guard that keeps the mutex alive.
+    /// Locks this mutex if the lock is free, and returns a guard that keeps the mutex alive.
     ///
     /// # Cancel safety
     ///
@@ -226,7 +225,7 @@ impl<T: ?Sized> Mutex<T> {
 }
 
 future! {
-    /// Waits for a [`Mutex`]: what [`Mutex::lock`] returns.
+    /// The future that [`Mutex::lock`] returns.
     #[must_use = "futures do nothing unless polled"]
     Lock['a, T: ?Sized]['a, T](locking: Locking, mutex: &'a Mutex<T>)
         -> Result<MutexGuard<'a, T>, Denial => LockError>
@@ -237,7 +236,7 @@ future! {
 }
 
 future! {
-    /// Waits for a [`Mutex`]: what [`Mutex::lock_owned`] returns.
+    /// The future that [`Mutex::lock_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
     LockOwned[T: ?Sized][T](locking: Locking, mutex: Arc<Mutex<T>>)
         -> Result<OwnedMutexGuard<T>, Denial => LockError>

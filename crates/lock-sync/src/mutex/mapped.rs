@@ -18,7 +18,7 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
     narrowing! {
         /// Narrows the guard further.
         map,
-        /// Narrows the guard further, if the part is there.
+        /// Narrows the guard further, if the closure finds the part.
         try_map,
         [U, F] &mut T => &mut U,
         by tokio::sync::MappedMutexGuard,
@@ -40,7 +40,7 @@ impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
     narrowing! {
         /// Narrows the guard further.
         map,
-        /// Narrows the guard further, if the part is there.
+        /// Narrows the guard further, if the closure finds the part.
         try_map,
         [S, F] &mut U => &mut S,
         by tokio::sync::OwnedMappedMutexGuard,

@@ -18,44 +18,45 @@ use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
 
-/// An asynchronous mutex, as [`tokio::sync::Mutex`] is one, that excludes other processes as well.
+/// An asynchronous mutex like [`tokio::sync::Mutex`] that excludes other processes as well.
 ///
-/// It is made by [`Locks::mutex`](crate::Locks::mutex), which gives it a name: everything of that
-/// name, in any process that uses the same store, is one lock. The value inside is this process's
-/// own, and is reached through the guard like tokio's.
+/// [`Locks::mutex`](crate::Locks::mutex) makes it and gives it a name: all mutexes with that name, in any
+/// process that uses the same store, are one lock. The value inside belongs to this process. The guard
+/// gives access to the value, as with tokio.
 ///
 /// # What the guard means
 ///
-/// A guard is a *lease*: the store takes the lock back unless the lease is renewed, which the driver
-/// does in the background for as long as the guard lives. If that fails, because the store is out of
-/// reach, forgot the lock, or this process was stopped, the lease is lost although the guard is there.
-/// The guard tells: [`is_valid`](MutexGuard::is_valid) by the clock, without any I/O;
-/// [`lost`](MutexGuard::lost) as a future; [`scope`](MutexGuard::scope) by cancelling the work.
-/// `&mut T` stays sound even then, because whoever is next in this process waits until the lost guard
-/// is dropped; other processes do not.
+/// A guard has a *lease*: the store takes the lock back unless the lease is renewed. The driver renews it in
+/// the background for as long as the guard lives. Renewal fails if the store is out of reach, if the store has
+/// forgotten the lock, or if this process was stopped. Then the lease is lost although the guard still exists.
+/// The guard reports the loss in three ways: [`is_valid`](MutexGuard::is_valid) compares the deadline with the
+/// clock, without any I/O; [`lost`](MutexGuard::lost) is a future; [`scope`](MutexGuard::scope) cancels the work.
+/// `&mut T` stays sound even then: the next waiter of this process waits until the lost guard is dropped. Other
+/// processes do not wait for that.
 ///
-/// A process can be stopped between the check and the write. What must survive that checks
-/// [`fencing_token`](MutexGuard::fencing_token) where it is written.
+/// A process can be stopped between the check and the write. A resource that must survive this compares the
+/// [`fencing_token`](MutexGuard::fencing_token) with each write.
 ///
 /// # Order
 ///
-/// Tasks of one process are served in exactly the order in which they first polled, as tokio's are.
-/// Processes stand in the store's queue, one place each, in the order in which they came; how long a
-/// turn is when others wait is said by [`Handoff`](crate::Handoff). Over a store without a queue,
-/// whoever asks at the right moment is next. Who is first here asks the store, and the others wait for
-/// the answer: a future that has begun and is then left unpolled holds them up, as
-/// one of tokio's does that was given the lock.
+/// Tasks of one process are served in exactly the order in which their futures were first polled, as with tokio.
+/// Each process has one place in the queue of the store, and the store serves processes in the order in which
+/// they came. [`Handoff`](crate::Handoff) says how long the turn of a process lasts while other processes wait. A
+/// store without a queue serves the process that asks at the right moment. The first waiter of a process asks the
+/// store, and the others wait for the answer. So a future that was polled once and is then left unpolled holds up
+/// the others. (A future of tokio that was given the lock does so as well.)
 ///
 /// # Differences from `tokio::sync::Mutex`
 ///
-/// - It is made by [`Locks::mutex`](crate::Locks::mutex). There is no `new`, `const_new`, `Default`
+/// - [`Locks::mutex`](crate::Locks::mutex) makes it. There is no `new`, `const_new`, `Default`
 ///   or `From<T>`, because a lock needs a name and a store.
 /// - `lock` and its siblings return a `Result`, and `try_lock` is `async`: both may ask the store.
-/// - Releasing on drop is *enqueued*: see [`MutexGuard`].
+/// - Dropping a guard *enqueues* the release: see [`MutexGuard`].
 /// - `Arc<Mutex<T>>` does not coerce to `Arc<Mutex<dyn Trait>>`; see
 ///   [`Locks::mutex_from_boxed`](crate::Locks::mutex_from_boxed).
-/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the guards' lease, whose
-///   methods hide those of the same name of the data: `(*guard).key()` reaches the data's.
+/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the methods of the guard that
+///   concern its lease. These hide methods of the data with equal names: `(*guard).key()` calls the method of the
+///   data.
 ///
 /// # Examples
 ///
@@ -86,22 +87,23 @@ use crate::locks::Locks;
 /// ```
 pub struct Mutex<T: ?Sized> {
     lock: BareLock,
-    /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
-    /// owned guards, which keep the `Arc` of the mutex as well and drop it later.
+    /// Free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only owned guards
+    /// share it. They also keep the `Arc` of the mutex, and drop that later.
     data: Arc<tokio::sync::Mutex<T>>,
 }
 
 impl<B: ?Sized> Locks<B> {
     /// The mutex with this name, around a value of this process.
     ///
-    /// The value is local: the lock is what processes share. Two mutexes of one name exclude each
-    /// other but have a value each; wrap one in an `Arc` to share its value between tasks.
+    /// The value is local: processes share the lock, not the value. Two mutexes with one name exclude each
+    /// other but have a value each. To share the value between tasks, wrap one mutex in an `Arc`.
     ///
-    /// Nothing is sent until somebody locks it.
+    /// No request is sent before the first call that locks it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the [prefix](crate::Builder::prefix), is too long.
+    /// [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if the name, with the
+    /// [prefix](crate::Builder::prefix), is too long.
     pub fn mutex<T, K>(&self, name: K, value: T) -> Result<Mutex<T>, Error>
     where
         K: TryInto<Key>,
@@ -112,8 +114,7 @@ impl<B: ?Sized> Locks<B> {
 
     /// The mutex with this name, around a value that may be unsized.
     ///
-    /// A [`Mutex`] does not coerce to one of a trait object by itself; a boxed
-    /// `tokio` mutex does:
+    /// A [`Mutex`] does not coerce to a mutex around a trait object. A boxed `tokio` mutex does:
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
@@ -149,10 +150,10 @@ impl<T: ?Sized> Mutex<T> {
         Self { lock, data }
     }
 
-    /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
-    /// what its [`Locks`](crate::Locks) say.
+    /// Sets how far this process passes the lock on among its own tasks while other processes wait.
     ///
-    /// It holds for guards of this mutex: whoever lets go decides.
+    /// It replaces the setting of its [`Locks`](crate::Locks), for the guards of this mutex: the guard that gives
+    /// the lock up decides.
     ///
     /// # Examples
     ///
@@ -174,22 +175,28 @@ impl<T: ?Sized> Mutex<T> {
         self
     }
 
-    /// Keeps the lease for up to `idle` after the last guard, so that the next one costs no round trip.
+    /// Keeps the lease for up to `idle` after the last guard, so that the next guard costs no round trip.
     ///
-    /// The lease is renewed meanwhile, and every guard still gets a fencing token of its own. It is
-    /// given up as soon as another process wants it, which the store says; when it has been idle for
-    /// that long; at [`shutdown`](crate::Locks::shutdown); and with the mutex. Over a store that
-    /// cannot say who wants it (one without a queue) it is not kept.
+    /// Meanwhile the driver renews the lease, and every guard still gets a fencing token of its own. The process
+    /// gives the lease up
     ///
-    /// A lease that is kept is noticed to be lost no later than one that is held. But a process that
-    /// is stopped while it keeps one makes the others wait for the end of the lease, where otherwise
-    /// the lock would be free. And who does not stand in the store's queue (another library, `try_lock`,
-    /// a client that may not subscribe) cannot make itself heard: it waits until the lease has been idle
-    /// for that long, or is given back after it has been here for a third of its
-    /// [`ttl`](crate::Builder::ttl), which happens with the guard that is dropped next. Use it for locks
-    /// that are taken again and again, by processes of this library.
+    /// - as soon as the store says that another process wants it;
+    /// - after it has been idle for `idle`;
+    /// - at [`shutdown`](crate::Locks::shutdown);
+    /// - when the mutex is dropped.
     ///
-    /// Needs [renewal](crate::Builder::renewal), without which nothing is kept.
+    /// A store without a queue cannot say that another process wants the lease. Over such a store the process
+    /// does not keep the lease.
+    ///
+    /// The process notices the loss of a lease that it keeps as early as the loss of one that is held. But if the
+    /// process is stopped while it keeps the lease, the others wait for the end of the lease; without the cache
+    /// the lock would be free. And a client without a place in the queue (another library, `try_lock`,
+    /// a client that may not subscribe) cannot make itself heard. It waits until the lease has been idle for
+    /// `idle`, or until the process gives it back: the first guard that is dropped after the lease has been here for
+    /// a third of its [`ttl`](crate::Builder::ttl) does so. Use the cache for locks that processes of this library
+    /// take again and again.
+    ///
+    /// The cache needs [renewal](crate::Builder::renewal). Without renewal no lease is kept.
     ///
     /// # Examples
     ///
@@ -217,9 +224,9 @@ impl<T: ?Sized> Mutex<T> {
         self
     }
 
-    /// Whether a guard of this process holds the lock now. Asks nobody.
+    /// Whether a guard of this process holds the lock now. It sends no request.
     ///
-    /// Of other processes it says nothing, and a guard whose lease was lost does not count.
+    /// It says nothing about other processes, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
         self.lock.is_held()
     }
@@ -235,9 +242,9 @@ impl<T: ?Sized> Mutex<T> {
         self.lock.key()
     }
 
-    /// The value, without locking: no guard of this process can exist.
+    /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
-    /// It says nothing about other processes.
+    /// Other processes may hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
         Arc::get_mut(&mut self.data).expect("guards keep the mutex borrowed or alive").get_mut()
     }

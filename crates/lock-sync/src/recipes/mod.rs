@@ -1,4 +1,4 @@
-//! What is built of locks and of values beside them.
+//! Recipes: primitives that are built of locks and of values beside locks.
 
 pub(crate) mod barrier;
 mod cell;

@@ -1,29 +1,29 @@
-//! What a reentrant lock returns instead of a guard.
+//! The errors of a reentrant lock.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use lock_core::Error;
 
-use crate::bare::Denial;
+use crate::bare::denied;
 use crate::error::LeaseLost;
 
 /// Why a [`ReentrantMutex`](crate::ReentrantMutex) could not be locked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReentrantLockError {
-    /// There is nobody in whose name to lock.
+    /// The code runs outside an owner scope, so there is no owner for the lock.
     ///
     /// Run the code in [`owner_scope`](crate::owner_scope), or lock with
     /// [`lock_as`](crate::ReentrantMutex::lock_as). A task that was spawned inside a scope is outside it.
     NoOwnerScope,
-    /// The owner held the lock already, and has lost it. What it has begun under the lock is no longer
-    /// protected; it can lock anew once the guards that it has are gone.
+    /// The owner already held the lock, and has lost the lease. The lock no longer protects the work that the owner
+    /// began. The owner can lock again once its guards are gone.
     Lost(LeaseLost),
     /// The wait limit was reached.
     ///
-    /// If the store had failed or not answered at the end of it, `source` says so; otherwise it was
-    /// another owner who held the lock.
+    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise another
+    /// owner held the lock.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
@@ -34,25 +34,14 @@ pub enum ReentrantLockError {
     Backend(Error),
 }
 
-impl From<Denial> for ReentrantLockError {
-    fn from(denial: Denial) -> Self {
-        match denial {
-            Denial::Timeout(source) => Self::Timeout { source },
-            // Only a caller that does not wait is turned away so.
-            Denial::WouldBlock => Self::Timeout { source: None },
-            Denial::Closed => Self::Closed,
-            Denial::Lost(lost) => Self::Lost(lost),
-            Denial::Failed(error) => Self::Backend(error),
-        }
-    }
-}
+denied!(ReentrantLockError);
 
 impl fmt::Display for ReentrantLockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoOwnerScope => NO_OWNER_SCOPE,
             Self::Lost(_) => LOST,
-            Self::Timeout { .. } => "no other owner let go of the lock within the wait limit",
+            Self::Timeout { .. } => "another owner did not give the lock up within the wait limit",
             Self::Closed => CLOSED,
             Self::Backend(_) => BACKEND,
         })
@@ -74,11 +63,11 @@ impl StdError for ReentrantLockError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TryReentrantLockError {
-    /// There is nobody in whose name to lock: see [`ReentrantLockError::NoOwnerScope`].
+    /// The code runs outside an owner scope: see [`ReentrantLockError::NoOwnerScope`].
     NoOwnerScope,
-    /// The owner held the lock already, and has lost it: see [`ReentrantLockError::Lost`].
+    /// The owner already held the lock, and has lost the lease: see [`ReentrantLockError::Lost`].
     Lost(LeaseLost),
-    /// Another owner holds the lock, here or elsewhere, or waits for it here.
+    /// Another owner holds the lock, in this process or another, or waits for it in this process.
     WouldBlock,
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
@@ -87,7 +76,7 @@ pub enum TryReentrantLockError {
 }
 
 impl From<ReentrantLockError> for TryReentrantLockError {
-    /// A wait that is over is one that would go on.
+    /// A `Timeout` becomes `WouldBlock`.
     fn from(error: ReentrantLockError) -> Self {
         match error {
             ReentrantLockError::NoOwnerScope => Self::NoOwnerScope,
@@ -121,7 +110,7 @@ impl StdError for TryReentrantLockError {
     }
 }
 
-const NO_OWNER_SCOPE: &str = "nobody owns what this task locks: run it in `owner_scope(..)`, or use \
+const NO_OWNER_SCOPE: &str = "this task has no owner for the lock: run it in `owner_scope(..)`, or use \
      `lock_as` with an `Owner` (a spawned task does not inherit a scope)";
 const LOST: &str = "the owner held the lock already, and has lost it";
 const CLOSED: &str = "the locks are shutting down";

@@ -5,22 +5,20 @@ use crate::bare::Hold;
 use crate::guard::reach;
 use crate::lease::{lease_questions, lease_release};
 
-/// An owner's hold on a [`ReentrantMutex`], with the owner in it: what
-/// [`lock_as`](ReentrantMutex::lock_as) gives.
+/// An owner's hold on a [`ReentrantMutex`], together with the owner. [`lock_as`](ReentrantMutex::lock_as) returns it.
 ///
-/// It keeps the owner borrowed. Whoever is called under the lock gets it from [`split`](Self::split), and
-/// can lock again.
+/// It keeps the owner borrowed. A nested call gets the owner from [`split`](Self::split), and can lock again.
 ///
 /// # Dropping
 ///
-/// The lock is given up when the last guard of its owner is gone, in whatever order, here and in other
-/// processes. Dropping that one is *enqueued*, as with a
-/// [`MutexGuard`](crate::MutexGuard#dropping): it never blocks, spawns or panics.
+/// The lock is given up when the last guard of its owner is dropped, in any order, in this process and in others.
+/// The drop of the last guard *enqueues* the release, as with a
+/// [`MutexGuard`](crate::MutexGuard#dropping). A drop never blocks, spawns or panics.
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data. What the lock protects elsewhere is no
-/// longer protected, and the owner cannot lock again until its guards are gone.
+/// The guard still gives access to the local data. But another owner may get the lock, so the lock no longer
+/// protects anything outside this process. The owner cannot lock again in this process until its guards are gone.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the lock is given up at once, unless its owner has another guard"]
 pub struct OwnerGuard<'a, T: ?Sized> {
@@ -29,10 +27,10 @@ pub struct OwnerGuard<'a, T: ?Sized> {
     mutex: &'a ReentrantMutex<T>,
 }
 
-/// An owner's hold on a [`ReentrantMutex`], where the owner is that of the
-/// [`owner_scope`](crate::owner_scope): what [`lock`](ReentrantMutex::lock) gives.
+/// A hold on a [`ReentrantMutex`] by the owner of an [`owner_scope`](crate::owner_scope).
+/// [`lock`](ReentrantMutex::lock) returns it.
 ///
-/// It may leave the scope, and holds until it is dropped. In all else as [`OwnerGuard`].
+/// It may leave the scope, and holds the lock until it is dropped. Otherwise it is like [`OwnerGuard`].
 #[clippy::has_significant_drop]
 #[must_use = "if unused the lock is given up at once, unless its owner has another guard"]
 pub struct ReentrantGuard<'a, T: ?Sized> {
@@ -45,7 +43,7 @@ impl<'a, T: ?Sized> OwnerGuard<'a, T> {
         Self { hold, owner, mutex }
     }
 
-    /// The data, and the owner to lock with again.
+    /// The data, and the owner for a nested call.
     ///
     /// # Examples
     ///
@@ -87,22 +85,22 @@ impl<'a, T: ?Sized> ReentrantGuard<'a, T> {
     }
 }
 
-/// What both guards can do.
+/// The methods of both guards.
 macro_rules! guard_methods {
     ($guard:ident) => {
         impl<'a, T: ?Sized> $guard<'a, T> {
-            /// The mutex that this guard came from.
+            /// The mutex that this guard belongs to.
             ///
             /// An associated function, so that it does not hide a method of the data.
             pub fn mutex(this: &Self) -> &'a ReentrantMutex<T> {
                 this.mutex
             }
 
-            /// The fencing token of this turn of the owner: the same for all its guards, in every process
-            /// that entered with it meanwhile, and higher than that of every owner before.
+            /// The fencing token of this turn of the owner. All guards of the turn have this token, in every process
+            /// that entered with the owner. It is higher than the token of every earlier owner.
             ///
-            /// Hand it to the resource that the lock protects, and let that refuse lower ones: see
-            /// [`FencingToken`](lock_core::FencingToken).
+            /// Send the token with each write to the resource that the lock protects, and let the resource refuse
+            /// lower tokens: see [`FencingToken`](lock_core::FencingToken).
             pub fn fencing_token(&self) -> lock_core::FencingToken {
                 self.hold.fencing_token()
             }
@@ -116,7 +114,7 @@ macro_rules! guard_methods {
 
             lease_release!(
                 "Gives this hold up. If it was the owner's last in this process, waits until the store has \
-                 confirmed it.",
+                 confirmed the release.",
                 "the lease",
                 self => self.hold.release().await
             );

@@ -12,28 +12,28 @@ use crate::bare::{Denial, Locking, Wait};
 use crate::waits::{block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
-    /// Locks in the name of an owner: at once if it holds the lock already, else waiting until the lock is
-    /// free here and everywhere.
+    /// Locks in the name of an owner. It enters at once if the owner already holds the lock. Otherwise it waits until
+    /// the lock is free.
     ///
-    /// The guard keeps the owner; [`split`](OwnerGuard::split) lends it to whoever is called next. Waits
-    /// for as long as the [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) says.
+    /// The guard keeps the owner borrowed; [`split`](OwnerGuard::split) lends it to a nested call. The
+    /// [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait.
     ///
     /// # Cancel safety
     ///
-    /// Each owner has a place of its own in the store's queue. Dropping the future gives it up, and
-    /// whatever it has asked of the store by then is undone in the background. Other guards of the owner
-    /// are not touched.
+    /// Each owner has a place of its own in the queue of the store. Dropping the future gives the place up.
+    /// What the future has asked of the store by then is undone in the background. Other guards of the owner
+    /// are not affected.
     ///
     /// # If the lease is lost
     ///
-    /// While a guard of this owner whose lease was lost is still there, it cannot lock again.
+    /// The owner cannot lock again while one of its guards with a lost lease still exists in this process.
     ///
     /// # Errors
     ///
-    /// - [`ReentrantLockError::Lost`] if this owner has lost the lock and does not know it yet;
+    /// - [`ReentrantLockError::Lost`] if this owner has lost its lease, and a guard of that lease still exists;
     /// - [`ReentrantLockError::Timeout`] if the wait limit was reached;
-    /// - [`ReentrantLockError::Backend`] if the store refused or could not be reached for longer than a
-    ///   lease lives, and there is no limit that says to wait longer;
+    /// - [`ReentrantLockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach
+    ///   for longer than a lease lives;
     /// - [`ReentrantLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
@@ -55,7 +55,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// # }
     /// ```
     ///
-    /// An owner is in one place at a time:
+    /// The compiler allows an owner in one place at a time:
     ///
     /// ```compile_fail,E0499
     /// # use lock_core::memory::MemoryBackend;
@@ -86,10 +86,10 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.as_owner(owner, Wait::AtMost(limit))
     }
 
-    /// Locks in the name of an owner if it holds the lock already or nobody does, without waiting for
-    /// another one.
+    /// Locks in the name of an owner if the owner already holds the lock or the lock is free, without waiting for
+    /// another owner.
     ///
-    /// Asks the store once unless it is known here.
+    /// It asks the store once, unless this process already knows the answer.
     ///
     /// # Cancel safety
     ///
@@ -97,7 +97,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`TryReentrantLockError::WouldBlock`] if another owner holds the lock, or waits for it here;
+    /// - [`TryReentrantLockError::WouldBlock`] if another owner holds the lock, or waits for it in this process;
     /// - [`TryReentrantLockError::Lost`] as [`lock_as`](Self::lock_as);
     /// - [`TryReentrantLockError::Backend`] if the store could not be asked;
     /// - [`TryReentrantLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
@@ -111,7 +111,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
 
     /// Locks in the name of an owner, from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Panics
     ///
-    /// If called within an asynchronous execution context, as tokio's blocking functions do.
-    /// `spawn_blocking` and `block_in_place` are none.
+    /// If called within an asynchronous execution context, as with tokio's blocking functions. The code in
+    /// `spawn_blocking` or `block_in_place` is not in such a context.
     ///
     /// # Examples
     ///
@@ -143,8 +143,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
         block(self.lock_as(owner))
     }
 
-    /// Locks in the name of the owner in whose [`owner_scope`](crate::owner_scope) it is first polled: at
-    /// once if that holds the lock already, else waiting until the lock is free here and everywhere.
+    /// Locks in the name of the owner of the [`owner_scope`](crate::owner_scope) in which the future is first polled.
+    /// It enters at once if the owner already holds the lock. Otherwise it waits until the lock is free.
     ///
     /// Branches of a `join!` or `select!` in one scope are one owner, and do not exclude one another.
     ///
@@ -158,8 +158,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`ReentrantLockError::NoOwnerScope`] outside a scope, as in a task that was spawned within one;
-    /// - else as [`lock_as`](Self::lock_as).
+    /// - [`ReentrantLockError::NoOwnerScope`] outside a scope, also in a task that was spawned within a scope;
+    /// - the errors of [`lock_as`](Self::lock_as).
     ///
     /// # Examples
     ///
@@ -198,8 +198,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.in_scope(Wait::AtMost(limit))
     }
 
-    /// Locks in the name of the owner of this scope if it holds the lock already or nobody does, without
-    /// waiting for another one.
+    /// Locks in the name of the owner of this scope if that owner already holds the lock or the lock is free, without
+    /// waiting for another owner.
     ///
     /// # Cancel safety
     ///
@@ -207,8 +207,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// [`TryReentrantLockError::NoOwnerScope`] outside a scope; else as
-    /// [`try_lock_as`](Self::try_lock_as).
+    /// - [`TryReentrantLockError::NoOwnerScope`] outside a scope;
+    /// - the errors of [`try_lock_as`](Self::try_lock_as).
     pub async fn try_lock(&self) -> Result<ReentrantGuard<'_, T>, TryReentrantLockError> {
         self.given_back_unless_held(scope::current_token()?).await;
         Ok(self.in_scope(Wait::Try).await?)
@@ -242,7 +242,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.lock.joint(token).locking(super::owner::mode(token), wait)
     }
 
-    /// Waits for what this process has given up of the lock, unless this owner holds it: then it enters at once.
+    /// Waits until the store has answered the releases of this lock by this process, unless this owner holds the lock.
+    /// An owner that holds the lock enters at once.
     async fn given_back_unless_held(&self, token: OwnerToken) {
         if !self.lock.joint(token).is_held() {
             self.lock.given_back().await;
@@ -251,7 +252,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
 }
 
 future! {
-    /// Waits for a [`ReentrantMutex`] in the name of an owner: what [`ReentrantMutex::lock_as`] returns.
+    /// The future that [`ReentrantMutex::lock_as`] returns.
     #[must_use = "futures do nothing unless polled"]
     LockAs['a, T: ?Sized]['a, T](by: ByOwner<'a>, mutex: &'a ReentrantMutex<T>)
         -> Result<OwnerGuard<'a, T>, Denial => ReentrantLockError>
@@ -266,7 +267,7 @@ future! {
 /// The wait of an owner.
 pub(super) struct ByOwner<'a> {
     locking: Locking,
-    /// Until the guard has it.
+    /// `None` once the guard has it.
     owner: Option<&'a mut Owner>,
 }
 
@@ -277,8 +278,7 @@ impl ByOwner<'_> {
 }
 
 future! {
-    /// Waits for a [`ReentrantMutex`] in the name of the owner in whose scope it is first polled: what
-    /// [`ReentrantMutex::lock`] returns.
+    /// The future that [`ReentrantMutex::lock`] returns.
     #[must_use = "futures do nothing unless polled"]
     ReentrantLock['a, T: ?Sized]['a, T](scoped: InScope, mutex: &'a ReentrantMutex<T>)
         -> Result<ReentrantGuard<'a, T>, ReentrantLockError => ReentrantLockError>
@@ -298,11 +298,11 @@ future! {
     }
 }
 
-/// The wait of the owner in whose scope it is first polled.
+/// The wait in the name of the owner of the scope in which the future is first polled.
 pub(super) struct InScope {
     wait: Wait,
     on_driver: bool,
-    /// There is one from the first poll on.
+    /// Set from the first poll on.
     locking: Option<Locking>,
 }
 

@@ -21,39 +21,38 @@ pub use scope::{OwnerScope, current_owner, owner_scope, owner_scope_sync};
 use crate::Locks;
 use crate::bare::{BareLock, Wait};
 
-/// A mutex that holds across processes, and that whoever holds it may lock again.
+/// A mutex that holds across processes, and that its owner may lock again.
 ///
-/// It is made by [`Locks::reentrant_mutex`], which gives it a name. It is for code that locks what its
-/// caller may have locked already. Where the guard can be handed down instead, do that:
-/// [`MutexGuard::reenter`](crate::MutexGuard::reenter) on an ordinary [`Mutex`](crate::Mutex) gives it a
-/// name, and the compiler checks it.
+/// [`Locks::reentrant_mutex`] makes it and gives it a name. It is for a function whose caller may have locked the
+/// mutex already. If the caller can pass its guard to the function, use
+/// [`MutexGuard::reenter`](crate::MutexGuard::reenter) on an ordinary [`Mutex`](crate::Mutex) instead: then the
+/// compiler checks each nested entry.
 ///
-/// # Who holds it
+/// # The owner
 ///
-/// An [`Owner`], not a task: tasks have no identity that would tell a nested call from another branch of
-/// a `join!`. There are two ways to say who it is:
+/// An [`Owner`] holds the lock, not a task: a task has no identity that distinguishes a nested call from another
+/// branch of a `join!`. There are two ways to name the owner:
 ///
-/// - [`lock_as`](Self::lock_as) is given the owner. It borrows it mutably, and the
-///   [guard](OwnerGuard::split) lends it on, so that the compiler sees which calls are nested.
-/// - [`lock`](Self::lock) takes the owner of the [`owner_scope`](crate::owner_scope) that it runs in, and
-///   fails outside one. Nothing is handed down, and the branches of a `join!` in one scope are one owner.
+/// - [`lock_as`](Self::lock_as) takes the owner as an argument. It borrows the owner mutably, and the
+///   [guard](OwnerGuard::split) lends the owner to nested calls. So the compiler checks which calls are nested.
+/// - [`lock`](Self::lock) uses the owner of the [`owner_scope`](crate::owner_scope) in which it runs, and
+///   fails outside a scope. No argument is needed, and the branches of a `join!` in one scope are one owner.
 ///
-/// An owner that holds the lock enters again at once, without asking the store and before everybody who
-/// waits, with the same fencing token. The lock is given up when the last of its guards goes, in whatever
-/// order. An owner can be [sent to another process](Owner#handing-it-to-another-process), which then
-/// enters beside the first: the store counts them, and the lock is free when both have let go. The first
-/// entry from another process asks the store.
+/// An owner that holds the lock enters again at once, without a request to the store, before all waiters, and with
+/// the fencing token that it has. It gives the lock up when the last of its guards is dropped, in any
+/// order. An owner can be [sent to another process](Owner#handing-it-to-another-process). That process then
+/// holds the lock jointly with the first: the store counts the processes, and the lock is free when both have given
+/// it up. The first entry from another process asks the store.
 ///
 /// # The data
 ///
-/// Two guards of one owner reach it at once, so they give `&T` and not `&mut T`. What is to be changed
-/// goes into a `Cell`, a `RefCell` or a mutex of the standard library inside.
+/// Two guards of one owner give access to the data at once, so they give `&T` and not `&mut T`. Put data that
+/// changes into a `Cell`, a `RefCell` or a mutex of the standard library.
 ///
 /// # If the lease is lost
 ///
-/// Every guard of the owner in this process tells. Locking again fails with
-/// [`ReentrantLockError::Lost`] for as long as one of them is there, because what the outer calls began
-/// under the lock is not protected any more.
+/// Every guard of the owner in this process reports the loss. While one of these guards exists, locking again fails
+/// with [`ReentrantLockError::Lost`], because the lock no longer protects the work that the outer calls began.
 ///
 /// # Examples
 ///
@@ -100,8 +99,8 @@ pub struct ReentrantMutex<T: ?Sized> {
 impl<B: ?Sized> Locks<B> {
     /// The reentrant mutex with this name, around a value of this process.
     ///
-    /// The value is local, as that of a [`mutex`](Self::mutex) is. Nothing is sent until somebody locks
-    /// it.
+    /// The value is local, like the value of a [`mutex`](Self::mutex). No request is sent before the first call that
+    /// locks it.
     ///
     /// # Errors
     ///
@@ -109,7 +108,7 @@ impl<B: ?Sized> Locks<B> {
     /// [prefix](crate::Builder::prefix), is too long.
     pub fn reentrant_mutex<T, K>(&self, name: K, value: T) -> Result<ReentrantMutex<T>, Error>
     where
-        // Here, and not on the block, so that a backend that lacks it is told how to get it.
+        // Here, and not on the block: so the compiler's message for a backend without the ability says how to get it.
         B: JointBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
@@ -124,16 +123,16 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.lock.key()
     }
 
-    /// Whether a guard of this process holds the lock now. Asks nobody.
+    /// Whether a guard of this process holds the lock now. It sends no request.
     ///
-    /// Of other processes it says nothing, and a guard whose lease was lost does not count.
+    /// It says nothing about other processes, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
         self.lock.is_held_by_any()
     }
 
-    /// The value, without locking: no guard of this process can exist.
+    /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
-    /// It says nothing about other processes.
+    /// Other processes may hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.data
     }

@@ -1,4 +1,4 @@
-//! Who holds a reentrant lock.
+//! The owner of a reentrant lock.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 
 use lock_core::{Error, Mode, OwnerToken};
 
-/// The one in whose name a [`ReentrantMutex`](crate::ReentrantMutex) is held, and may be locked again.
+/// The owner that holds a [`ReentrantMutex`](crate::ReentrantMutex), and may lock it again.
 ///
-/// A secret of 128 bits: whoever knows it can enter what its owner holds. It is not tied to a task, a
-/// thread or a process, and nothing in it says where it came from. It cannot be cloned, and locking
-/// borrows it mutably, so that one owner is not in two places at once by accident.
+/// It is a secret of 128 bits: a party that knows it can enter all locks that the owner holds. It does not belong to
+/// a task, a thread or a process, and does not say where it came from. It cannot be cloned, and locking
+/// borrows it mutably. So one owner is not in two places at once by accident.
 ///
 /// # Handing it to another process
 ///
-/// On purpose it can be in two places: [`expose`](Self::expose) writes it down, [`parse`](Self::parse)
-/// reads it, and `serde` (de)serializes it as the same text. The process that
-/// receives it enters the locks that its sender holds, and does not wait for it; each is free when both
-/// have let go. So a service that calls another one while it holds a lock does not wait for itself.
-/// Send it where you would send a password, and nowhere else: `Debug` does not show it.
+/// An owner can be in two places on purpose: [`expose`](Self::expose) turns it into a text, and
+/// [`parse`](Self::parse) reads that text. `serde` uses this text as well. The process that receives the owner enters
+/// the locks that the sender holds, without waiting for the sender. Each lock is free when both processes have given
+/// it up. So a service that holds a lock and calls another service does not wait for itself.
+/// Protect the text like a password. `Debug` does not show it.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Somebody new.
+    /// Generates a new owner.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl Owner {
         OwnerToken::generate().map(Self::from_token)
     }
 
-    /// The owner that was written down.
+    /// Reads an owner from the text that [`expose`](Self::expose) returned.
     ///
     /// # Errors
     ///
-    /// [`ParseOwnerError`] for everything that [`expose`](Self::expose) does not write. It does not
-    /// repeat the text, which may be a secret with a slip in it.
+    /// [`ParseOwnerError`] for every other text. The error does not repeat the text, which may be a secret with a
+    /// typing error.
     ///
     /// # Examples
     ///
@@ -104,7 +104,7 @@ impl Owner {
     }
 }
 
-/// How whoever has this token holds a lock.
+/// The mode in which an owner with this token holds a lock.
 pub(super) fn mode(token: OwnerToken) -> Mode {
     Mode::Joint { group: token }
 }
@@ -150,15 +150,15 @@ impl<'de> serde::Deserialize<'de> for Owner {
     }
 }
 
-/// Why a text is no [`Owner`].
+/// Why a text is not an [`Owner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseOwnerError(Malformed);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Malformed {
-    /// It has so many bytes.
+    /// It has this number of bytes.
     Length(usize),
-    /// The byte at this index is no digit.
+    /// The byte at this index is not a digit.
     Digit(usize),
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for ParseOwnerError {
                 write!(f, "an owner has 32 hexadecimal digits, not {bytes} bytes")
             }
             Malformed::Digit(index) => {
-                write!(f, "an owner has 32 hexadecimal digits in lower case: byte {index} is none")
+                write!(f, "an owner has 32 lower-case hexadecimal digits: byte {index} is not one")
             }
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         let slip = "0123456789abcdef0123456789abcdeF";
         assert_eq!(
             message(slip),
-            "an owner has 32 hexadecimal digits in lower case: byte 31 is none"
+            "an owner has 32 lower-case hexadecimal digits: byte 31 is not one"
         );
     }
 

@@ -1,16 +1,14 @@
-//! A guard that is lent to whoever is called under the lock.
+//! A guard that is lent to a function that is called under the lock.
 
 use crate::bare::Hold;
 use crate::error::LeaseLost;
 use crate::guard::reach;
 use crate::lease::lease_questions;
 
-/// A mutex that is held already, entered again: what [`MutexGuard::reenter`](crate::MutexGuard::reenter)
-/// gives.
+/// A nested entry into a mutex that is already held. [`MutexGuard::reenter`](crate::MutexGuard::reenter) returns it.
 ///
-/// It borrows the guard, with the way to write the data, and asks nobody: no request is sent, and the
-/// fencing token is that of the guard. The compiler sees to it that there is one at a time. Two branches
-/// that run side by side cannot both have one:
+/// It borrows the guard and gives write access to the data. It sends no request, and its fencing token is that of the
+/// guard. The compiler allows one reentry at a time. Two concurrent branches cannot both have one:
 ///
 /// ```compile_fail,E0499
 /// # use lock_core::memory::MemoryBackend;
@@ -31,8 +29,8 @@ use crate::lease::lease_questions;
 ///
 /// # If the lease is lost
 ///
-/// Entering again fails. A reentry that is there already stays, as a guard does, and
-/// [tells](Self::is_valid).
+/// Another entry fails. An existing reentry still gives access to the data, as a guard does, and
+/// [reports the loss](Self::is_valid).
 pub struct Reentry<'g, T: ?Sized> {
     data: &'g mut T,
     hold: &'g Hold,
@@ -44,7 +42,7 @@ impl<'g, T: ?Sized> Reentry<'g, T> {
         Ok(Self { data, hold })
     }
 
-    /// Enters once more, for whoever is called next.
+    /// Enters once more, for the next nested call.
     ///
     /// # Errors
     ///

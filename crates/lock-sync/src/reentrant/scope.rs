@@ -1,4 +1,4 @@
-//! An owner that goes with a task.
+//! An owner for all code of a future.
 
 use std::fmt;
 use std::future::Future;
@@ -12,26 +12,28 @@ use tokio::task::futures::TaskLocalFuture;
 
 use super::{Owner, ReentrantLockError};
 
-/// Runs a future as an owner of its own: inside it, [`ReentrantMutex::lock`](crate::ReentrantMutex::lock)
-/// locks in the name of that owner, and enters again what that owner holds.
+/// Runs a future with an owner of its own: inside it, [`ReentrantMutex::lock`](crate::ReentrantMutex::lock)
+/// locks in the name of that owner, and enters the locks that the owner already holds.
 ///
 /// It needs no runtime, and works with any executor.
 ///
-/// # Who is one owner, and who is not
+/// # Which code has one owner
 ///
-/// - Everything that the future awaits is one owner, however deep, and **so are the branches of
-///   `join!`, `select!` or a `FuturesUnordered` inside it: they do not exclude one another.** Nothing
-///   tells a branch from a nested call. Give each its own `owner_scope` if they have to.
-/// - A task that is spawned inside has no owner: locking there is an error that says so, not a way past
-///   the lock. To make it the same owner on purpose, give it [`current_owner`].
-/// - A scope inside another is another owner. It waits for what the outer one holds, and if that waits
-///   for it in turn, both wait for ever: a [wait limit](crate::Builder::wait_limit) is a good idea.
+/// - All code that the future awaits has one owner, at any depth. **The branches of `join!`, `select!` or a
+///   `FuturesUnordered` inside the future have this owner too: they do not exclude one another.** The library cannot
+///   distinguish a branch from a nested call. If the branches must exclude one another, give each its own
+///   `owner_scope`.
+/// - A task that is spawned inside has no owner. Locking there returns
+///   [`NoOwnerScope`](ReentrantLockError::NoOwnerScope), so the task cannot enter by mistake. To give the task this
+///   owner on purpose, use [`current_owner`].
+/// - A scope inside another scope has another owner. It waits for the locks that the outer owner holds. If the outer
+///   owner waits for the inner scope, both wait for ever. A [wait limit](crate::Builder::wait_limit) ends such a wait.
 ///
-/// A guard may leave the scope, and holds until it is dropped.
+/// A guard may leave the scope. It holds the lock until it is dropped.
 ///
 /// # Cancel safety
 ///
-/// That of the future.
+/// As `future`.
 ///
 /// # Examples
 ///
@@ -62,7 +64,7 @@ pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
     OwnerScope(OWNER.scope(Scope::default(), future))
 }
 
-/// Runs synchronous code as an owner of its own: as [`owner_scope`], for
+/// Runs synchronous code with an owner of its own. It works as [`owner_scope`], for
 /// [`ReentrantMutex::blocking_lock`](crate::ReentrantMutex::blocking_lock).
 ///
 /// A thread that is started inside has no owner.
@@ -89,14 +91,14 @@ pub fn owner_scope_sync<R>(work: impl FnOnce() -> R) -> R {
     OWNER.sync_scope(Scope::default(), work)
 }
 
-/// The owner of the [`owner_scope`] that this code runs in, to be handed to another process or task.
+/// The owner of the [`owner_scope`] in which this code runs, for another process or task.
 ///
-/// It can then be in two places at once, and what they do is not excluded from one another.
+/// The owner can then act in two places at once, and the lock does not exclude them from one another.
 ///
 /// # Errors
 ///
-/// [`ReentrantLockError::NoOwnerScope`] outside a scope; [`ReentrantLockError::Backend`] if the operating
-/// system gives no random bytes.
+/// - [`ReentrantLockError::NoOwnerScope`] outside a scope;
+/// - [`ReentrantLockError::Backend`] if the operating system gives no random bytes.
 ///
 /// # Examples
 ///
@@ -123,13 +125,12 @@ pub fn current_owner() -> Result<Owner, ReentrantLockError> {
 }
 
 impl Owner {
-    /// Runs a future in the name of this owner: as [`owner_scope`], for an owner that there is already.
+    /// Runs a future in the name of this owner. It works as [`owner_scope`], for an existing owner.
     pub fn scope<F: Future>(self, future: F) -> OwnerScope<F> {
         OwnerScope(OWNER.scope(Scope::of(self), future))
     }
 
-    /// Runs synchronous code in the name of this owner: as [`owner_scope_sync`], for an owner that there
-    /// is already.
+    /// Runs synchronous code in the name of this owner. It works as [`owner_scope_sync`], for an existing owner.
     pub fn scope_sync<R>(self, work: impl FnOnce() -> R) -> R {
         OWNER.sync_scope(Scope::of(self), work)
     }
@@ -142,7 +143,7 @@ pub(super) fn current_token() -> Result<OwnerToken, ReentrantLockError> {
     }
 }
 
-/// Runs a future as an owner: what [`owner_scope`] returns.
+/// The future that [`owner_scope`] returns.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct OwnerScope<F>(#[pin] TaskLocalFuture<Scope, F>);
@@ -165,7 +166,7 @@ tokio::task_local! {
     static OWNER: Scope;
 }
 
-/// The owner of one scope, drawn when it is first needed.
+/// The owner of one scope, generated when it is first needed.
 #[derive(Default)]
 struct Scope(OnceLock<OwnerToken>);
 

@@ -1,4 +1,4 @@
-//! The way to a guard: first a permit, if the lock has a maximum; then the engine's grant; then the data.
+//! The wait for a guard: first a permit, if the lock has a maximum; then the engine's grant; then the data.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,11 +9,11 @@ use super::admitting::Admitting;
 use super::{Core, RwLock};
 use crate::bare::{Denial, Locking, Wait};
 
-/// What every future of the lock waits with. It can be dropped at any point.
+/// The wait inside every future of the lock. It can be dropped at any point.
 #[expect(clippy::large_enum_variant, reason = "the small one is for the few locks with a maximum")]
 pub(super) enum Access {
     Admitting(Box<Admitting>),
-    // In this order: the task that gets the permit next finds the lock given up.
+    // In this order, so that the task that gets the permit next finds the lock given up.
     Locking(Locking, Option<Permit>),
 }
 
@@ -25,7 +25,8 @@ impl Access {
         }
     }
 
-    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
+    /// Sends the requests from the driver. A caller that blocks its thread needs this, because no other thread may
+    /// be running the caller's runtime.
     pub(super) fn on_driver(&mut self) {
         match self {
             Self::Admitting(admitting) => admitting.on_driver(),

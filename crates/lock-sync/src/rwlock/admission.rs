@@ -1,4 +1,4 @@
-//! At most so many at a time.
+//! The maximum of readers.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::error::ReleaseError;
 use crate::foreign::survive;
 use crate::guard::Guarded;
 
-/// How many readers a lock with a maximum still admits.
+/// The permits of a lock with a maximum of readers.
 ///
-/// A task has a permit of it before it asks the engine. Writers need one too, so that a writer that becomes a
+/// A task takes a permit before it asks the engine. Writers need one too, so that a writer that becomes a
 /// reader is within the maximum. The tasks without a permit stand in one line, in the order in which they came,
 /// and hold nothing that others wait for.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl Quota {
     }
 }
 
-/// As many as tokio's lock has.
+/// The maximum of tokio's lock.
 const MAX_QUOTA: u32 = u32::MAX >> 3;
 
 /// A permit of the quota. Its drop wakes the next waiter, and does not panic if the waker does.
@@ -57,7 +57,7 @@ impl Drop for Permit {
 /// A hold, and the permit under which it was taken if the lock has a maximum.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    // In this order: the task that gets the permit next finds the lock given up.
+    // In this order, so that the task that gets the permit next finds the lock given up.
     hold: Hold,
     permit: Option<Permit>,
 }

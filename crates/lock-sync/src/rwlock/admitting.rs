@@ -1,4 +1,4 @@
-//! Waiting to be among the users of a lock with a maximum.
+//! The wait for a permit of a lock with a maximum of readers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::Core;
 use super::admission::{Permit, Quota};
 use crate::bare::{Bell, Denial, Limit, Locking, Wait};
 
-/// The wait for a permit of the quota. What is asked of the engine afterwards has what is left of the time.
+/// The wait for a permit of the quota. The wait for the engine's grant afterwards has the rest of the time limit.
 pub(super) struct Admitting {
     core: Core,
     quota: Quota,
@@ -34,7 +34,7 @@ impl Admitting {
         Self { core, quota, mode, wait, on_driver: false, queued: None }
     }
 
-    /// For a caller that blocks its thread.
+    /// Sends the requests from the driver, for a caller that blocks its thread.
     pub(super) fn on_driver(&mut self) {
         self.on_driver = true;
     }
@@ -44,7 +44,7 @@ impl Admitting {
         context: &mut Context<'_>,
     ) -> Poll<Result<(Locking, Permit), Denial>> {
         if self.queued.is_none() {
-            // A permit that comes free goes to the first in line: this overtakes no waiter.
+            // A released permit goes to the first waiter, so a permit that is free here overtakes no waiter.
             if let Ok(permit) = Arc::clone(&self.quota.0).try_acquire_owned() {
                 return Poll::Ready(Ok((self.locking(self.wait), Permit::new(permit))));
             }
@@ -54,13 +54,13 @@ impl Admitting {
             none => none.insert(Queued::new(&self.core, &self.quota, self.wait)?),
         };
         if let Poll::Ready(permit) = queued.permit.as_mut().poll(context) {
-            // It cannot be refused: no code closes the semaphore.
+            // This cannot fail: no code closes the semaphore.
             let permit = permit.map(Permit::new).map_err(|_| Denial::Closed)?;
             let wait = queued.limit.wait(&self.core.lock);
             return Poll::Ready(Ok((self.locking(wait), permit)));
         }
         ready!(Pin::new(&mut queued.bell).poll(context));
-        // It rang in time, or because the driver has gone.
+        // The bell rang because the limit is reached, or because the driver has ended.
         self.core.lock.start().map_err(Denial::Failed)?;
         Poll::Ready(Err(Denial::Timeout(None)))
     }
@@ -78,7 +78,7 @@ impl Queued {
     fn new(core: &Core, quota: &Quota, wait: Wait) -> Result<Self, Denial> {
         match wait {
             Wait::Try => return Err(Denial::WouldBlock),
-            // The limit is the driver's.
+            // The driver watches the limit.
             Wait::AtMost(_) => core.lock.start().map_err(Denial::Failed)?,
             Wait::Forever => {}
         }

@@ -1,14 +1,14 @@
-//! Why a reader does not write.
+//! The error of an upgrade.
 
 use std::fmt;
 
 use crate::bare::Denial;
 use crate::error::{LockError, TryLockError};
 
-/// Why an upgrade did not come to pass, with the guard that goes on reading.
+/// Why an upgrade failed, with the guard that goes on reading.
 ///
-/// It turns into the reason alone, which lets go of the guard: in a function that returns a [`LockError`]
-/// by `upgrade().await?`, in others by `upgrade().await.map_err(UpgradeError::into_error)?`.
+/// It converts into the [`LockError`] alone, which drops the guard. In a function that returns a [`LockError`],
+/// `upgrade().await?` does so. In other functions, use `upgrade().await.map_err(UpgradeError::into_error)?`.
 #[derive(Clone)]
 #[must_use = "it holds the guard that was to be upgraded"]
 pub struct UpgradeError<G, E = LockError> {
@@ -16,7 +16,7 @@ pub struct UpgradeError<G, E = LockError> {
     error: E,
 }
 
-/// The guard that goes on reading, and why.
+/// The guard that goes on reading, and the reason.
 pub(crate) struct Refused<G>(pub(super) G, pub(super) Denial);
 
 impl<G, E: From<Denial>> From<Refused<G>> for UpgradeError<G, E> {
@@ -26,12 +26,12 @@ impl<G, E: From<Denial>> From<Refused<G>> for UpgradeError<G, E> {
 }
 
 impl<G, E> UpgradeError<G, E> {
-    /// Why.
+    /// The reason for the failure.
     pub fn error(&self) -> &E {
         &self.error
     }
 
-    /// Why. The guard is dropped.
+    /// The reason for the failure. The guard is dropped.
     pub fn into_error(self) -> E {
         self.error
     }
@@ -41,7 +41,7 @@ impl<G, E> UpgradeError<G, E> {
         self.guard
     }
 
-    /// The guard, as it was before, and why it still is.
+    /// The guard, as it was before, and the reason for the failure.
     pub fn into_parts(self) -> (G, E) {
         (self.guard, self.error)
     }

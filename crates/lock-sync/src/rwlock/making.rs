@@ -11,11 +11,11 @@ use crate::locks::Locks;
 impl<B: ?Sized> Locks<B> {
     /// The reader-writer lock with this name, around a value of this process.
     ///
-    /// The value is local: the lock is what processes share. Two locks of one name exclude each other
-    /// but have a value each; wrap one in an `Arc` to share its value between tasks. A name is one kind of
-    /// lock at a time: while a [`Mutex`](crate::Mutex) of the same name is held, it counts as a writer.
+    /// The value is local: processes share the lock, not the value. Two locks with one name exclude each other
+    /// but have a value each. To share the value between tasks, wrap one lock in an `Arc`. All kinds of locks share
+    /// their names: while a [`Mutex`](crate::Mutex) with this name is held, it counts as a writer.
     ///
-    /// Nothing is sent until somebody reads or writes.
+    /// No request is sent before the first call that locks it.
     ///
     /// # Errors
     ///
@@ -44,20 +44,18 @@ impl<B: ?Sized> Locks<B> {
         Ok(RwLock::new(self.bare_lock(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
     }
 
-    /// The reader-writer lock with this name, of which at most `max_readers` are held at once through
-    /// this handle.
+    /// The reader-writer lock with this name, with at most `max_readers` readers at once through this handle.
     ///
-    /// As `tokio::sync::RwLock::with_max_readers`, it bounds the readers of this handle: not those of
-    /// other processes, nor those of another lock of the same name here. Whoever waits for the lock counts,
-    /// and so do writers: everybody enters through one line, in the order in which they came. A
-    /// [`shutdown`](crate::Locks::shutdown) is noticed by those who wait at the maximum when their turn
-    /// comes.
+    /// As `tokio::sync::RwLock::with_max_readers`, it bounds the readers of this handle. It bounds neither the readers
+    /// of other processes nor those of another lock with this name in this process. Writers and waiters count as
+    /// well: all of them enter through one line, in the order in which they came. While `max_readers` tasks hold or
+    /// await the lock, a further waiter learns of a [`shutdown`](crate::Locks::shutdown) only when its turn comes.
     ///
     /// # Errors
     ///
-    /// As [`rwlock`](Self::rwlock), and
-    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) where tokio's panics: if
-    /// `max_readers` is zero or more than `u32::MAX >> 3`.
+    /// - as [`rwlock`](Self::rwlock);
+    /// - [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if `max_readers` is zero or more than
+    ///   `u32::MAX >> 3`, where tokio panics.
     ///
     /// # Examples
     ///
@@ -92,9 +90,8 @@ impl<B: ?Sized> Locks<B> {
 
     /// The reader-writer lock with this name, around a value that may be unsized.
     ///
-    /// An [`RwLock`] does not coerce to one of a trait object by itself; a boxed `tokio` lock does. It is
-    /// to be made by its `new`: a lock with a maximum of readers of its own would keep tasks busy that wait
-    /// for it.
+    /// An [`RwLock`] does not coerce to a lock around a trait object. A boxed `tokio` lock does. Make it with
+    /// `new`: if the `tokio` lock has a maximum of readers, tasks that wait at this maximum are polled in a busy loop.
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;

@@ -1,4 +1,4 @@
-//! The guards that write a part of the data: one that borrows its lock, and one that keeps it alive.
+//! The guards that write a part of the data: one that borrows its lock, and one that keeps its lock alive.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::guard::{Guarded, guard, narrowing};
 /// An [`RwLockWriteGuard`](super::RwLockWriteGuard) that was narrowed with
 /// [`map`](super::RwLockWriteGuard::map).
 ///
-/// It can no longer be downgraded, as with tokio: it does not reach all of the data.
+/// As with tokio, it can no longer be downgraded, because it does not give access to the whole data.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
@@ -22,7 +22,7 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
     narrowing! {
         /// Narrows the guard further.
         map,
-        /// Narrows the guard further, if the part is there.
+        /// Narrows the guard further, if the closure finds the part.
         try_map,
         [F, U: ?Sized] &mut T => &mut U,
         by tokio::sync::RwLockMappedWriteGuard,
@@ -42,7 +42,7 @@ pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T, C = Convertible
 }
 
 impl<T: ?Sized, U: ?Sized, C> OwnedRwLockMappedWriteGuard<T, U, C> {
-    /// The lock that this guard came from.
+    /// The lock that this guard belongs to.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.core.lock
     }
@@ -50,7 +50,7 @@ impl<T: ?Sized, U: ?Sized, C> OwnedRwLockMappedWriteGuard<T, U, C> {
     narrowing! {
         /// Narrows the guard further.
         map,
-        /// Narrows the guard further, if the part is there.
+        /// Narrows the guard further, if the closure finds the part.
         try_map,
         [F, V: ?Sized] &mut U => &mut V,
         by tokio::sync::OwnedRwLockMappedWriteGuard,

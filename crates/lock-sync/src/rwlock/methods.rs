@@ -1,4 +1,4 @@
-//! The ways from reading to writing.
+//! The ways to upgrade from reading to writing.
 
 use std::time::Duration;
 
@@ -13,18 +13,17 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block};
 
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
-    /// Goes on to write, waiting until the other readers have left, here and elsewhere.
+    /// Upgrades to a write lock, waiting until the other readers have left, in this process and others.
     ///
-    /// It goes before everybody who waits for the lock, and until it writes it reads: nobody else can have
-    /// written in between. Readers who come later wait behind it. The guard that it becomes has a
-    /// fencing token of its own, above those of all readers.
+    /// It goes before all other waiters of the lock. It keeps the read lock until it has the write lock, so no other
+    /// writer can write in between. Readers that come later wait behind it. The write guard has a fencing token of
+    /// its own, above the tokens of all readers.
     ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says.
+    /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future lets go of the lock altogether. To keep on reading when it takes too long, use
+    /// Dropping the future gives the lock up altogether. To go on reading after a long wait, use
     /// [`upgrade_timeout`](Self::upgrade_timeout).
     ///
     /// # If the lease is lost
@@ -34,7 +33,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     ///
     /// # Errors
     ///
-    /// As [`RwLock::read`](crate::RwLock::read), each with the guard, which reads as before.
+    /// As [`RwLock::read`](crate::RwLock::read). Each error gives the guard back, which reads as before.
     ///
     /// # Examples
     ///
@@ -65,7 +64,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
         self.upgrading(wait)
     }
 
-    /// Goes on to write, waiting for at most `limit` from the first poll on.
+    /// Upgrades to a write lock, waiting for at most `limit` from the first poll on.
     ///
     /// # Cancel safety
     ///
@@ -92,7 +91,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     ///
     /// drop(another);
     /// let reading = error.into_guard();
-    /// assert!(reading.is_valid() && reading.try_upgrade().await.is_ok());
+    /// assert!(reading.is_valid() && reading.upgrade().await.is_ok());
     /// # Ok(())
     /// # }
     /// ```
@@ -100,7 +99,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
         self.upgrading(Wait::AtMost(limit))
     }
 
-    /// Goes on to write, from synchronous code.
+    /// Upgrades to a write lock, from synchronous code.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
         block(self.upgrade())
     }
 
-    /// Goes on to write if there are no other readers, without waiting for one.
+    /// Upgrades to a write lock if there are no other readers, without waiting for one.
     ///
     /// # Cancel safety
     ///
@@ -122,7 +121,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     ///
     /// # Errors
     ///
-    /// As [`RwLock::try_write`](crate::RwLock::try_write), each with the guard, which reads as before.
+    /// As [`RwLock::try_write`](crate::RwLock::try_write). Each error gives the guard back, which reads as before.
     pub async fn try_upgrade(
         self,
     ) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self, TryLockError>> {
@@ -136,17 +135,17 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
 }
 
 impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
-    /// Goes on to write, waiting until the other readers have left: see
+    /// Upgrades to a write lock, waiting until the other readers have left: see
     /// [`RwLockUpgradableReadGuard::upgrade`](super::RwLockUpgradableReadGuard::upgrade).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future lets go of the lock altogether. To keep on reading when it takes too long, use
+    /// Dropping the future gives the lock up altogether. To go on reading after a long wait, use
     /// [`upgrade_timeout`](Self::upgrade_timeout).
     ///
     /// # Errors
     ///
-    /// As [`RwLock::read`](crate::RwLock::read), each with the guard, which reads as before.
+    /// As [`RwLock::read`](crate::RwLock::read). Each error gives the guard back, which reads as before.
     ///
     /// # Examples
     ///
@@ -173,7 +172,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
         self.upgrading(wait)
     }
 
-    /// Goes on to write, waiting for at most `limit` from the first poll on.
+    /// Upgrades to a write lock, waiting for at most `limit` from the first poll on.
     ///
     /// # Cancel safety
     ///
@@ -186,7 +185,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
         self.upgrading(Wait::AtMost(limit))
     }
 
-    /// Goes on to write, from synchronous code.
+    /// Upgrades to a write lock, from synchronous code.
     ///
     /// # Errors
     ///
@@ -200,7 +199,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
         block(self.upgrade())
     }
 
-    /// Goes on to write if there are no other readers, without waiting for one.
+    /// Upgrades to a write lock if there are no other readers, without waiting for one.
     ///
     /// # Cancel safety
     ///
@@ -208,7 +207,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`RwLock::try_write`](crate::RwLock::try_write), each with the guard, which reads as before.
+    /// As [`RwLock::try_write`](crate::RwLock::try_write). Each error gives the guard back, which reads as before.
     pub async fn try_upgrade(
         self,
     ) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self, TryLockError>> {

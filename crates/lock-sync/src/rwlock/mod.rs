@@ -38,56 +38,55 @@ use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use admission::Quota;
 
-/// An asynchronous reader-writer lock, as [`tokio::sync::RwLock`] is one, that holds across processes.
+/// An asynchronous reader-writer lock like [`tokio::sync::RwLock`] that holds across processes.
 ///
-/// Any number of readers have it together, or one writer has it alone; no matter in which process, of
-/// all that use the same store. It is made by [`Locks::rwlock`](crate::Locks::rwlock), which gives it a
-/// name: everything of that name is one lock. The value inside is this process's own, and is reached
-/// through the guards like tokio's.
+/// Any number of readers hold it together, or one writer holds it alone. This counts the readers and writers of all
+/// processes that use the same store. [`Locks::rwlock`](crate::Locks::rwlock) makes the lock and gives it a name: all
+/// locks with that name are one lock. The value inside belongs to this process. The guards give access to it, as
+/// with tokio.
 ///
-/// What a guard means, and what happens when its lease is lost, is said at
-/// [`Mutex`](crate::Mutex#what-the-guard-means), and holds for every reader as for a writer.
+/// [`Mutex`](crate::Mutex#what-the-guard-means) says what a guard means, and what happens when its lease is lost.
+/// That holds for readers and for writers.
 ///
 /// # Order
 ///
-/// The lock is *fair* (or *write-preferring*), as tokio's is: it is given out in the order in which it
-/// was asked for, and a reader who comes after a writer who waits is served after that writer, although
-/// there are only readers who hold the lock. Readers who stand next to one another in line enter together.
-/// An upgrade goes before everybody in line.
+/// The lock is *fair* (or *write-preferring*), as tokio's lock is. Requests are served in their order: a reader that
+/// comes after a waiting writer enters after that writer, even if only readers hold the lock now. Readers that are
+/// next to one another in line enter together. An upgrade goes before all other waiters.
 ///
-/// Within a process that order is the one in which the futures were first polled. Processes stand in
-/// the store's queue, in the order in which they came; there, too, a writer who waits holds back the
-/// readers who came later. How far a process whose turn it is may pass the lock on to its own waiters
-/// first is said by [`Handoff`]; with [`Handoff::Fair`] it is not at all. A waiter that dies holds nobody up
-/// beyond its place in that queue, a reader or writer that dies nobody beyond its lease, and no process's
-/// lease depends on another's.
+/// Within a process, the order is the order in which the futures were first polled. Processes stand in
+/// the queue of the store in the order in which they came. There, too, a waiting writer holds back the
+/// readers that came later. [`Handoff`] says how far a process may pass the lock on to its own waiters during its
+/// turn; with [`Handoff::Fair`] it may not. A waiter that dies delays the others no longer than its place in the queue
+/// lives. A reader or writer that dies delays them no longer than its lease lives. No process's lease depends on the
+/// lease of another process.
 ///
 /// # Readers of one process
 ///
-/// share one lease of the store: a reader who comes while others of its process have the lock enters without
-/// a request. That ends when somebody elsewhere waits for the lock: then those who come later wait, so that
-/// the writer's turn comes when the readers that are there have left.
+/// The readers of one process share one lease of the store: a reader that comes while others of its process hold the
+/// lock enters without a request. This ends when another process waits for the lock. Then new readers wait, so that
+/// the writer gets its turn when the present readers have left.
 ///
 /// # Upgrading
 ///
-/// Two readers who both wait to write wait for one another. So a reader that may have to write
-/// says so beforehand, with [`upgradable_read`](Self::upgradable_read): there is one such at a time,
-/// beside any number of others, and it can become the writer with nobody in between. tokio's lock does
-/// not have that; `async-lock`'s does.
+/// Two readers that both wait to become the writer would wait for one another. So a reader that may have to write
+/// takes the lock with [`upgradable_read`](Self::upgradable_read). The lock has at most one upgradable reader at a
+/// time, beside any number of ordinary readers. The upgradable reader can become the writer with no other writer in
+/// between. tokio's lock does not have this; the lock of `async-lock` does.
 ///
 /// # Backends that do not convert a lease
 ///
 /// Most stores can make a lease weaker or stronger: they implement
-/// [`ConvertBackend`](lock_core::ConvertBackend). Others, as a quorum, cannot. The second type parameter says
-/// which it is: [`Convertible`], the default, or [`Fixed`]. Over a backend of the second kind
+/// [`ConvertBackend`](lock_core::ConvertBackend). Others, such as a quorum, cannot. The second type parameter says
+/// which kind the backend is: [`Convertible`], the default, or [`Fixed`]. Over a `Fixed` backend
 ///
 /// - [`upgradable_read`](Self::upgradable_read) does not compile;
-/// - a [`downgrade`](RwLockWriteGuard::downgrade) admits the readers of this process at once, as everywhere, and
-///   keeps the lease exclusive. Readers of other processes wait until the last reader here has let go. So that
-///   they have their turn, no more readers join once another process is known to wait, or a second after the
-///   downgrade.
+/// - a [`downgrade`](RwLockWriteGuard::downgrade) admits the readers of this process at once, as over every backend,
+///   but the lease stays exclusive. Readers of other processes wait until the last reader of this process has left.
+///   To give them their turn, no more readers join once another process is known to wait, or from a second after the
+///   downgrade on.
 ///
-/// [`without_upgrades`](Self::without_upgrades) gives a lock over any backend the second type.
+/// [`without_upgrades`](Self::without_upgrades) turns a lock over any backend into one of type `Fixed`.
 ///
 /// # Deadlocks
 ///
@@ -102,24 +101,25 @@ use admission::Quota;
 /// let c = lock.read(); |
 /// ```
 ///
-/// Nor must it wait for [`write`](Self::write) while it reads; it waits for itself. A lease does not help:
-/// it is renewed for as long as the guard is there. A [wait limit](crate::Builder::wait_limit) or
-/// [`read_timeout`](Self::read_timeout) ends such a wait with an error.
+/// Nor must a task wait for [`write`](Self::write) while it holds a read lock: it would wait for itself. The end of
+/// the lease does not resolve the deadlock, because the lease is renewed for as long as the guard lives. A
+/// [wait limit](crate::Builder::wait_limit) or [`read_timeout`](Self::read_timeout) ends such a wait with an error.
 ///
 /// # Differences from `tokio::sync::RwLock`
 ///
-/// - It is made by [`Locks::rwlock`](crate::Locks::rwlock) or
-///   [`rwlock_with_max_readers`](crate::Locks::rwlock_with_max_readers). There is no `new`, `const_new`,
+/// - [`Locks::rwlock`](crate::Locks::rwlock) or
+///   [`rwlock_with_max_readers`](crate::Locks::rwlock_with_max_readers) makes it. There is no `new`, `const_new`,
 ///   `Default` or `From<T>`, because a lock needs a name and a store.
 /// - `read`, `write` and their siblings return a `Result`; `try_read` and `try_write` are `async`: all of
 ///   them may ask the store.
-/// - Releasing on drop is *enqueued*: see [`RwLockWriteGuard`].
+/// - Dropping a guard *enqueues* the release: see [`RwLockWriteGuard`].
 /// - `Arc<RwLock<T>>` does not coerce to `Arc<RwLock<dyn Trait>>`; see
 ///   [`Locks::rwlock_from_boxed`](crate::Locks::rwlock_from_boxed).
-/// - It is `Send` if `T` is `Send` *and* `Sync`, where tokio's needs `Send` alone. (Without `Sync` neither
-///   could be shared; only an unshared one could be moved.)
-/// - Additional: upgradable reads, `*_timeout`, `blocking_*_owned`, [`key`](Self::key), and the guards'
-///   lease, whose methods hide those of the same name of the data: `(*guard).key()` reaches the data's.
+/// - It is `Send` if `T` is `Send` *and* `Sync`. tokio's lock needs `Send` alone. (Without `Sync` on `T`, neither
+///   lock can be shared, so only the move of an unshared lock is lost here.)
+/// - Additional: upgradable reads, `*_timeout`, `blocking_*_owned`, [`key`](Self::key), and the methods of the guards
+///   that concern their lease. These hide methods of the data with equal names: `(*guard).key()` calls the method of
+///   the data.
 ///
 /// # Examples
 ///
@@ -148,13 +148,13 @@ use admission::Quota;
 /// ```
 pub struct RwLock<T: ?Sized, C = Convertible> {
     core: Core,
-    /// Free whenever the engine grants, but for a moment in which `Debug` looks at it. Shared only with
-    /// owned guards, which keep the `Arc` of the lock as well and drop it later.
+    /// Free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only owned guards
+    /// share it. They also keep the `Arc` of the lock, and drop that later.
     data: Arc<tokio::sync::RwLock<T>>,
     conversion: PhantomData<C>,
 }
 
-/// What of a lock does not depend on its data.
+/// The part of a lock that does not depend on the type of its data.
 #[derive(Clone)]
 struct Core {
     lock: BareLock,
@@ -167,11 +167,10 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Self { core: Core { lock, quota }, data, conversion: PhantomData }
     }
 
-    /// Says how far this lock is passed on inside the process while others wait elsewhere, in place of
-    /// what its [`Locks`](crate::Locks) say.
+    /// Sets how far this process passes the lock on among its own tasks while other processes wait.
     ///
-    /// It holds for guards of this lock: whoever lets go decides. While readers have the lock nobody joins
-    /// them once others wait elsewhere, whatever it says.
+    /// It replaces the setting of its [`Locks`](crate::Locks), for the guards of this lock: the guard that gives
+    /// the lock up decides. With every setting, no reader joins the present readers once another process waits.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self
     where
@@ -181,11 +180,11 @@ impl<T: ?Sized, C> RwLock<T, C> {
         self
     }
 
-    /// Keeps the lease for up to `idle` after the last guard, so that the next one costs no round trip.
+    /// Keeps the lease for up to `idle` after the last guard, so that the next guard costs no round trip.
     ///
-    /// What that means for others, and what it needs, is said at
-    /// [`Mutex::with_cache`](crate::Mutex::with_cache). The lease that the last guard left serves
-    /// whoever can enter with it: a reader both a reader's and a writer's, a writer only a writer's.
+    /// [`Mutex::with_cache`](crate::Mutex::with_cache) says what this means for others, and what it needs. A reader
+    /// can enter with the lease of an earlier reader or writer. A writer can enter only with the lease of an earlier
+    /// writer.
     ///
     /// # Examples
     ///
@@ -213,9 +212,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
         self
     }
 
-    /// Whether a guard of this process holds the lock now, to read or to write. Asks nobody.
+    /// Whether a guard of this process holds the lock now, to read or to write. It sends no request.
     ///
-    /// Of other processes it says nothing, and a guard whose lease was lost does not count.
+    /// It says nothing about other processes, and a guard whose lease was lost does not count.
     pub fn is_held(&self) -> bool {
         self.core.lock.is_held()
     }
@@ -231,9 +230,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
         self.core.lock.key()
     }
 
-    /// The value, without locking: no guard of this process can exist.
+    /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
-    /// It says nothing about other processes.
+    /// Other processes may hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
         Arc::get_mut(&mut self.data).expect("guards keep the lock borrowed or alive").get_mut()
     }
@@ -246,7 +245,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Arc::into_inner(self.data).expect("guards keep the lock borrowed or alive").into_inner()
     }
 
-    /// The lock without its upgradable reads: the type that it has over every backend.
+    /// The lock without upgradable reads. Over every backend, a lock can have this type.
     ///
     /// # Examples
     ///
@@ -254,7 +253,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// use lock_core::{Fixed, SharedBackend, memory::MemoryBackend};
     /// use lock_sync::{Locks, RwLock};
     ///
-    /// /// Works over every backend that knows readers from writers.
+    /// /// Works over every backend that can share a lease.
     /// fn prices<B: SharedBackend>(locks: &Locks<B>) -> lock_core::Result<RwLock<u32, Fixed>> {
     ///     Ok(locks.rwlock("prices", 5)?.without_upgrades())
     /// }

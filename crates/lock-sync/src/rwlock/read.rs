@@ -1,4 +1,4 @@
-//! Reading.
+//! The ways to lock for reading, and the futures that wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,28 +13,27 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    /// Locks this lock to read, beside any number of other readers, waiting until no writer has it here
-    /// or elsewhere, and none waits who came before.
+    /// Locks this lock to read. There may be any number of other readers. It waits until no writer holds the lock,
+    /// and until every writer that came before has had its turn, in this process or another.
     ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
-    /// polled by any executor.
+    /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The future does
+    /// nothing until it is first polled, and any executor can poll it.
     ///
-    /// If readers of this process have the lock and nobody waits for it, the store is not asked.
+    /// If readers of this process hold the lock and no client waits for it, no request is sent.
     ///
-    /// A task that reads already [may deadlock](Self#deadlocks) by it.
+    /// A task that already holds a read lock [may deadlock](Self#deadlocks) here.
     ///
     /// # Cancel safety
     ///
-    /// Tasks are served in the order in which they first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background:
+    /// Tasks are served in the order in which their futures were first polled. Dropping the future gives up the
+    /// task's position in that line. What the future has asked of the store by then is undone in the background:
     /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
     ///
     /// # Errors
     ///
     /// - [`LockError::Timeout`] if the wait limit was reached;
-    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives;
     /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
@@ -65,7 +64,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Locks this lock to read, waiting for at most `limit` from the first poll on.
     ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
+    /// A limit shorter than a round trip to the store can end the wait although the lock is free.
     ///
     /// # Cancel safety
     ///
@@ -96,7 +95,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Read::new(self.access(Mode::Shared, Wait::AtMost(limit)), self)
     }
 
-    /// Locks this lock to read, for a guard that keeps the lock alive and borrows nothing.
+    /// Locks this lock to read, and returns a guard that keeps the lock alive and borrows nothing.
     ///
     /// # Cancel safety
     ///
@@ -126,7 +125,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         ReadOwned::new(self.access(Mode::Shared, self.default_wait()), self)
     }
 
-    /// Locks this lock to read, waiting for at most `limit` from the first poll on, for a guard that
+    /// Locks this lock to read, waiting for at most `limit` from the first poll on, and returns a guard that
     /// keeps the lock alive.
     ///
     /// # Cancel safety
@@ -142,7 +141,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Locks this lock to read, from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -150,8 +149,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// # Panics
     ///
-    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
-    /// `block_in_place` are none.
+    /// If called within an asynchronous execution context, as with tokio. The code in `spawn_blocking` or
+    /// `block_in_place` is not in such a context.
     ///
     /// # Examples
     ///
@@ -171,7 +170,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         block(self.read())
     }
 
-    /// Locks this lock to read, from synchronous code, for a guard that keeps the lock alive.
+    /// Locks this lock to read, from synchronous code, and returns a guard that keeps the lock alive.
     ///
     /// # Errors
     ///
@@ -189,9 +188,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Locks this lock to read if that is possible now, without waiting for a holder.
     ///
-    /// Unlike tokio's it is `async`: unless readers of this process have the lock, or somebody here stands
-    /// in the way, it asks the store once. It waits for that answer, and for a release by this process
-    /// that is under way.
+    /// Unlike tokio's method it is `async`: it asks the store once, unless readers of this process hold the lock, or
+    /// a writer or waiter of this process is in the way. It waits for the answer of the store, and for a release by
+    /// this process that is under way.
     ///
     /// # Cancel safety
     ///
@@ -199,7 +198,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if somebody writes, or waits and came before, here or elsewhere;
+    /// - [`TryLockError::WouldBlock`] if a writer holds the lock, or another waiter came before, in this process or
+    ///   another;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
@@ -223,7 +223,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Ok(Attempt(Read::new(self.access(Mode::Shared, Wait::Try), self)).await?)
     }
 
-    /// Locks this lock to read if that is possible now, for a guard that keeps the lock alive.
+    /// Locks this lock to read if that is possible now, and returns a guard that keeps the lock alive.
     ///
     /// # Cancel safety
     ///
@@ -240,7 +240,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 }
 
 future! {
-    /// Waits to read: what [`RwLock::read`] returns.
+    /// The future that [`RwLock::read`] returns.
     #[must_use = "futures do nothing unless polled"]
     Read['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
         -> Result<RwLockReadGuard<'a, T>, Denial => LockError>
@@ -251,7 +251,7 @@ future! {
 }
 
 future! {
-    /// Waits to read: what [`RwLock::read_owned`] returns.
+    /// The future that [`RwLock::read_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
     ReadOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
         -> Result<OwnedRwLockReadGuard<T, T, C>, Denial => LockError>

@@ -1,4 +1,4 @@
-//! The guards that read: one that borrows its lock, and one that keeps it alive.
+//! The guards that read: one that borrows its lock, and one that keeps its lock alive.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use super::RwLock;
 use super::admission::Admitted;
 use crate::guard::{Guarded, guard, narrowing};
 
-/// The right to read the data of an [`RwLock`](super::RwLock), and a lease on its lock.
+/// Read access to the data of an [`RwLock`](super::RwLock), and a lease on its lock.
 ///
 /// # Dropping
 ///
-/// Dropping the guard gives up this reader's part in the lock. The last of its process's readers gives up
+/// Dropping the guard gives up this reader's part in the lock. The last reader of its process gives up
 /// the lease: the release is *enqueued*, as with [`RwLockWriteGuard`](super::RwLockWriteGuard).
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data. A writer elsewhere may be writing what the lock
-/// protects. Readers that share a lease lose it together, and each guard tells.
+/// The guard still gives access to the local data. But a writer of another process may be changing what the lock
+/// protects. Readers that share a lease lose it together, and each of their guards says so.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
@@ -46,7 +46,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         /// # }
         /// ```
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [F, U: ?Sized] &T => &U,
         by tokio::sync::RwLockReadGuard,
@@ -64,7 +64,7 @@ pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {
 }
 
 impl<T: ?Sized, U: ?Sized, C> OwnedRwLockReadGuard<T, U, C> {
-    /// The lock that this guard came from.
+    /// The lock that this guard belongs to.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.core.lock
     }
@@ -74,7 +74,7 @@ impl<T: ?Sized, U: ?Sized, C> OwnedRwLockReadGuard<T, U, C> {
         ///
         /// An associated function, so that it does not hide methods of the data.
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [F, V: ?Sized] &U => &V,
         by tokio::sync::OwnedRwLockReadGuard,

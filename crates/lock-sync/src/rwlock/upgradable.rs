@@ -1,4 +1,4 @@
-//! Reading with the prospect of writing.
+//! The ways to take an upgradable read lock, and the futures that wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    /// Locks this lock to read, as the one reader that may become the writer without letting go.
+    /// Takes an upgradable read lock: this reader may become the writer without giving the lock up.
     ///
-    /// Only over a backend that can convert a lease: over any other, as a quorum is, it does not compile.
+    /// It needs a backend that can convert a lease. Over any other backend, such as a quorum, it does not compile.
     ///
-    /// Beside it there may be any number of ordinary readers, but no other upgradable one, here or
-    /// elsewhere: so two that want to write never wait for one another. Otherwise it waits as
-    /// [`read`](Self::read) does, and its [`upgrade`](RwLockUpgradableReadGuard::upgrade) then waits for
-    /// the ordinary readers.
+    /// There may be any number of ordinary readers beside it, but no other upgradable reader, in this process or
+    /// another. So two readers that want to write never wait for one another. It waits as [`read`](Self::read)
+    /// does, and for another upgradable reader. Its [`upgrade`](RwLockUpgradableReadGuard::upgrade) waits for the
+    /// ordinary readers.
     ///
     /// # Cancel safety
     ///
@@ -45,7 +45,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///     if *apples == 0 {
     ///         return Ok(false);
     ///     }
-    ///     // Nobody else can have written since the check.
+    ///     // No other writer can have written since the check.
     ///     *apples.upgrade().await? -= 1;
     ///     Ok(true)
     /// }
@@ -62,8 +62,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         UpgradableRead::new(self.access(Mode::Upgradable, self.default_wait()), self)
     }
 
-    /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
-    /// poll on.
+    /// Takes an upgradable read lock, waiting for at most `limit` from the first poll on.
     ///
     /// # Cancel safety
     ///
@@ -79,8 +78,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         UpgradableRead::new(self.access(Mode::Upgradable, Wait::AtMost(limit)), self)
     }
 
-    /// Locks this lock to read with the prospect of writing, for a guard that keeps the lock alive and
-    /// borrows nothing.
+    /// Takes an upgradable read lock, and returns a guard that keeps the lock alive and borrows nothing.
     ///
     /// # Cancel safety
     ///
@@ -96,8 +94,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
         UpgradableReadOwned::new(self.access(Mode::Upgradable, self.default_wait()), self)
     }
 
-    /// Locks this lock to read with the prospect of writing, waiting for at most `limit` from the first
-    /// poll on, for a guard that keeps the lock alive.
+    /// Takes an upgradable read lock, waiting for at most `limit` from the first poll on, and returns a guard that
+    /// keeps the lock alive.
     ///
     /// # Cancel safety
     ///
@@ -116,9 +114,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
         UpgradableReadOwned::new(self.access(Mode::Upgradable, Wait::AtMost(limit)), self)
     }
 
-    /// Locks this lock to read with the prospect of writing, from synchronous code.
+    /// Takes an upgradable read lock from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -150,8 +148,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         block(self.upgradable_read())
     }
 
-    /// Locks this lock to read with the prospect of writing, from synchronous code, for a guard that
-    /// keeps the lock alive.
+    /// Takes an upgradable read lock from synchronous code, and returns a guard that keeps the lock alive.
     ///
     /// # Errors
     ///
@@ -170,8 +167,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         block(self.upgradable_read_owned())
     }
 
-    /// Locks this lock to read with the prospect of writing, if that is possible now, without waiting for
-    /// a holder.
+    /// Takes an upgradable read lock if that is possible now, without waiting for a holder.
     ///
     /// # Cancel safety
     ///
@@ -179,8 +175,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`try_read`](Self::try_read); [`TryLockError::WouldBlock`] also if there is another upgradable
-    /// reader.
+    /// As [`try_read`](Self::try_read). The error is [`TryLockError::WouldBlock`] also if there is another
+    /// upgradable reader.
     pub async fn try_upgradable_read(
         &self,
     ) -> Result<RwLockUpgradableReadGuard<'_, T, C>, TryLockError>
@@ -190,8 +186,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Ok(Attempt(UpgradableRead::new(self.access(Mode::Upgradable, Wait::Try), self)).await?)
     }
 
-    /// Locks this lock to read with the prospect of writing, if that is possible now, for a guard that
-    /// keeps the lock alive.
+    /// Takes an upgradable read lock if that is possible now, and returns a guard that keeps the lock alive.
     ///
     /// # Cancel safety
     ///
@@ -212,7 +207,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 }
 
 future! {
-    /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read`] returns.
+    /// The future that [`RwLock::upgradable_read`] returns.
     #[must_use = "futures do nothing unless polled"]
     UpgradableRead['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
         -> Result<RwLockUpgradableReadGuard<'a, T, C>, Denial => LockError>
@@ -225,7 +220,7 @@ future! {
 }
 
 future! {
-    /// Waits to read with the prospect of writing: what [`RwLock::upgradable_read_owned`] returns.
+    /// The future that [`RwLock::upgradable_read_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
     UpgradableReadOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
         -> Result<OwnedRwLockUpgradableReadGuard<T, C>, Denial => LockError>

@@ -1,4 +1,4 @@
-//! The guards that read and may come to write: one that borrows its lock, and one that keeps it alive.
+//! The guards of an upgradable read lock: one that borrows its lock, and one that keeps its lock alive.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{
 use crate::guard::{Guarded, guard};
 
 impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
-    /// Goes on to read with the prospect of writing again, with no other writer in between.
+    /// Downgrades to an upgradable read lock, with no other writer in between.
     ///
-    /// Only over a backend that can convert a lease. As [`downgrade`](Self::downgrade), but what remains can be
-    /// [upgraded](RwLockUpgradableReadGuard::upgrade).
+    /// It needs a backend that can convert a lease. It works as [`downgrade`](Self::downgrade), but the new guard can
+    /// be [upgraded](RwLockUpgradableReadGuard::upgrade) again.
     pub fn downgrade_to_upgradable(self) -> RwLockUpgradableReadGuard<'a, T, C>
     where
         C: Upgradable,
@@ -25,7 +25,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 }
 
 impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
-    /// Goes on to read with the prospect of writing again, with no other writer in between.
+    /// Downgrades to an upgradable read lock, with no other writer in between.
     pub fn downgrade_to_upgradable(self) -> OwnedRwLockUpgradableReadGuard<T, C>
     where
         C: Upgradable,
@@ -35,9 +35,9 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     }
 }
 
-/// The right to read the data of an [`RwLock`] and to be the next to write it, and a lease on its lock.
+/// Read access to the data of an [`RwLock`], the right to become its next writer, and a lease on its lock.
 ///
-/// Dropping it, and losing its lease, are as with [`RwLockReadGuard`].
+/// [`RwLockReadGuard`] says what a drop does, and what happens if the lease is lost.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockUpgradableReadGuard<'a, T: ?Sized, C = Convertible> {
@@ -45,7 +45,7 @@ pub struct RwLockUpgradableReadGuard<'a, T: ?Sized, C = Convertible> {
 }
 
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
-    /// Goes on to read without the prospect of writing, so that another reader can have it.
+    /// Downgrades to an ordinary read lock, so that another reader can take the upgradable one.
     ///
     /// No writer gets in between. The guard keeps its fencing token.
     pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
@@ -55,8 +55,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
 
 guard!(['a, T: ?Sized, C] RwLockUpgradableReadGuard<'a, T, C> => T, "rwlock", "upgradable_read");
 
-/// An [`RwLockUpgradableReadGuard`] that borrows nothing: it keeps an
-/// `Arc` of its lock.
+/// An [`RwLockUpgradableReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockUpgradableReadGuard<T: ?Sized, C = Convertible> {
@@ -64,12 +63,12 @@ pub struct OwnedRwLockUpgradableReadGuard<T: ?Sized, C = Convertible> {
 }
 
 impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
-    /// The lock that this guard came from.
+    /// The lock that this guard belongs to.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.core.lock
     }
 
-    /// Goes on to read without the prospect of writing, so that another reader can have it.
+    /// Downgrades to an ordinary read lock, so that another reader can take the upgradable one.
     ///
     /// No writer gets in between. The guard keeps its fencing token.
     pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {

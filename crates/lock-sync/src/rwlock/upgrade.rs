@@ -1,4 +1,4 @@
-//! From reading to writing.
+//! The futures of an upgrade.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use crate::guard::Guarded;
 use crate::waits::future;
 
 future! {
-    /// Waits to write: what [`RwLockUpgradableReadGuard::upgrade`] returns.
+    /// The future that [`RwLockUpgradableReadGuard::upgrade`] returns.
     #[must_use = "dropping it lets go of the lock"]
     Upgrade['a, T: ?Sized, C]['a, T, C] default Convertible,
     (climb: Climb<tokio::sync::RwLockReadGuard<'a, T>>, lock: &'a RwLock<T, C>)
@@ -39,7 +39,7 @@ future! {
 }
 
 future! {
-    /// Waits to write: what [`OwnedRwLockUpgradableReadGuard::upgrade`] returns.
+    /// The future that [`OwnedRwLockUpgradableReadGuard::upgrade`] returns.
     #[must_use = "dropping it lets go of the lock"]
     UpgradeOwned[T: ?Sized, C][T, C] default Convertible,
     (climb: Climb<tokio::sync::OwnedRwLockReadGuard<T>>, lock: Arc<RwLock<T, C>>)
@@ -63,12 +63,12 @@ future! {
     }
 }
 
-/// The data and the right to write it; or to read it, as before, and why.
+/// The data with write access; or the data with read access, as before, and the reason.
 type Climbed<R, W> = Result<(W, Admitted), (R, Admitted, Denial)>;
 
-/// First the engine's grant, then the data, of which `R` is held to read until then.
+/// The wait for an upgrade: first for the engine's grant, then for the data. Until then `R` gives read access to it.
 pub(super) struct Climb<R> {
-    // In this order: the next holder finds the data free.
+    // In this order, so that the next holder finds the data free.
     reading: Option<R>,
     upgrading: Upgrading,
     hold: Option<Hold>,
@@ -84,7 +84,7 @@ impl<R> Climb<R> {
     /// The driver sends every upgrade, so there is nothing to change for a caller that blocks its thread.
     fn on_driver(&mut self) {}
 
-    /// The data that `take_data` finds free once the hold is exclusive; or what there was, and why.
+    /// Returns the data that `take_data` takes once the hold is exclusive; or the read access, and the reason.
     fn poll<W>(
         &mut self,
         context: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl<R> Climb<R> {
             match ready!(self.upgrading.poll(context)) {
                 Ok(hold) => {
                     self.hold = Some(hold);
-                    // No waiter here can write in between: the engine grants to this one alone.
+                    // No waiter of this process can write in between: the engine grants the lock to this hold alone.
                     self.reading = None;
                 }
                 Err((hold, denial)) => {
@@ -116,7 +116,7 @@ impl<R> Climb<R> {
                 Poll::Ready(Ok((data, Admitted::new(hold, self.permit.take()))))
             }
             (_, hold) => {
-                // As after any grant, only `Debug` can look at the data, and is done in a moment.
+                // As after any grant, only `Debug` can have the data, and only for a moment.
                 self.hold = hold;
                 context.waker().wake_by_ref();
                 Poll::Pending

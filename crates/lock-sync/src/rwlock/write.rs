@@ -1,4 +1,4 @@
-//! Writing.
+//! The ways to lock for writing, and the futures that wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    /// Locks this lock to write, waiting until nobody else has it, here or elsewhere.
+    /// Locks this lock to write, waiting until no other reader or writer holds it, in this process or another.
     ///
-    /// While it waits, readers who come later wait behind it. It waits for as long as the
-    /// [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) says. The future does
-    /// nothing until it is first polled, and it can be polled by any executor.
+    /// While it waits, readers that come later wait behind it. The [wait limit](crate::Builder::wait_limit) of its
+    /// [`Locks`](crate::Locks) bounds the wait. The future does nothing until it is first polled, and any executor
+    /// can poll it.
     ///
-    /// A task that reads already [waits for itself](Self#deadlocks); see
+    /// A task that already holds a read lock [would wait for itself](Self#deadlocks); see
     /// [`upgradable_read`](Self::upgradable_read).
     ///
     /// # Cancel safety
     ///
-    /// As [`read`](Self::read). Readers who waited behind it enter if nothing else stands in the way.
+    /// As [`read`](Self::read). Readers that waited behind it enter unless another writer is in the way.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Write::new(self.access(Mode::Exclusive, Wait::AtMost(limit)), self)
     }
 
-    /// Locks this lock to write, for a guard that keeps the lock alive and borrows nothing.
+    /// Locks this lock to write, and returns a guard that keeps the lock alive and borrows nothing.
     ///
     /// # Cancel safety
     ///
@@ -93,7 +93,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         WriteOwned::new(self.access(Mode::Exclusive, self.default_wait()), self)
     }
 
-    /// Locks this lock to write, waiting for at most `limit` from the first poll on, for a guard that
+    /// Locks this lock to write, waiting for at most `limit` from the first poll on, and returns a guard that
     /// keeps the lock alive.
     ///
     /// # Cancel safety
@@ -109,7 +109,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Locks this lock to write, from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         block(self.write())
     }
 
-    /// Locks this lock to write, from synchronous code, for a guard that keeps the lock alive.
+    /// Locks this lock to write, from synchronous code, and returns a guard that keeps the lock alive.
     ///
     /// # Errors
     ///
@@ -151,9 +151,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
         block(self.write_owned())
     }
 
-    /// Locks this lock to write if nobody has it, without waiting for a holder.
+    /// Locks this lock to write if the lock is free, without waiting for a holder.
     ///
-    /// Unlike tokio's it is `async`: if nobody of this process holds or awaits the lock, it asks the
+    /// Unlike tokio's method it is `async`: if no task of this process holds or awaits the lock, it asks the
     /// store once. It waits for that answer, and for a release by this process that is under way, so
     /// that `drop(guard)` followed by `try_write` succeeds.
     ///
@@ -163,8 +163,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if somebody reads or writes here or elsewhere, or waits for it here,
-    ///   or if a guard whose lease was lost is still there;
+    /// - [`TryLockError::WouldBlock`] if a reader or writer holds the lock, in this process or another; if another
+    ///   task of this process waits for it; or if a guard whose lease was lost still exists in this process;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
@@ -188,7 +188,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Ok(Attempt(Write::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
     }
 
-    /// Locks this lock to write if nobody has it, for a guard that keeps the lock alive.
+    /// Locks this lock to write if the lock is free, and returns a guard that keeps the lock alive.
     ///
     /// # Cancel safety
     ///
@@ -205,7 +205,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 }
 
 future! {
-    /// Waits to write: what [`RwLock::write`] returns.
+    /// The future that [`RwLock::write`] returns.
     #[must_use = "futures do nothing unless polled"]
     Write['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
         -> Result<RwLockWriteGuard<'a, T, C>, Denial => LockError>
@@ -216,7 +216,7 @@ future! {
 }
 
 future! {
-    /// Waits to write: what [`RwLock::write_owned`] returns.
+    /// The future that [`RwLock::write_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
     WriteOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
         -> Result<OwnedRwLockWriteGuard<T, C>, Denial => LockError>

@@ -1,4 +1,4 @@
-//! The guards that write: one that borrows its lock, and one that keeps it alive.
+//! The guards that write: one that borrows its lock, and one that keeps its lock alive.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::guard::{Guarded, guard, narrowing};
 
-/// The right to write the data of an [`RwLock`], and a lease on its lock.
+/// Write access to the data of an [`RwLock`], and a lease on its lock.
 ///
 /// # Dropping
 ///
-/// Dropping the guard gives the lock up. If others of this process wait and it is their turn, they have
-/// the lock at once; otherwise the release is *enqueued*: the driver sends it to the store a moment later,
+/// Dropping the guard gives the lock up. If other tasks of this process wait and may have the lock next, they get it
+/// at once. Otherwise the release is *enqueued*: the driver sends it to the store a moment later,
 /// from its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
 /// [`release`](Self::release) to wait for the store, and
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
@@ -26,8 +26,8 @@ use crate::guard::{Guarded, guard, narrowing};
 ///
 /// # If the lease is lost
 ///
-/// The guard stays, and with it the access to the local data. What the lock protects elsewhere is no
-/// longer protected.
+/// The guard still gives access to the local data. But another process may get the lock, so the lock no longer
+/// protects anything outside this process.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized, C = Convertible> {
@@ -56,29 +56,29 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
         /// # }
         /// ```
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [F, U: ?Sized] &mut T => &mut U,
         by tokio::sync::RwLockWriteGuard,
         into RwLockMappedWriteGuard['a, U] without_lock
     }
 
-    /// The guard as one that was narrowed, to the whole of the data.
+    /// Converts the guard into a mapped guard of the whole data.
     pub fn into_mapped(this: Self) -> RwLockMappedWriteGuard<'a, T> {
         Self::map(this, |data| data)
     }
 
-    /// Goes on to read, with no other writer in between, here or elsewhere.
+    /// Downgrades to a read lock, with no other writer in between, in this process or another.
     ///
-    /// Readers may enter beside it, unless a writer waits that came before them. The store is told in the
-    /// background: until then it keeps others out as before. The guard keeps its fencing token.
+    /// Other readers may enter, unless a writer that came before them waits. The process tells the store in the
+    /// background. Until then the store keeps other processes out. The guard keeps its fencing token.
+    ///
+    /// Over a backend that [cannot convert a lease](super::RwLock#backends-that-do-not-convert-a-lease) only the
+    /// readers of this process enter. Readers of other processes wait until the last reader of this process has left.
     ///
     /// # If the lease is lost
     ///
-    /// The guard that reads has lost it as well.
-    ///
-    /// Over a backend that [cannot convert a lease](super::RwLock#backends-that-do-not-convert-a-lease) it is the
-    /// readers of this process that enter; those of other processes wait until the last reader here has let go.
+    /// The read guard has lost it as well.
     ///
     /// # Examples
     ///
@@ -99,16 +99,16 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// # }
     /// ```
     pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
-        // The data first: a reader that enters beside it finds the data free to read.
+        // The data first: a reader that enters now finds the data free to read.
         let core = self.core.map(|data| data.downgrade());
         RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }
     }
 
-    /// Goes on to read a part of the data: [`downgrade`](Self::downgrade), and
-    /// [`RwLockReadGuard::map`].
+    /// Downgrades to a read lock on a part of the data: [`downgrade`](Self::downgrade) and
+    /// [`RwLockReadGuard::map`] in one.
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
-    /// all other callers are kept out still.
+    /// the lock still keeps out all other callers.
     ///
     /// # Examples
     ///
@@ -132,8 +132,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
         RwLockReadGuard { core: core.downgrade(Mode::Shared).without_lock() }
     }
 
-    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
-    /// reader has entered.
+    /// Downgrades to a read lock on a part of the data, if the closure finds that part. Otherwise nothing changes
+    /// and no reader enters.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ pub struct OwnedRwLockWriteGuard<T: ?Sized, C = Convertible> {
 }
 
 impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
-    /// The lock that this guard came from.
+    /// The lock that this guard belongs to.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T, C>> {
         &this.core.lock
     }
@@ -169,30 +169,30 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
         ///
         /// An associated function, so that it does not hide methods of the data.
         map,
-        /// Narrows the guard to a part of the data, if it is there.
+        /// Narrows the guard to a part of the data, if the closure finds that part.
         try_map,
         [F, U: ?Sized] &mut T => &mut U,
         by tokio::sync::OwnedRwLockWriteGuard,
         into OwnedRwLockMappedWriteGuard[T, U, C]
     }
 
-    /// The guard as one that was narrowed, to the whole of the data.
+    /// Converts the guard into a mapped guard of the whole data.
     pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T, T, C> {
         Self::map(this, |data| data)
     }
 
-    /// Goes on to read, with no other writer in between:
+    /// Downgrades to a read lock, with no other writer in between:
     /// see [`RwLockWriteGuard::downgrade`](RwLockWriteGuard::downgrade).
     pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {
-        // The data first: a reader that enters beside it finds the data free to read.
+        // The data first: a reader that enters now finds the data free to read.
         let core = self.core.map(|data| data.downgrade());
         OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }
     }
 
-    /// Goes on to read a part of the data.
+    /// Downgrades to a read lock on a part of the data.
     ///
     /// An associated function, so that it does not hide methods of the data. While the closure runs,
-    /// all other callers are kept out still.
+    /// the lock still keeps out all other callers.
     pub fn downgrade_map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, U, C>
     where
         F: FnOnce(&T) -> &U,
@@ -201,8 +201,8 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
         OwnedRwLockReadGuard { core: core.downgrade(Mode::Shared) }
     }
 
-    /// Goes on to read a part of the data, if it is there. If it is not, nothing has changed and no
-    /// reader has entered.
+    /// Downgrades to a read lock on a part of the data, if the closure finds that part. Otherwise nothing changes
+    /// and no reader enters.
     ///
     /// # Errors
     ///

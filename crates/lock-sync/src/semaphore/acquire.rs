@@ -14,7 +14,7 @@ use crate::foreign::{Bell, Listening};
 use crate::waits::future;
 
 future! {
-    /// Waits for permits: what [`Semaphore::acquire`] and [`Semaphore::acquire_many`] return.
+    /// The future that [`Semaphore::acquire`] and [`Semaphore::acquire_many`] return.
     #[must_use = "futures do nothing unless polled"]
     Acquire['a]['a](waiting: Waiting, semaphore: &'a Semaphore)
         -> Result<SemaphorePermit<'a>, Denial => AcquireError>
@@ -25,7 +25,7 @@ future! {
 }
 
 future! {
-    /// Waits for permits: what [`Semaphore::acquire_owned`] and [`Semaphore::acquire_many_owned`] return.
+    /// The future that [`Semaphore::acquire_owned`] and [`Semaphore::acquire_many_owned`] return.
     #[must_use = "futures do nothing unless polled"]
     AcquireOwned[][](waiting: Waiting, semaphore: Arc<Semaphore>)
         -> Result<OwnedSemaphorePermit, Denial => AcquireError>
@@ -37,9 +37,9 @@ future! {
 
 /// A wait for permits that ends when the handle is closed.
 pub(super) struct Waiting {
-    /// `None` for no permits at all, for which no store need be asked, and once it is over.
+    /// `None` for a request for zero permits, which needs no answer of the store, and once the wait is over.
     locking: Option<Locking>,
-    /// There is one once it has to wait.
+    /// Set once the request has to wait.
     closing: Option<Listening<Arc<Bell>>>,
 }
 
@@ -57,7 +57,7 @@ impl Waiting {
     ) -> Poll<Result<Holds, Denial>> {
         loop {
             if semaphore.is_closed() {
-                // What was asked for by now is undone, and so is a grant that no caller has seen.
+                // Dropping the wait undoes its request, and a grant that the caller has not seen.
                 self.locking = None;
                 return Poll::Ready(Err(Denial::Closed));
             }
@@ -72,7 +72,7 @@ impl Waiting {
             }
             if self.closing.is_none() {
                 self.closing = Some(Bell::listen(Arc::clone(&semaphore.bell)));
-                // It hears of what happens from now on.
+                // It hears every ring from now on.
                 if semaphore.is_closed() {
                     continue;
                 }

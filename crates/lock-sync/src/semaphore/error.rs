@@ -1,4 +1,4 @@
-//! What a semaphore returns instead of a permit.
+//! The errors of a semaphore.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,25 +9,24 @@ use crate::bare::Denial;
 
 /// Why permits could not be acquired.
 ///
-/// Two errors are equal if they are of the same variant, and if those of the backend that they carry are
-/// of the same [kind](Error::kind).
+/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// No more permits are given out: [`Semaphore::close`](crate::Semaphore::close) was called on this
-    /// handle, [`Semaphore::close_for_all`](crate::Semaphore::close_for_all) on any in any process, or
-    /// [`Locks::shutdown`](crate::Locks::shutdown).
+    /// The semaphore gives out no more permits. [`Semaphore::close`](crate::Semaphore::close) was called on this
+    /// handle, [`Semaphore::close_for_all`](crate::Semaphore::close_for_all) on any handle in any process, or
+    /// [`Locks::shutdown`](crate::Locks::shutdown) on its locks.
     Closed,
     /// The wait limit was reached.
     ///
-    /// If the store had failed or not answered at the end of it, `source` says so; otherwise too few
+    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise too few
     /// permits were free.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives; or it
-    /// refused the request, because another number of permits was declared under this name.
+    /// The backend failed in a way that waiting does not cure; it failed for longer than a lease lives; or it
+    /// refused the request, because this name was declared with another number of permits.
     Backend(Error),
 }
 
@@ -35,8 +34,8 @@ impl From<Denial> for AcquireError {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only a caller that does not wait is turned away so. No caller enters with permits that were lost, or
-            // makes them stronger.
+            // Only a caller that does not wait gets `WouldBlock`. No caller gets `Lost`, because no caller enters with
+            // permits that it already has, or makes them stronger.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,
@@ -82,14 +81,13 @@ impl Eq for AcquireError {}
 
 /// Why permits could not be acquired at once.
 ///
-/// Two errors are equal if they are of the same variant, and if those of the backend that they carry are
-/// of the same [kind](Error::kind).
+/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TryAcquireError {
-    /// No more permits are given out: see [`AcquireError::Closed`].
+    /// The semaphore gives out no more permits: see [`AcquireError::Closed`].
     Closed,
-    /// Too few permits are free, or somebody waits for some.
+    /// Too few permits are free, or another request waits for permits.
     NoPermits,
     /// The backend failed, or refused the request: see [`AcquireError::Backend`].
     Backend(Error),

@@ -1,4 +1,4 @@
-//! The holds behind one permit: usually one.
+//! The holds behind one permit, usually a single hold.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
 use crate::lost::{Lost, WhileHeld};
 
-/// Any number of holds of one semaphore. One takes no allocation.
+/// Any number of holds of one semaphore. A single hold takes no allocation.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     first: Option<Hold>,
-    /// Empty if there is no first.
+    /// Empty if `first` is `None`.
     rest: Vec<Hold>,
 }
 
@@ -23,7 +23,7 @@ impl Holds {
         Self { first: Some(hold), rest: Vec::new() }
     }
 
-    /// How many permits they are together.
+    /// The number of permits of all holds together.
     pub(super) fn permits(&self) -> usize {
         self.iter().map(permits).sum()
     }
@@ -34,8 +34,7 @@ impl Holds {
         }
     }
 
-    /// Takes out so many permits, if there are as many: whole holds as far as they go, and a part of
-    /// one more.
+    /// Takes out `count` permits, if there are that many: whole holds first, and then a part of one more.
     pub(super) fn split(&mut self, count: usize) -> Option<Self> {
         if count > self.permits() {
             return None;
@@ -46,7 +45,7 @@ impl Holds {
             let last = self.rest.last_mut().or(self.first.as_mut())?;
             let here = permits(last);
             if here > left {
-                // One hold's permits are counted in 32 bits.
+                // The permits of one hold fit into 32 bits.
                 taken.push(last.split(left as u32)?);
                 break;
             }
@@ -67,7 +66,7 @@ impl Holds {
                 None => Ok(()),
             };
         }
-        // All at once, so that none is left if the future is dropped after its first poll.
+        // All at once, so that every release has begun if the future is dropped after its first poll.
         join_all(self.into_iter().map(Hold::release)).await.into_iter().collect()
     }
 

@@ -11,26 +11,24 @@ use crate::bare::Wait;
 use crate::waits::{Attempt, block};
 
 impl Semaphore {
-    /// Acquires a permit, waiting until there is one.
+    /// Acquires a permit, waiting until one is free.
     ///
-    /// Waits for as long as the [wait limit](crate::Builder::wait_limit) of its
-    /// [`Locks`](crate::Locks) says. The future does nothing until it is first polled, and it can be
-    /// polled by any executor.
+    /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The future does
+    /// nothing until it is first polled, and any executor can poll it.
     ///
     /// # Cancel safety
     ///
-    /// Requests are served in the order in which they were first polled. Dropping the future gives up the
-    /// place in that queue. Whatever it has asked of the store by then is undone in the background: a
-    /// permit that was just granted goes to whoever waits next.
+    /// Requests are served in the order in which their futures were first polled. Dropping the future gives up its
+    /// position in that line. What the future has asked of the store by then is undone in the background: a
+    /// permit that was just granted goes to the next waiter.
     ///
     /// # Errors
     ///
     /// - [`AcquireError::Closed`] once the semaphore is closed, for this handle or for all, and after
     ///   [`Locks::shutdown`](crate::Locks::shutdown);
     /// - [`AcquireError::Timeout`] if the wait limit was reached;
-    /// - [`AcquireError::Backend`] if the store refused, because this name was declared with another
-    ///   number of permits for instance, or could not be reached for longer than a lease lives, and there
-    ///   is no limit that says to wait longer.
+    /// - [`AcquireError::Backend`] if the store refused, for example because this name was declared with another
+    ///   number of permits; or, without a wait limit, if the store was out of reach for longer than a lease lives.
     ///
     /// # Examples
     ///
@@ -52,17 +50,17 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires several permits at once, waiting until there are as many.
+    /// Acquires several permits at once, waiting until that many are free.
     ///
-    /// All come together or none does: permits that are given back meanwhile are gathered for the request
-    /// that is first in line, and nobody who came later gets them, in whatever process.
+    /// It acquires all of them or none. The first request in line collects the permits that holders give back
+    /// meanwhile, and no later request gets them, in any process.
     ///
-    /// A request for none is granted at once, unless the semaphore is closed. One for more than there are
-    /// waits until somebody [adds](Self::add_permits) some, and holds up whoever comes after it.
+    /// A request for zero permits is granted at once, unless the semaphore is closed. A request for more permits than
+    /// the semaphore has waits until permits are [added](Self::add_permits), and holds up all later requests.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire). What was gathered goes to those who wait next.
+    /// As [`acquire`](Self::acquire). The permits that were collected go to the next waiters.
     ///
     /// # Errors
     ///
@@ -88,7 +86,7 @@ impl Semaphore {
 
     /// Acquires a permit, waiting for at most `limit` from the first poll on.
     ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
+    /// A limit shorter than a round trip to the store can end the wait although a permit is free.
     ///
     /// # Cancel safety
     ///
@@ -206,7 +204,7 @@ impl Semaphore {
 
     /// Acquires a permit if one is free, without waiting for one.
     ///
-    /// Unlike tokio's it is `async`: if nobody of this process waits for permits, it asks the store once.
+    /// Unlike tokio's method it is `async`: if no task of this process waits for permits, it asks the store once.
     /// It waits for that answer, and for a release by this process that is under way, so that
     /// `drop(permit)` followed by `try_acquire` succeeds.
     ///
@@ -216,7 +214,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// - [`TryAcquireError::NoPermits`] if too few are free, or somebody waits for some;
+    /// - [`TryAcquireError::NoPermits`] if too few permits are free, or another request waits for permits;
     /// - [`TryAcquireError::Closed`] as [`acquire`](Self::acquire);
     /// - [`TryAcquireError::Backend`] if the store refused or could not be asked.
     ///
@@ -240,7 +238,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several permits at once if as many are free, without waiting for them.
+    /// Acquires several permits at once if that many are free, without waiting for them.
     ///
     /// # Cancel safety
     ///
@@ -268,7 +266,7 @@ impl Semaphore {
         self.try_acquire_many_owned(1).await
     }
 
-    /// Acquires several permits at once that keep the semaphore alive, if as many are free.
+    /// Acquires several permits at once that keep the semaphore alive, if that many are free.
     ///
     /// # Cancel safety
     ///
@@ -286,7 +284,7 @@ impl Semaphore {
 
     /// Acquires a permit from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -294,8 +292,8 @@ impl Semaphore {
     ///
     /// # Panics
     ///
-    /// If called within an asynchronous execution context, as tokio's. `spawn_blocking` and
-    /// `block_in_place` are none.
+    /// If called within an asynchronous execution context, as with tokio. The code in `spawn_blocking` or
+    /// `block_in_place` is not in such a context.
     ///
     /// # Examples
     ///

@@ -23,21 +23,20 @@ use crate::bare::{BareLock, Denial, Wait};
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
 
-/// A counting semaphore, as [`tokio::sync::Semaphore`] is one, whose permits are counted over all
-/// processes.
+/// A counting semaphore like [`tokio::sync::Semaphore`], whose permits are counted over all processes.
 ///
-/// It is made by [`Locks::semaphore`], which gives it a name and says how many permits there are.
-/// Every semaphore of that name, in any process that uses the same store, draws on the same permits. The
-/// first user stores their number. A later user that names another number gets an error that tells both.
+/// [`Locks::semaphore`] makes it, and gives it a name and a number of permits. All semaphores with that name, in any
+/// process that uses the same store, share these permits. The first user stores the number of permits. A later user
+/// with another number gets an error that states both numbers.
 ///
 /// # What a permit means
 ///
-/// A permit is a *lease*, as a [guard](crate::Mutex#what-the-guard-means) is: it is renewed in the
-/// background while it lives, and tells when it is lost. The permits of a process that crashed come back
-/// at the end of their leases.
+/// A permit has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: the driver renews it in the
+/// background while the permit lives, and the permit reports its loss. The permits of a crashed process return to
+/// the semaphore at the end of their leases.
 ///
-/// Tasks of one process that take permits at about the same time may have them under one lease, which they
-/// lose together. A process that uses permits again and again keeps permits that its tasks just gave up for
+/// Tasks of one process that take permits at about the same time may have them under one lease, and then they
+/// lose them together. A process that uses permits again and again keeps permits that its tasks gave up for
 /// a millisecond or two, unless another process waits. A `try_acquire` of another process may miss them.
 ///
 /// # Fencing tokens
@@ -49,33 +48,32 @@ use crate::handoff::Handoff;
 ///
 /// # Order
 ///
-/// Permits are given out in the order in which they were asked for, in this process and across all. A
-/// request that waits for many permits gathers what is given back until it has them all. No later request
-/// overtakes it, however little that asks for. Until then
+/// Requests for permits are served in their order, within this process and among all processes. A request that
+/// waits for many permits collects the permits that holders give back until it has them all. No later request
+/// overtakes it, even if that request needs fewer permits. Until then
 /// [`available_permits`](Self::available_permits) is zero. A request that is dropped gives back what it
-/// had gathered.
+/// had collected.
 ///
 /// # Closing
 ///
-/// [`close`](Self::close) closes this handle, and nobody else's: it is for a task that shuts a part of
-/// its own process down. [`close_for_all`](Self::close_for_all) closes the semaphore for every process,
-/// and for good.
+/// [`close`](Self::close) closes this handle alone: it is for a task that shuts a part of its own process down.
+/// [`close_for_all`](Self::close_for_all) closes the semaphore for every process, permanently.
 ///
 /// # Differences from `tokio::sync::Semaphore`
 ///
-/// - It is made by [`Locks::semaphore`]. There is no `new` and no `const_new`, because a semaphore needs
+/// - [`Locks::semaphore`] makes it. There is no `new` and no `const_new`, because a semaphore needs
 ///   a name and a store.
 /// - `try_acquire` and its siblings, [`available_permits`](Self::available_permits),
 ///   [`add_permits`](Self::add_permits) and [`forget_permits`](Self::forget_permits) are `async`, and the
 ///   last three return a `Result`: they ask the store.
 /// - Too many permits are an error, not a panic.
-/// - A permit can be lost, and giving it back on drop is *enqueued*: see [`SemaphorePermit`].
+/// - The lease of a permit can be lost, and dropping a permit *enqueues* its release: see [`SemaphorePermit`].
 /// - Additional: [`acquire_timeout`](Self::acquire_timeout) and its siblings,
-///   [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the permits' lease.
+///   [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the methods of a permit that concern its lease.
 ///
 /// # Examples
 ///
-/// At most two of however many processes send at once:
+/// At most two processes send at once, however many there are:
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
@@ -98,22 +96,22 @@ use crate::handoff::Handoff;
 /// ```
 pub struct Semaphore {
     lock: BareLock,
-    /// The same store as the entry's, with the ability to count.
+    /// The store of the entry, with the ability to count.
     backend: Arc<dyn PermitBackend>,
-    /// How many permits every user of this name says that there are.
+    /// The number of permits that every user of this name declares.
     declared: u32,
-    /// No permit is given out through this handle any more.
+    /// This handle gives out no more permits.
     closed: AtomicBool,
-    /// Rings when it is closed.
+    /// Rings when this handle is closed.
     bell: Arc<Bell>,
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The semaphore with this name, which has so many permits.
+    /// The semaphore with this name and this number of permits.
     ///
-    /// Every user of a name has to give the same number: it is stored by whoever comes first, and later
-    /// changes by [`add_permits`](Semaphore::add_permits) and the like leave open what it was declared
-    /// with. Nothing is sent until somebody asks for a permit.
+    /// All users of a name must declare one number. The first user stores it. A later change by
+    /// [`add_permits`](Semaphore::add_permits) or a similar method does not change the declared number. No request is
+    /// sent before the first call that asks the store.
     ///
     /// # Errors
     ///
@@ -121,7 +119,7 @@ impl<B: ?Sized> Locks<B> {
     /// - [`ErrorKind::InvalidConfig`] for more than [`Semaphore::MAX_PERMITS`].
     pub fn semaphore<K>(&self, name: K, permits: usize) -> Result<Semaphore, Error>
     where
-        // Here, and not on the block, so that a backend that lacks it is told how to get it.
+        // Here, and not on the block: so the compiler's message for a backend without the ability says how to get it.
         B: PermitBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
@@ -139,7 +137,7 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl Semaphore {
-    /// The most permits that a semaphore can have: every number up to it is exact, whatever the store.
+    /// The greatest number of permits that a semaphore can have. Every store counts exactly up to this number.
     pub const MAX_PERMITS: usize = Permits::MAX as usize;
 
     /// The name of the semaphore.
@@ -147,12 +145,11 @@ impl Semaphore {
         self.lock.key()
     }
 
-    /// Says how far permits are passed on inside this process while others wait elsewhere, in place of
-    /// what its [`Locks`](crate::Locks) say.
+    /// Sets how far this process passes permits on among its own tasks while other processes wait.
     ///
-    /// It holds for permits of this handle: the holder that lets go decides. While another process waits,
-    /// no further holder joins the holders of a lease. Permits of the lease that they do not use go back to
-    /// the store, which gives them to the next request in the queue.
+    /// It replaces the setting of its [`Locks`](crate::Locks), for the permits of this handle: the permit that is
+    /// given back decides. While another process waits, no further holder joins the holders of a lease. Unused
+    /// permits of the lease go back to the store, which gives them to the next request in the queue.
     ///
     /// # Examples
     ///
@@ -171,40 +168,40 @@ impl Semaphore {
         self
     }
 
-    /// How many permits a newcomer could get at once, in whatever process. Asks the store.
+    /// The number of permits that a new request could get without waiting, in any process. Asks the store.
     ///
-    /// Zero while anybody waits, and once the semaphore is [closed for all](Self::close_for_all). The
+    /// It is zero while any request waits, and once the semaphore is [closed for all](Self::close_for_all). The
     /// answer may be out of date when it arrives.
     ///
-    /// It counts what this process has given up before, by a drop, a merge, a split or a release: the store
-    /// hears of that first. If the store does not answer a release, the question waits for it no longer than a
-    /// second, and no longer than the [lease](crate::Builder::ttl) lives. Then, or if a release fails, it is
-    /// asked without that. Every other question about permits waits in this way.
+    /// It includes the permits that this process gave up before the call, by a drop, a merge, a split or a release:
+    /// the call waits until the store has answered these releases. It waits for at most a second, and no longer than
+    /// a [lease](crate::Builder::ttl) lives. After that, or if a release fails, it asks anyway. Every other question
+    /// about permits waits in this way.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits; else
-    /// whatever the store or the way to it does.
+    /// - [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits;
+    /// - any error of the store or of the connection to it.
     pub async fn available_permits(&self) -> Result<usize, Error> {
         Ok(self.state().await?.available() as usize)
     }
 
-    /// Adds permits, for everybody and for good. Those who wait are served at once.
+    /// Adds permits, for all processes and permanently. Waiters are served at once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether they were added.
+    /// If the future is dropped, the permits may or may not have been added.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::InvalidConfig`] if there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS), or
     ///   if this name was declared with another number of permits;
-    /// - else whatever the store or the way to it does. After a [retryable](Error::is_retryable) error
-    ///   they may have been added: look before repeating it.
+    /// - any error of the store or of the connection to it. After a [retryable](Error::is_retryable) error
+    ///   the permits may have been added: check before you repeat the call.
     ///
     /// # Examples
     ///
@@ -225,36 +222,36 @@ impl Semaphore {
     pub async fn add_permits(&self, n: usize) -> Result<(), Error> {
         let count = u32::try_from(n).map_err(|_| too_many(n))?;
         self.resize(Resize::Add(count)).await?;
-        // Who waits here for those that others hold need not wait for the news.
+        // Waiters of this process need not wait for the hint of the store.
         self.lock.look_again();
         Ok(())
     }
 
-    /// Takes up to `n` free permits out of the semaphore, for everybody and for good; how many there
-    /// were.
+    /// Removes up to `n` free permits from the semaphore, for all processes and permanently. Returns the number of
+    /// permits that were removed.
     ///
-    /// Permits that are held stay, and so do all while somebody waits. For those that a holder has, see
+    /// It removes no permit that is held, and no permit at all while a request waits. For permits that are held, see
     /// [`SemaphorePermit::forget`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether they were taken out.
+    /// If the future is dropped, the permits may or may not have been removed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits; else
-    /// whatever the store or the way to it does. After a [retryable](Error::is_retryable) error they may
-    /// have been taken out: look before repeating it.
+    /// - [`ErrorKind::InvalidConfig`] if this name was declared with another number of permits;
+    /// - any error of the store or of the connection to it. After a [retryable](Error::is_retryable) error
+    ///   the permits may have been removed: check before you repeat the call.
     pub async fn forget_permits(&self, n: usize) -> Result<usize, Error> {
         let count = u32::try_from(n).unwrap_or(u32::MAX);
         Ok(self.resize(Resize::Remove(count)).await? as usize)
     }
 
-    /// Closes this handle: it gives out no more permits, and whoever waits through it, also already, gets
+    /// Closes this handle. It gives out no more permits, and all its present and later waiters get
     /// [`AcquireError::Closed`].
     ///
-    /// Permits that are held stay, and come back as ever. Other handles of the same name, in this process
-    /// and in others, go on: see [`close_for_all`](Self::close_for_all).
+    /// Permits that are held stay valid, and can be given back as usual. Other handles with this name, in this
+    /// process and in others, are not affected: see [`close_for_all`](Self::close_for_all).
     ///
     /// # Examples
     ///
@@ -280,29 +277,29 @@ impl Semaphore {
         self.bell.ring();
     }
 
-    /// Closes the semaphore for every process: nobody is granted a permit any more, under this name, and
-    /// everybody who waits gets [`AcquireError::Closed`]. That cannot be undone.
+    /// Closes the semaphore for every process. The store grants no more permits under this name, and
+    /// all waiters get [`AcquireError::Closed`]. This cannot be undone.
     ///
-    /// Permits that are held stay, and can be given back.
+    /// Permits that are held stay valid, and can be given back.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether it was closed. Repeating is harmless.
+    /// If the future is dropped, the semaphore may or may not have been closed. A second call is harmless.
     ///
     /// # Errors
     ///
     /// As [`available_permits`](Self::available_permits). After a [retryable](Error::is_retryable) error
-    /// it may have been closed.
+    /// the semaphore may have been closed.
     pub async fn close_for_all(&self) -> Result<(), Error> {
         self.lock.ask(self.backend.close(self.key(), self.declared)).await?;
         self.close();
         Ok(())
     }
 
-    /// Whether this handle gives out no more permits, as far as it knows: because it was
-    /// [closed](Self::close), or because somebody was turned away since the semaphore was
-    /// [closed for all](Self::close_for_all) or its locks were
-    /// [shut down](crate::Locks::shutdown). Asks nobody.
+    /// Whether this handle knows that it gives out no more permits. It sends no request.
+    ///
+    /// The handle knows this once it was [closed](Self::close), or once one of its requests was refused because the
+    /// semaphore is [closed for all](Self::close_for_all) or its locks are [shut down](crate::Locks::shutdown).
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -311,7 +308,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
     ///
@@ -333,7 +330,7 @@ impl Semaphore {
         Ok(self.lock.ask_about(resizing).await?.changed)
     }
 
-    /// Learns that it gives out no more permits, if that is why somebody got none.
+    /// Closes this handle if the denial says that no more permits are given out.
     fn learn(&self, denial: &Denial) {
         if AcquireError::from(denial.clone()) == AcquireError::Closed {
             self.close();

@@ -11,14 +11,14 @@ use super::holds::Holds;
 /// # Dropping
 ///
 /// Dropping it gives the permits back. The release is *enqueued*: the driver sends it to the store a
-/// moment later, from its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
+/// moment later, from its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use
 /// [`release`](Self::release) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown)
 /// before the process ends.
 ///
 /// # If the lease is lost
 ///
-/// The permit stays, but its permits have gone back to the semaphore, and others may have them.
-/// [`is_valid`](Self::is_valid) tells by the clock, [`lost`](Self::lost) as a future.
+/// This value still exists, but its permits have gone back to the semaphore, and other holders may have them.
+/// [`is_valid`](Self::is_valid) reports the loss by the clock, and [`lost`](Self::lost) as a future.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct SemaphorePermit<'a> {
@@ -28,7 +28,7 @@ pub struct SemaphorePermit<'a> {
 
 /// Permits of a [`Semaphore`] that borrow nothing: they keep an `Arc` of it.
 ///
-/// In all else as [`SemaphorePermit`].
+/// Otherwise it is like [`SemaphorePermit`].
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct OwnedSemaphorePermit {
@@ -41,7 +41,7 @@ impl<'a> SemaphorePermit<'a> {
         Self { holds, semaphore }
     }
 
-    /// The semaphore that these permits came from.
+    /// The semaphore that these permits belong to.
     pub fn semaphore(&self) -> &'a Semaphore {
         self.semaphore
     }
@@ -52,26 +52,26 @@ impl OwnedSemaphorePermit {
         Self { holds, semaphore }
     }
 
-    /// The semaphore that these permits came from.
+    /// The semaphore that these permits belong to.
     pub fn semaphore(&self) -> &Arc<Semaphore> {
         &self.semaphore
     }
 }
 
-/// What both kinds of permit can do. `$share` makes another handle of the semaphore from one.
+/// The methods of both kinds of permit. `$share` makes a second handle of the semaphore from the first.
 macro_rules! permit_methods {
     ([$($generics:tt)*], $permit:ty, $name:literal, $share:expr) => {
         impl<$($generics)*> $permit {
-            /// How many permits these are.
+            /// The number of permits.
             pub fn num_permits(&self) -> usize {
                 self.holds.permits()
             }
 
-            /// Takes the permits out of the semaphore, for everybody and for good.
+            /// Removes the permits from the semaphore, for all processes and permanently.
             ///
-            /// That is *enqueued*, as giving them back by dropping is; where other tasks hold permits under
-            /// the same lease, the store hears of it when the last of them is done. If the lease is lost before it is
-            /// done, the permits have gone back to the semaphore by themselves, and stay there. For free
+            /// The request is *enqueued*, as the release by a drop is. If other tasks hold permits under
+            /// this lease, the driver sends the request when the last of them has given its permits back. If the
+            /// lease is lost before that, the permits return to the semaphore and stay there. For free
             /// permits, see [`Semaphore::forget_permits`].
             ///
             /// # Examples
@@ -93,14 +93,14 @@ macro_rules! permit_methods {
                 self.holds.forget();
             }
 
-            /// Adds the permits of another, which is gone afterwards. Nothing is sent.
+            /// Merges the permits of `other` into this value. It sends no request.
             ///
-            /// They keep a lease each: if one is lost, [`is_valid`](Self::is_valid) is `false` for all.
+            /// Each part keeps its lease. If one lease is lost, [`is_valid`](Self::is_valid) is `false` for all.
             ///
             /// # Panics
             ///
-            /// If they are of another semaphore. Two handles of one name, made by one
-            /// [`Locks`](crate::Locks) or its clones, are one semaphore.
+            /// If `other` belongs to another semaphore. Two handles with one name that one
+            /// [`Locks`](crate::Locks) or its clones made are one semaphore.
             ///
             /// # Examples
             ///
@@ -126,8 +126,8 @@ macro_rules! permit_methods {
                 self.holds.merge(other.holds);
             }
 
-            /// Takes `n` of the permits out, as a permit of their own with the same fencing token. `None`
-            /// if there are not that many. Nothing is sent.
+            /// Splits `n` of the permits off. They have the fencing token that they had before. Returns `None`
+            /// if there are fewer than `n`. It sends no request.
             ///
             /// # Examples
             ///
@@ -163,21 +163,21 @@ macro_rules! permit_methods {
             /// to task. Tokens of grants that overlap in time have no order.
             ///
             /// Tokens cannot fence holders that hold permits at once. If the resource refuses lower tokens,
-            /// take a [`Mutex`](crate::Mutex).
+            /// use a [`Mutex`](crate::Mutex).
             ///
-            /// The parts of a permit that was [split](Self::split) have its token. Permits that were
-            /// [merged](Self::merge) have the lowest token of all: a resource that compares tokens may refuse
-            /// them without need, but it never takes an earlier grant for a later one. No permits have the
-            /// token zero, which is lower than all.
+            /// The parts of a permit that was [split](Self::split) have its token. [Merged](Self::merge) permits
+            /// have the lowest of their tokens: a resource that compares tokens may refuse
+            /// them without need, but it never takes an earlier grant for a later one. A value without permits has
+            /// the token zero, which is lower than all others.
             pub fn fencing_token(&self) -> lock_core::FencingToken {
                 self.holds.fencing_token()
             }
 
             /// Whether every one of the permits is held now, by the clock of this process.
             ///
-            /// No I/O: the deadline counts from before the last request that the store granted was sent,
-            /// on a clock that goes on while the machine sleeps, and ends before the store's. Once it
-            /// has returned `false` it never returns `true` again, unless what was lost is
+            /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
+            /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
+            /// `is_valid` has returned `false`, it never returns `true` again, unless the lost permits are
             /// [split](Self::split) off.
             pub fn is_valid(&self) -> bool {
                 self.holds.check().is_ok()
@@ -192,27 +192,27 @@ macro_rules! permit_methods {
                 self.holds.check()
             }
 
-            /// The instant at which the first of the permits ends unless it is renewed, on the clock of
+            /// The instant at which the first lease of the permits ends unless it is renewed, on the clock of
             /// the backend.
             ///
-            /// A lease can be lost before it: see [`is_valid`](Self::is_valid).
+            /// A lease can be lost before this instant: see [`is_valid`](Self::is_valid).
             pub fn valid_until(&self) -> lock_core::Instant {
                 self.holds.valid_until()
             }
 
-            /// How long the first of the permits lives on unless it is renewed; zero once it is lost.
+            /// How long all leases of the permits live on unless they are renewed; zero once one is lost.
             pub fn remaining(&self) -> std::time::Duration {
                 self.holds.remaining()
             }
 
             /// A future that resolves when the lease of one of the permits is lost.
             ///
-            /// It speaks of the permits that are here now, borrows nothing, and may outlive them; it
+            /// It watches the permits that this value has now. It borrows nothing and may outlive them. It
             /// never resolves if they are given back first.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it loses nothing; a lease that is lost stays lost.
+            /// Dropping the future has no effect. A lease that is lost stays lost.
             pub fn lost(&self) -> crate::Lost {
                 self.holds.lost()
             }
@@ -221,12 +221,12 @@ macro_rules! permit_methods {
             ///
             /// # Errors
             ///
-            /// [`LeaseLost`](crate::LeaseLost) if a lease is lost before the future is done, which is
-            /// then dropped where it stands.
+            /// [`LeaseLost`](crate::LeaseLost) if a lease is lost before the future has completed. The future is
+            /// then dropped.
             ///
             /// # Cancel safety
             ///
-            /// That of the future.
+            /// As `work`.
             pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
             where
                 F: std::future::Future,
@@ -235,8 +235,8 @@ macro_rules! permit_methods {
             }
 
             crate::lease::lease_release!(
-                "Gives the permits back and waits until the store has confirmed it, or they have gone to \
-                 another task of this process.",
+                "Gives the permits back, and waits until the store has confirmed the release or another \
+                 task of this process has the permits.",
                 "a lease",
                 self => self.holds.release().await
             );

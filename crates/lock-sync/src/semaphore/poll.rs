@@ -8,14 +8,14 @@ use std::task::{Context, Poll, ready};
 
 use super::{AcquireError, AcquireOwned, OwnedSemaphorePermit, Semaphore};
 
-/// A [`Semaphore`] whose permits are polled for, as that of the crate `tokio-util` is.
+/// A [`Semaphore`] with `poll` methods, like `PollSemaphore` of the crate `tokio-util`.
 ///
-/// It keeps a place in the queue from one poll to the next.
+/// It keeps its position in the line from one poll to the next.
 ///
 /// # Differences from `tokio_util::sync::PollSemaphore`
 ///
 /// - Polling yields a `Result`, because a store can fail. There is no `Stream` over it.
-/// - [`semaphore`](Self::semaphore) reaches what is asynchronous here.
+/// - Methods that are asynchronous here are called through [`semaphore`](Self::semaphore).
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ use super::{AcquireError, AcquireOwned, OwnedSemaphorePermit, Semaphore};
 /// ```
 pub struct PollSemaphore {
     semaphore: Arc<Semaphore>,
-    /// For how many permits it waits, if it does. The box is used again.
+    /// The number of permits that it waits for, if it waits. The box is used again.
     waiting: Option<u32>,
     acquire: Option<Pin<Box<AcquireOwned>>>,
 }
@@ -57,7 +57,7 @@ impl PollSemaphore {
         Arc::clone(&self.semaphore)
     }
 
-    /// Gives the place in the queue up, and the semaphore back.
+    /// Gives up the position in the line, and returns the semaphore.
     pub fn into_inner(self) -> Arc<Semaphore> {
         self.semaphore
     }
@@ -67,7 +67,7 @@ impl PollSemaphore {
         self.semaphore.close();
     }
 
-    /// Polls for a permit. While it is pending, the task that polled last is woken when there is one.
+    /// Polls for a permit. While it is pending, the last task that polled is woken when a permit is there.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl PollSemaphore {
         self.poll_acquire_many(context, 1)
     }
 
-    /// Polls for several permits at once. Polling for another number than before begins anew, at the end
-    /// of the queue.
+    /// Polls for several permits at once. A poll for another number than before begins a new wait, at the end
+    /// of the line.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl PollSemaphore {
 }
 
 impl Clone for PollSemaphore {
-    /// Another poller of the same semaphore, which does not wait yet.
+    /// Another poller of this semaphore, which does not wait yet.
     fn clone(&self) -> Self {
         Self::new(self.clone_inner())
     }

@@ -1,4 +1,4 @@
-//! Waiting for one another, over two clients.
+//! A barrier, over two clients.
 
 use std::error::Error;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn every_future_is_send_and_sync() {
 }
 
 impl Pair {
-    /// The same barrier on both sides.
+    /// One barrier on both sides.
     fn barriers(&self, n: usize) -> (Barrier, Barrier) {
         (self.here.barrier("it", n).unwrap(), self.there.barrier("it", n).unwrap())
     }
@@ -45,7 +45,7 @@ fn short() -> Pair {
     Pair::local_with(|builder| builder.ttl(TTL))
 }
 
-/// How many have arrived in the first round.
+/// The number of arrivals in the first round.
 async fn arrived(store: &MemoryBackend) -> u64 {
     store.inspect(&Key::new("it:arrivals:0").unwrap()).await.unwrap().holding
 }
@@ -100,7 +100,7 @@ async fn a_dead_participant_does_not_count_beyond_its_lease() {
     let begin = Instant::now();
     let (one, other) = tokio::join!(waiting, there.wait());
     assert_eq!(leaders(&[one.unwrap(), other.unwrap()]), 1);
-    assert!(begin.elapsed() < TTL, "somebody came in its place");
+    assert!(begin.elapsed() < TTL, "another one came in its place");
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn another_takes_the_place_of_a_leader_that_dies_at_the_door() {
     let barrier = locks.unwrap().barrier("it", 2).unwrap();
     let mut waiting = Box::pin(here.wait());
     assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
-    // It counts two, and dies before it can say so.
+    // The store counts two, and the client dies before it gets the count.
     let gate = dead.faults().on(Verb::Count).hold_replies();
     let mut dying = Box::pin(barrier.wait());
     until_counted(&gate, &mut dying).await;
@@ -202,7 +202,7 @@ async fn a_leader_whose_word_was_not_confirmed_leads_all_the_same() {
     assert!(leading.unwrap().is_leader() && !waiting.unwrap().is_leader());
 }
 
-/// Lets a participant go on until the store has counted it, and has not said so yet.
+/// Lets a participant go on until the store has counted it but has not answered yet.
 async fn until_counted(gate: &Gate, participant: &mut (impl Future + Unpin)) {
     tokio::select! {
         _ = participant => panic!("it waits for its count"),
@@ -210,7 +210,7 @@ async fn until_counted(gate: &Gate, participant: &mut (impl Future + Unpin)) {
     }
 }
 
-/// Writes the value beside the barrier as somebody else would, or erases it.
+/// Writes the value beside the barrier as another client would, or erases it.
 async fn meddle(store: &MemoryBackend, value: Option<&[u8]>) {
     let claim = Claim::exclusive(Key::new("it").unwrap(), OwnerToken::generate().unwrap());
     let request = Acquire::new(claim.clone(), Ttl::DEFAULT);
@@ -229,7 +229,7 @@ async fn whoever_counts_too_late_does_not_begin_a_round() {
     let gate = pair.ours.faults().on(Verb::Count).hold_replies();
     let mut late = Box::pin(here.wait());
     until_counted(&gate, &mut late).await;
-    // Somebody else, who has taken it for dead, was faster.
+    // Another participant, which took it for dead, was faster.
     meddle(&pair.store, Some(b"2")).await;
     assert!(!waiting.await.unwrap().is_leader());
     let mut next = Box::pin(there.wait());
@@ -249,7 +249,7 @@ async fn a_round_that_was_forgotten_is_left() {
     let mut waiting = Box::pin(here.wait());
     assert!(timeout(TTL / 10, waiting.as_mut()).await.is_err());
     assert_eq!(arrived(&pair.store).await, 0, "this is another round");
-    // The arrivals are there still, but nobody else can know their name any more.
+    // The arrivals still exist, but no other participant can know their name any more.
     meddle(&pair.store, None).await;
     assert!(timeout(TTL, waiting.as_mut()).await.is_err());
     assert_eq!(arrived(&pair.store).await, 1);
@@ -269,7 +269,7 @@ async fn a_leader_finds_its_own_word_in_the_store() {
         _ = &mut leading => panic!("it waits for its count"),
         () = counted.arrived(1) => {}
     }
-    // The reply to what it stores is lost, and so is its lease before it can ask again.
+    // The reply to its write is lost, and so is its lease before it can ask again.
     let cells = pair.ours.faults().on(Verb::Cell).hold_replies();
     counted.open();
     tokio::select! {

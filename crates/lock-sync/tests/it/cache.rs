@@ -96,7 +96,7 @@ async fn when_it_is_lost_the_next_asks_anew() {
     pair.store.forget();
     let other = pair.there.mutex("it", 0).unwrap();
     let theirs = other.lock().await.unwrap();
-    // Whoever comes before it is known gets a guard that is told soon.
+    // A waiter that comes before the process knows of the loss gets a guard that soon reports it.
     sleep(Duration::from_secs(2)).await;
     assert!(!mutex.is_cached());
     let waiting = tokio::time::timeout(Duration::from_secs(1), mutex.lock()).await;

@@ -1,4 +1,4 @@
-//! Futures that are dropped, at every point there is.
+//! Futures that are dropped, at every possible point.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_core::memory::Verb;
 
 use lock_sync::Mutex;
 
-use crate::support::{Pair, eventually, poll_once};
+use crate::support::{Pair, dropped_after, eventually, poll_once};
 
 /// Waits until another client gets the lock: far sooner than a lease would end.
 async fn free_again(there: &Mutex<u32>) {
@@ -24,7 +24,7 @@ async fn dropped_before_the_request_is_applied() {
     drop(waiting);
     drop(gate);
     pair.ours.faults().heal();
-    // It may be applied only now, and is released then.
+    // The store may execute the request only now. The grant is then released.
     free_again(&there).await;
 }
 
@@ -35,13 +35,13 @@ async fn dropped_while_the_grant_is_under_way() {
     let _gate = pair.ours.faults().on(Verb::Acquire).hold_replies();
     let mut waiting = Box::pin(here.lock());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
-    assert_eq!(pair.store.live_leases(), 1, "granted, but nobody knows yet");
+    assert_eq!(pair.store.live_leases(), 1, "granted, but the waiter does not know yet");
     drop(waiting);
     pair.ours.faults().heal();
     free_again(&there).await;
 }
 
-/// It may have failed because the runtime went on which it began.
+/// The request may have failed because its runtime shut down.
 #[tokio::test]
 async fn a_try_does_not_inherit_the_error_of_a_request_whose_task_is_gone() {
     let pair = Pair::local();
@@ -85,7 +85,7 @@ async fn dropped_after_a_hand_off_that_was_not_picked_up() {
     assert!(poll_once(first.as_mut()).await.is_pending());
     assert!(poll_once(second.as_mut()).await.is_pending());
     drop(guard);
-    // The lock is the first waiter's now, who never looks.
+    // The first waiter now has the lock, but is never polled.
     drop(first);
     assert!(second.await.is_ok());
     pair.all_released().await;
@@ -102,7 +102,7 @@ async fn dropped_while_waiting_for_another_process() {
     drop(waiting);
     held.release().await.unwrap();
     free_again(&there).await;
-    // The request that followed the watch may have been under way. After it, nobody asks.
+    // The request that followed the watch may have been under way. After it, no request is sent.
     tokio::time::sleep(Duration::from_millis(20)).await;
     let asked = pair.ours.stats().acquires;
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -158,7 +158,7 @@ async fn a_grant_that_arrives_after_its_request_was_repeated_is_undone() {
     tokio::time::sleep(ttl / 10).await;
     assert_eq!((pair.ours.stats().acquires, pair.ours.stats().releases), (2, 1));
     assert_eq!(pair.store.live_leases(), 0);
-    // Only now does the first arrive, and is granted.
+    // Only now does the first request arrive, and the store grants it.
     stuck.open();
     tokio::time::sleep(ttl / 10).await;
     assert_eq!(pair.store.live_leases(), 0);
@@ -172,26 +172,16 @@ async fn dropped_after_any_poll() {
     let (here, there) = pair.mutexes();
     for round in 0..2_000_u32 {
         let contended = round % 3 == 0;
-        let mut held = if contended { Some(there.lock().await.unwrap()) } else { None };
-        let mut waiting = Box::pin(here.lock());
-        for poll in 0..=round % 5 {
-            if poll == 1 {
-                drop(held.take());
-            }
-            if poll_once(waiting.as_mut()).await.is_ready() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(waiting);
-        drop(held);
+        let held = if contended { Some(there.lock().await.unwrap()) } else { None };
+        let waiting = Box::pin(here.lock());
+        dropped_after(waiting, round % 5, held, 1).await;
     }
     pair.all_released().await;
     let guard = tokio::time::timeout(Duration::from_secs(10), there.lock()).await;
     assert!(guard.unwrap().is_ok());
 }
 
-/// The limit falls together with the grant.
+/// The limit is reached at the instant of the grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timeout_at_the_instant_of_the_grant() {
     let pair = Pair::threaded();

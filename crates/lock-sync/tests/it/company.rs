@@ -1,4 +1,4 @@
-//! What many keys cost to which nothing happens: renewals and repeated places, in company.
+//! The cost of many idle keys: their renewals and repeated places are sent together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 const TTL: Duration = Duration::from_secs(30);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A client that sees which requests begin together: while no other task runs that was ready before.
+/// A client that sees which requests begin together: no task that was ready before runs between them.
 #[derive(Clone)]
 struct Observed {
     store: MemoryBackend,
@@ -24,7 +24,7 @@ struct Observed {
     attempts: Arc<Mutex<Rounds>>,
 }
 
-/// How many requests began together each time, and how long an owner was silent in between.
+/// The number of requests that began together each time, and how long an owner was silent in between.
 #[derive(Default)]
 struct Rounds {
     open: usize,
@@ -34,7 +34,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// How many commands carry these requests if one carries 64.
+    /// The number of commands for these requests if one command carries 64 requests.
     fn commands(&self) -> usize {
         self.closed.iter().map(|size| size.div_ceil(64)).sum()
     }
@@ -63,7 +63,7 @@ impl Observed {
     }
 }
 
-/// Notes a request. The first of a round has a task end the round, behind all that are ready now.
+/// Notes a request. The first request of a round spawns a task that ends the round, behind all tasks that are ready.
 fn begin(rounds: &Arc<Mutex<Rounds>>, claim: &Claim) {
     let mut open = rounds.lock().unwrap();
     open.note(claim.owner);
@@ -103,7 +103,7 @@ impl Backend for Observed {
     }
 }
 
-/// Has one process hold so many locks and another wait for them, all at different times.
+/// Lets one process hold this number of locks and another process wait for them, all from different times on.
 async fn occupy(
     keys: u32,
     holders: &Locks<Observed>,
@@ -134,7 +134,7 @@ fn bustle(locks: &Locks<Observed>, key: &str) -> JoinHandle<()> {
     })
 }
 
-/// What renewals and places cost in three thirds of a lease, once they have found together.
+/// The cost of renewals and places in three thirds of a lease, once they are sent together.
 async fn cost(keys: u32, bustles: bool) {
     let store = MemoryBackend::new();
     let (holder, waiter) = (Observed::new(&store), Observed::new(&store));

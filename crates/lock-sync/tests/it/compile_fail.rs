@@ -1,6 +1,6 @@
-//! What the compiler refuses, and what it says.
+//! Code that the compiler refuses, with its messages.
 
-/// The compiler lists who has an ability, so what it says depends on the features of `lock-core`.
+/// The compiler lists the types with an ability, so its messages depend on the features of `lock-core`.
 #[test]
 fn the_errors_are_pointed() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");

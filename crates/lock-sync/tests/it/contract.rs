@@ -1,4 +1,4 @@
-//! What the compiler and the panic handler can see.
+//! The auto traits of the public types, and the locations of panics.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ assert_traits! {
     LeaseLost: Send & Sync & Unpin & Error;
 }
 
-/// The futures of the `async fn`s cannot be named: they are checked where they are made.
+/// The futures of an `async fn` have no name, so they are checked where they are made.
 #[test]
 fn every_future_is_send_and_sync() {
     fn check<F: Send + Sync>(_: F) {}
@@ -94,7 +94,7 @@ fn words_are_tokios_where_tokio_has_words() {
     assert_eq!(TryLockError::WouldBlock.to_string(), "operation would block");
 }
 
-/// Blocking inside a runtime panics with tokio's words, at the line of the caller.
+/// Blocking inside a runtime panics with tokio's message, at the line of the caller.
 #[test]
 fn blocking_in_a_runtime_panics_at_the_caller() {
     let pair = Pair::threaded();

@@ -1,4 +1,4 @@
-//! Clients that hear no hints: they have no place in the store's queue, and ask by the clock.
+//! Clients that get no hints: they have no place in the queue of the store, and ask at intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::poll_once;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A process and its way to the store.
+/// A process and its connection to the store.
 fn process(store: &MemoryBackend, ttl: Duration) -> (Locks<MemoryBackend>, MemoryBackend) {
     let client = store.client();
     client.faults().delay_requests(MILLI);
@@ -23,21 +23,21 @@ fn process(store: &MemoryBackend, ttl: Duration) -> (Locks<MemoryBackend>, Memor
     (locks.build().unwrap(), client)
 }
 
-/// A process that the store tells of nothing.
+/// A process that gets no hints from the store.
 fn deaf(store: &MemoryBackend, ttl: Duration) -> (Locks<MemoryBackend>, MemoryBackend) {
     let (locks, client) = process(store, ttl);
     client.faults().on(Verb::Watch).fail(ErrorKind::Unsupported);
     (locks, client)
 }
 
-/// How often a task had the lock, and for how long it had to wait for it at most.
+/// How often a task had the lock, and its longest wait for the lock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     count: u32,
     longest_wait: Duration,
 }
 
-/// Takes the lock again and again for this time, and holds it for so long.
+/// Takes the lock again and again for `time`, and holds it for `hold` each time.
 fn taker(locks: &Locks<MemoryBackend>, time: Duration, hold: Duration) -> JoinHandle<Turns> {
     let mutex = Arc::new(locks.mutex("it", ()).unwrap());
     tokio::spawn(async move {
@@ -70,7 +70,7 @@ async fn processes_that_hear_nothing_share_the_turns() {
         }
         let all: u32 = turns.iter().map(|turns| turns.count).sum();
         for Turns { count, longest_wait } in &turns {
-            // Then half a second in which the other asks for certain.
+            // Then half a second, in which the other process certainly asks.
             assert!(*longest_wait < MILLI * (longest + 1_000), "{turns:?}");
             assert!(*count > all / 5, "{turns:?}");
         }

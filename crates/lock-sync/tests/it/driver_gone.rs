@@ -1,4 +1,4 @@
-//! A driver on a runtime of the app's, and what is left when that runtime goes.
+//! A driver on a runtime of the app, and what is left when that runtime shuts down.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Runs on a thread of its own, which must come to its end.
+/// Runs on a thread of its own, which must end.
 fn must_end<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
@@ -106,7 +106,7 @@ fn a_runtime_without_a_timer_is_no_place_for_a_driver() {
         let timeless = Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let pair = Pair::build(|builder| builder.on_runtime(timeless.handle().clone()));
         let (here, _) = pair.mutexes();
-        // The first may be faster than the driver finds out; then the guard is lost at once.
+        // The first call may succeed before the driver stops. Then the guard is lost at once.
         match here.blocking_lock() {
             Ok(guard) => {
                 let lost = futures::executor::block_on(guard.lost());
@@ -123,7 +123,7 @@ fn the_runtime_of_one_asker_does_not_fail_the_waiters_of_another() {
     let pair = Pair::threaded();
     let here = Arc::new(pair.here.mutex("it", 0).unwrap());
     let (asking, waiting) = (runtime(), runtime());
-    // The answer needs a timer of the asker's runtime, which is about to go.
+    // The answer needs a timer of the first caller's runtime, which is about to shut down.
     pair.ours.faults().on(Verb::Acquire).delay_requests(Duration::from_millis(300));
     let asker = Arc::clone(&here);
     asking.spawn(async move { asker.lock().await.map(drop) });

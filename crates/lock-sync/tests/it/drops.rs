@@ -9,14 +9,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::Pair;
 
-/// A guard of the lock "it" of this side, and what is needed to see it go.
+/// A guard of the lock "it" of this side, and the parts that observe its release.
 fn held(pair: &Pair) -> (Arc<Mutex<u32>>, OwnedMutexGuard<u32>) {
     let mutex = Arc::new(pair.here.mutex("it", 0).unwrap());
     let guard = Arc::clone(&mutex).blocking_lock_owned().unwrap();
     (mutex, guard)
 }
 
-/// Waits on a plain thread: whatever runtime there was may be gone.
+/// Waits on a plain thread, because the runtime may be gone.
 fn assert_released(pair: &Pair) {
     let begin = std::time::Instant::now();
     while pair.store.live_leases() > 0 {

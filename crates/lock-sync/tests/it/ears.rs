@@ -1,62 +1,38 @@
-//! Which runtime hears the hints of the store.
+//! Which runtime receives the hints of the store.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use async_trait::async_trait;
 use futures::StreamExt as _;
 use lock_core::memory::MemoryBackend;
-use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, Hint, InspectBackend as _, Key, Released,
-    Renew, Renewal, Watch,
-};
+use lock_core::{Hint, InspectBackend as _, Key, Watch};
 use lock_sync::{Handoff, Locks, Mutex};
 use tokio::runtime::{Builder, Handle, Id, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::support::poll_once;
+use crate::support::{Basic, poll_once};
 
-/// A store that says on which runtime each watch begins, and which thread reads each grant.
-struct Heard {
+/// A store that records the runtime on which each watch begins, and the thread that reads each grant.
+fn heard(
     store: MemoryBackend,
     watches: UnboundedSender<Id>,
     grants: UnboundedSender<ThreadId>,
-}
-
-#[async_trait]
-impl Backend for Heard {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
-        self.store.try_acquire(request).await
-    }
-
-    async fn renew(&self, request: &Renew) -> Renewal {
-        self.store.renew(request).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        self.store.release(claim).await
-    }
-
-    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        let hints = self.store.watch(key).await?;
-        let _ = self.watches.send(Handle::current().id());
-        let grants = self.grants.clone();
-        Ok(Watch::new(hints.inspect(move |hint| {
+) -> Basic {
+    Basic::over(store).hearing(move |watch| {
+        let _ = watches.send(Handle::current().id());
+        let grants = grants.clone();
+        Watch::new(watch.inspect(move |hint| {
             if matches!(hint, Hint::Granted { .. }) {
                 let _ = grants.send(thread::current().id());
             }
-        })))
-    }
-
-    fn clock(&self) -> Clock {
-        self.store.clock()
-    }
+        }))
+    })
 }
 
-/// Two processes with one lock. The store says what it does for the first of them.
+/// Two processes with one lock. The store records the events of the first process.
 struct Scene {
     store: MemoryBackend,
     here: Arc<Mutex<()>>,
@@ -70,14 +46,14 @@ impl Scene {
         let store = MemoryBackend::new();
         let (watched, watches) = unbounded_channel();
         let (granted, grants) = unbounded_channel();
-        let ours = Heard { store: store.client(), watches: watched, grants: granted };
+        let ours = heard(store.client(), watched, granted);
         let here = Locks::builder(ours).handoff(Handoff::Fair).build().unwrap();
         let there = Locks::builder(store.client()).handoff(Handoff::Fair).build().unwrap();
         let here = Arc::new(here.mutex("it", ()).unwrap());
         Self { here, there: there.mutex("it", ()).unwrap(), store, watches, grants }
     }
 
-    /// A task on this runtime that takes the lock and says on which thread. Returns once it is in line.
+    /// Spawns a task on this runtime that takes the lock and reports the thread. Returns once the task is in line.
     async fn waiter(&self, runtime: &Runtime) -> JoinHandle<ThreadId> {
         let (here, (sender, in_line)) = (Arc::clone(&self.here), oneshot::channel());
         let waiter = runtime.spawn(async move {

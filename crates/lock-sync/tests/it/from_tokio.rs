@@ -1,10 +1,10 @@
-//! The page for those who come from tokio leaves nothing out.
+//! The page for users of tokio is complete.
 
 const PAGE: &str = include_str!("../../src/from_tokio.md");
 
-/// What tokio 1.54 has, by the section of the page that has to name it.
+/// The items of tokio 1.54, by the section of the page that must name them.
 ///
-/// That the names on our side exist is checked by rustdoc, which follows the links.
+/// Rustdoc follows the links, and so checks that the names in this crate exist.
 const TOKIO: [(&str, &[&str]); 6] = [
     (
         "Mutex",
@@ -125,7 +125,7 @@ const TOKIO: [(&str, &[&str]); 6] = [
     ("Errors", &["TryLockError", "AcquireError", "TryAcquireError", "SetError", "SetOnceError"]),
 ];
 
-/// The methods of what has no table, because there is nothing like it here.
+/// The methods of types without a table, because this crate has no such type.
 const WITHOUT: [&str; 7] = [
     "Notify",
     "notify_one",
@@ -154,7 +154,7 @@ fn every_method_of_tokios_has_a_row() {
 
 #[test]
 fn what_cannot_be_is_explained() {
-    let text = section("What cannot be");
+    let text = section("What is missing");
     for name in WITHOUT {
         assert!(text.contains(&format!("`{name}`")), "`{name}` is not explained");
     }
@@ -178,7 +178,7 @@ fn section(heading: &str) -> &'static str {
     rest.split_once("\n# ").map_or(rest, |(section, _)| section)
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn names_in(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

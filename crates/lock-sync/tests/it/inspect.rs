@@ -1,4 +1,4 @@
-//! What people who look after the locks see and do.
+//! Inspection and forced release.
 
 use std::sync::Arc;
 

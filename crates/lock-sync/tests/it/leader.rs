@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::contract::assert_traits;
-use crate::support::{Pair, eventually, poll_once};
+use crate::support::{Pair, dropped_after, eventually, poll_once};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -45,7 +45,7 @@ fn every_future_is_send_and_sync() {
 }
 
 impl Pair {
-    /// The same election on both sides.
+    /// One election on both sides.
     fn elections(&self) -> (Election, Election) {
         (self.here.election("it").unwrap(), self.there.election("it").unwrap())
     }
@@ -59,7 +59,7 @@ fn key() -> Key {
     Key::new("it").unwrap()
 }
 
-/// What is said of the leader.
+/// The value of the leader.
 fn value(leader: &Option<LeaderInfo>) -> Option<&[u8]> {
     leader.as_ref().map(|leader| &leader.value[..])
 }
@@ -89,7 +89,7 @@ async fn an_observer_sees_the_state_and_then_each_change() {
     let seen_again = observer.next().await.unwrap().unwrap();
     assert!(seen_again.token > seen.unwrap().token);
     assert_eq!(seen_again.token, again.fencing_token());
-    // While nothing changes, nothing is told.
+    // Without a change the observer reports nothing.
     assert!(timeout(TTL * 5, observer.next()).await.is_err());
 }
 
@@ -220,7 +220,7 @@ async fn a_look_that_was_cancelled_is_made_again() {
     assert_eq!(observer.next().await.unwrap(), None);
     let gate = pair.ours.faults().on(Verb::Cell).hold_replies();
     let _leadership = there.campaign("me").await.unwrap();
-    // It has heard of the change, and looks.
+    // It has received the hint, and asks the store.
     tokio::select! {
         _ = observer.next() => panic!("the answer is held"),
         () = gate.arrived(1) => {}
@@ -284,7 +284,7 @@ async fn a_value_has_a_limit_too() {
     let refused = |error: &lock_core::Error| error.kind() == ErrorKind::InvalidConfig;
     assert!(matches!(here.campaign(&long).await, Err(LockError::Backend(e)) if refused(&e)));
     assert!(matches!(here.try_campaign(&long).await, Err(TryLockError::Backend(e)) if refused(&e)));
-    assert_eq!(pair.ours.stats().total(), 0, "nobody was asked");
+    assert_eq!(pair.ours.stats().total(), 0, "no request is sent");
     let mut leadership = here.campaign("").await.unwrap();
     assert!(matches!(leadership.update(&long).await, Err(UpdateError::Backend(e)) if refused(&e)));
     assert_eq!(leader(&here).await.unwrap(), b"", "the former value stands");
@@ -344,19 +344,9 @@ async fn dropped_after_any_poll() {
     let (here, there) = pair.elections();
     for round in 0..1_000_u32 {
         let contended = round % 3 == 0;
-        let mut held = if contended { Some(there.campaign("there").await.unwrap()) } else { None };
-        let mut waiting = Box::pin(here.campaign("here"));
-        for poll in 0..=round % 7 {
-            if poll == 2 {
-                drop(held.take());
-            }
-            if poll_once(waiting.as_mut()).await.is_ready() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(waiting);
-        drop(held);
+        let held = if contended { Some(there.campaign("there").await.unwrap()) } else { None };
+        let waiting = Box::pin(here.campaign("here"));
+        dropped_after(waiting, round % 7, held, 2).await;
     }
     pair.all_released().await;
     let last = timeout(Duration::from_secs(10), there.campaign("last")).await.unwrap().unwrap();
@@ -365,7 +355,7 @@ async fn dropped_after_any_poll() {
     drop(last);
 }
 
-/// The runtime on which a leader lived is gone, and its `Locks` with it.
+/// The runtime of a leader is gone, and its `Locks` too.
 #[test]
 fn a_leader_whose_runtime_is_gone_is_followed() {
     let pair = Pair::threaded();

@@ -1,4 +1,4 @@
-//! The lease behind a guard: renewed, lost, capped.
+//! The lease of a guard: its renewal, its loss and its maximum.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn short() -> Pair {
     Pair::local_with(|builder| builder.ttl(TTL))
 }
 
-/// A guard that lives for a while is watched, and asked about once for that: then all is quiet.
+/// The process watches the key of a guard that lives for a while, and asks the store once. Then it sends nothing more.
 async fn settle() {
     sleep(Duration::from_millis(100)).await;
 }
@@ -240,7 +240,7 @@ async fn a_lost_guard_holds_up_its_own_process_only() {
     let lost = here.lock().await.unwrap();
     pair.store.forget();
     lost.lost().await;
-    // Whoever waits for it here keeps to its limit, and keeps the lock from nobody.
+    // A waiter of this process keeps to its limit, and keeps the lock from no other client.
     let begin = Instant::now();
     assert!(here.lock_timeout(TTL).await.is_err());
     assert!(begin.elapsed() < TTL * 2);

@@ -163,7 +163,7 @@ async fn debug_asks_nobody() {
     assert_eq!(pair.ours.stats().total(), asked);
 }
 
-/// `Debug` looks at the data. Whoever is granted the lock meanwhile must not wait for ever.
+/// `Debug` locks the data. A waiter that is granted the lock meanwhile must not wait for ever.
 #[test]
 fn debug_gets_in_nobodys_way() {
     use std::sync::mpsc;

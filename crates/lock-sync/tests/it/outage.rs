@@ -1,4 +1,4 @@
-//! When the store fails.
+//! Failures of the store.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn with_a_limit_patience_lasts_until_the_limit() {
     let error = here.lock_timeout(TTL * 4).await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { source: Some(_) }), "it says why: {error:?}");
     assert!(begin.elapsed() >= TTL * 4);
-    // And is rewarded when the store comes back.
+    // The waiter gets the lock when the store comes back.
     let mut waiting = Box::pin(here.lock_timeout(TTL * 4));
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     sleep(TTL * 2).await;

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use crate::support::{Pair, poll_once};
 
-/// How long the store takes to hear of things.
+/// The delay with which requests reach the store.
 const WAY: Duration = Duration::from_millis(50);
 /// A query waits no longer than this for a release.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Three permits, which the store is slow to get back.
+/// Three permits, whose releases reach the store late.
 fn three(pair: &Pair) -> Semaphore {
     pair.ours.faults().on(Verb::Release).delay_requests(WAY);
     pair.here.semaphore("permits", 3).unwrap()

@@ -12,20 +12,20 @@ use lock_sync::{
 };
 use tokio::time::sleep;
 
-use crate::support::{Pair, eventually, poll_once};
+use crate::support::{Pair, dropped_after, eventually, poll_once};
 
 const TTL: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(10);
 
 impl Pair {
-    /// The same reentrant mutex on both sides.
+    /// One reentrant mutex on both sides.
     pub(crate) fn reentrant_mutexes(&self) -> (ReentrantMutex<u32>, ReentrantMutex<u32>) {
         let mutex = |locks: &lock_sync::Locks<_>| locks.reentrant_mutex("again", 0).unwrap();
         (mutex(&self.here), mutex(&self.there))
     }
 }
 
-/// The same owner, as another process would get it.
+/// A copy of the owner, as another process would get it.
 pub(crate) fn sent(owner: &Owner) -> Owner {
     Owner::parse(&owner.expose()).unwrap()
 }
@@ -228,7 +228,7 @@ async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
         other => panic!("{other:?}"),
     }
     assert!(matches!(outer.release().await, Err(ReleaseError::Lost(_))));
-    // With its guards gone it is a newcomer.
+    // Once its guards are gone, the owner locks like any other.
     let anew = here.lock_as(&mut owner).await.unwrap();
     assert!(anew.is_valid() && anew.fencing_token() > token);
 }
@@ -300,7 +300,7 @@ fn a_plain_thread_can_lock() {
     });
 }
 
-/// What the store sleeps on must not belong to a runtime that nobody drives.
+/// The timers of the store must not belong to a runtime that no thread drives.
 #[test]
 fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
     let pair = Pair::threaded();
@@ -322,23 +322,13 @@ async fn dropped_after_any_poll() {
     let mut owner = Owner::new().unwrap();
     let (mut stranger, mut copy) = (Owner::new().unwrap(), sent(&owner));
     for round in 0..1_000_u32 {
-        let mut held = match round % 3 {
+        let held = match round % 3 {
             0 => None,
             1 => Some(there.lock_as(&mut stranger).await.unwrap()),
             _ => Some(there.lock_as(&mut copy).await.unwrap()),
         };
-        let mut waiting = Box::pin(here.lock_as(&mut owner));
-        for poll in 0..=round % 5 {
-            if poll == 1 {
-                drop(held.take());
-            }
-            if poll_once(waiting.as_mut()).await.is_ready() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(waiting);
-        drop(held);
+        let waiting = Box::pin(here.lock_as(&mut owner));
+        dropped_after(waiting, round % 5, held, 1).await;
     }
     pair.all_released().await;
     drop(in_time(there.lock_as(&mut stranger)).await.unwrap());
@@ -354,7 +344,7 @@ async fn a_dropped_future_does_not_touch_the_owners_other_guards() {
     let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
     let mut again = Box::pin(here.lock_as(&mut copy));
     let entered = poll_once(again.as_mut()).await;
-    assert!(entered.is_ready(), "nobody is asked");
+    assert!(entered.is_ready(), "no request is sent");
     drop(entered);
     drop(again);
     pair.ours.faults().heal();

@@ -39,7 +39,7 @@ assert_traits! {
     ParseOwnerError: Send & Sync & Unpin & Error;
 }
 
-/// The futures of the `async fn`s cannot be named: they are checked where they are made.
+/// The futures of an `async fn` have no name, so they are checked where they are made.
 #[test]
 fn every_future_is_send_and_sync() {
     fn check<F: Send + Sync>(_: F) {}
@@ -54,7 +54,7 @@ fn every_future_is_send_and_sync() {
     check(guard.release());
 }
 
-/// Blocking inside a runtime panics with tokio's words, at the line of the caller.
+/// Blocking inside a runtime panics with tokio's message, at the line of the caller.
 #[test]
 fn blocking_in_a_runtime_panics_at_the_caller() {
     let pair = Pair::threaded();

@@ -1,4 +1,4 @@
-//! A lock that is entered again by whoever runs in the scope of its owner.
+//! A lock that code in the scope of its owner enters again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lock_sync::{
 };
 
 use crate::reentrant::sent;
-use crate::support::{Pair, poll_once};
+use crate::support::{Pair, dropped_after, poll_once};
 
 #[tokio::test]
 async fn a_second_lock_in_a_scope_enters_again() {
@@ -22,7 +22,7 @@ async fn a_second_lock_in_a_scope_enters_again() {
         let inner = here.lock().await.unwrap();
         let tried = here.try_lock().await.unwrap();
         let soon = here.lock_timeout(Duration::from_secs(1)).await.unwrap();
-        assert_eq!(pair.ours.stats().acquires, before.acquires, "nobody is asked");
+        assert_eq!(pair.ours.stats().acquires, before.acquires, "no request is sent");
         for guard in [&inner, &tried, &soon] {
             assert_eq!(guard.fencing_token(), outer.fencing_token());
         }
@@ -132,7 +132,7 @@ async fn a_scope_in_a_scope_is_another_owner() {
     .await;
 }
 
-/// Nothing tells a branch from a nested call. The documentation says so.
+/// The library cannot distinguish a branch from a nested call. The documentation says so.
 #[tokio::test]
 async fn branches_in_one_scope_are_one_owner() {
     let pair = Pair::threaded();
@@ -256,24 +256,13 @@ async fn dropped_after_any_poll() {
     let mut stranger = Owner::new().unwrap();
     for round in 0..600_u32 {
         let contended = round % 3 == 0;
-        let mut held =
-            if contended { Some(there.lock_as(&mut stranger).await.unwrap()) } else { None };
-        let mut waiting = Box::pin(owner_scope(async {
+        let held = if contended { Some(there.lock_as(&mut stranger).await.unwrap()) } else { None };
+        let waiting = Box::pin(owner_scope(async {
             let outer = here.lock().await.unwrap();
             let inner = here.lock().await.unwrap();
             (outer, inner)
         }));
-        for poll in 0..=round % 5 {
-            if poll == 1 {
-                drop(held.take());
-            }
-            if poll_once(waiting.as_mut()).await.is_ready() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(waiting);
-        drop(held);
+        dropped_after(waiting, round % 5, held, 1).await;
     }
     pair.all_released().await;
     let limit = Duration::from_secs(10);

@@ -9,14 +9,14 @@ use lock_sync::{AcquireError, PollSemaphore, Semaphore, TryAcquireError};
 use crate::support::{Pair, eventually, poll_once};
 
 impl Pair {
-    /// The same semaphore on both sides.
+    /// One semaphore on both sides.
     pub(crate) fn semaphores(&self, permits: usize) -> (Semaphore, Semaphore) {
         let semaphore = |locks: &lock_sync::Locks<_>| locks.semaphore("permits", permits).unwrap();
         (semaphore(&self.here), semaphore(&self.there))
     }
 }
 
-/// How many permits the store says are free, once it says that many.
+/// Waits until the store reports this number of free permits.
 pub(crate) async fn becomes_available(semaphore: &Semaphore, permits: usize) {
     let free = async {
         while semaphore.available_permits().await.unwrap() != permits {
@@ -57,7 +57,7 @@ async fn none_are_granted_at_once_unless_it_is_closed() {
     let _all = there.acquire().await.unwrap();
     let before = pair.ours.stats();
     let mut none = here.acquire_many(0).await.unwrap();
-    assert_eq!(pair.ours.stats(), before, "nobody is asked");
+    assert_eq!(pair.ours.stats(), before, "no request is sent");
     assert_eq!((none.num_permits(), none.fencing_token().get()), (0, 0));
     assert!(none.is_valid() && none.remaining() > Duration::from_secs(3600));
     assert!(none.split(1).is_none());
@@ -215,7 +215,7 @@ fn a_plain_thread_can_acquire() {
     assert_eq!(here.blocking_acquire_many_owned(2).unwrap().num_permits(), 2);
 }
 
-/// What the store sleeps on must not belong to a runtime that nobody drives.
+/// The timers of the store must not belong to a runtime that no thread drives.
 #[test]
 fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
     let pair = Pair::threaded();
@@ -236,7 +236,7 @@ async fn a_permit_can_be_polled_for() {
     let permit = std::future::poll_fn(|context| polled.poll_acquire(context)).await.unwrap();
     let held = there.acquire().await.unwrap();
     assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 1))).await.is_pending());
-    // Another number begins anew; the place is kept from poll to poll.
+    // Another number begins a new wait. The position is kept from poll to poll.
     assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 2))).await.is_pending());
     drop(permit);
     assert!(poll_once(std::pin::pin!(polled_permit(&mut polled, 2))).await.is_pending());

@@ -19,7 +19,7 @@ assert_traits! {
     SemaphorePermit<'static>: Send & Sync & Unpin;
     tokio::sync::OwnedSemaphorePermit: Send & Sync & Unpin;
     OwnedSemaphorePermit: Send & Sync & Unpin;
-    // As the futures of tokio's `async fn`s, which have no name.
+    // These are like the futures of tokio's `async fn`s, which have no name.
     Acquire<'static>: Send & Sync & !Unpin;
     AcquireOwned: Send & Sync & !Unpin;
     PollSemaphore: Send & Sync & Unpin;
@@ -29,7 +29,7 @@ assert_traits! {
     TryAcquireError: Send & Sync & Unpin & Error & Eq;
 }
 
-/// The futures of the `async fn`s cannot be named: they are checked where they are made.
+/// The futures of an `async fn` have no name, so they are checked where they are made.
 #[test]
 fn every_future_is_send_and_sync() {
     fn check<F: Send + Sync>(_: F) {}
@@ -70,7 +70,7 @@ fn words_are_tokios_where_tokio_has_words() {
     assert_eq!(error.source().unwrap().to_string(), "wrong password");
 }
 
-/// Blocking inside a runtime panics with tokio's words, at the line of the caller.
+/// Blocking inside a runtime panics with tokio's message, at the line of the caller.
 #[test]
 fn blocking_in_a_runtime_panics_at_the_caller() {
     type Blocking = fn(&Arc<Semaphore>);

@@ -67,7 +67,7 @@ async fn a_waiter_that_crashes_holds_nobody_up_beyond_its_place() {
     becomes_available(&there, 0).await;
     let begin = Instant::now();
     pair.ours.faults().cut();
-    // It wants all of them, and nobody may overtake it until then.
+    // It wants all of them, and no other request may overtake it until then.
     let next = there.acquire_many_timeout(2, TTL * 3).await.unwrap();
     assert!(begin.elapsed() < TTL * 3 / 2, "{:?}", begin.elapsed());
     drop((held, next));
@@ -93,7 +93,7 @@ async fn a_lost_permit_keeps_nobody_from_the_others() {
     let lost = here.acquire_many(2).await.unwrap();
     pair.store.forget();
     assert_eq!(lost.lost().await.reason(), LossReason::Revoked);
-    // There is no data that two could reach at once: the guard of the lost one is in nobody's way.
+    // A permit gives access to no data, so a lost permit does not hold up other holders.
     let next = here.acquire_many_timeout(2, TTL).await.unwrap();
     assert!(next.is_valid() && !lost.is_valid());
     drop(lost);
@@ -115,7 +115,7 @@ async fn permits_put_together_are_valid_together() {
     assert_eq!(permit.fencing_token(), token, "the lowest: that of the lost one");
     assert_eq!(permit.lost().await.reason(), LossReason::Revoked);
     assert!(permit.while_held(std::future::pending::<()>()).await.is_err());
-    // What was acquired last is split off first.
+    // The permits that were acquired last are split off first.
     let valid = permit.split(2).unwrap();
     assert!(valid.is_valid() && !permit.is_valid());
     assert!(valid.while_held(std::future::ready(7)).await.is_ok());
@@ -166,7 +166,7 @@ async fn forgetting_survives_a_short_outage() {
     assert_eq!(there.available_permits().await.unwrap(), 1);
 }
 
-/// Permits that nobody here uses are given back before more are asked for, which may not succeed.
+/// The process gives unused permits back before it asks for more, because the request for more may not succeed.
 #[tokio::test(start_paused = true)]
 async fn a_try_beside_permits_that_cannot_be_given_back_does_not_wait() {
     let pair = short();

@@ -1,4 +1,4 @@
-//! Any order of acquiring, dividing, merging and giving back, against a count on paper.
+//! Any order of acquiring, splitting, merging and releasing, compared with a model that counts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::support::Pair;
 
 const PERMITS: usize = 7;
 
-/// One step. Numbers choose among what there is.
+/// One step. The numbers choose among the present permits.
 #[derive(Clone, Debug)]
 enum Step {
     Acquire { here: bool, count: u32 },
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A permit, and how many it has on paper.
+/// A permit, and its count in the model.
 struct Paper {
     permit: OwnedSemaphorePermit,
     count: usize,
@@ -113,7 +113,7 @@ async fn follow(steps: Vec<Step>) {
             assert_eq!(paper.permit.num_permits(), paper.count);
             assert!(paper.permit.is_valid());
         }
-        // What was dropped or forgotten is on its way.
+        // The releases of dropped and forgotten permits may still be under way.
         becomes_available(&there, limit - sum(&held)).await;
     }
     let expected = limit;

@@ -1,4 +1,4 @@
-//! Who gets permits next, and when nobody does any more.
+//! The order in which requests get permits, and the closed semaphore.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use lock_sync::{AcquireError, Semaphore, TryAcquireError};
 use crate::semaphore::becomes_available;
 use crate::support::{Pair, eventually, poll_once};
 
-/// Waits until so many stand in line at the store.
+/// Waits until this number of claims is in the queue of the store.
 async fn in_line(semaphore: &Semaphore, pair: &Pair, more_than: u64) {
     eventually("it stands in line", || pair.ours.stats().acquires > more_than).await;
     becomes_available(semaphore, 0).await;
@@ -48,7 +48,7 @@ async fn a_large_request_is_not_starved_in_the_process() {
     let (one, two) = (here.acquire().await.unwrap(), here.acquire().await.unwrap());
     let mut large = Box::pin(here.acquire_many(3));
     assert!(poll_once(large.as_mut()).await.is_pending());
-    // There is a permit for this one, but somebody came before.
+    // There is a permit for this request, but another request came before.
     assert_eq!(here.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
     let mut small = Box::pin(here.acquire());
     assert!(poll_once(small.as_mut()).await.is_pending());
@@ -73,7 +73,7 @@ async fn a_large_request_is_not_starved_across_processes() {
     let mut large = Box::pin(here.acquire_many(3));
     assert!(poll_once(large.as_mut()).await.is_pending());
     in_line(&there, &pair, before).await;
-    // There is a permit for each of these, but somebody came before, in another process.
+    // There is a permit for each of these requests, but a request of another process came before.
     assert_eq!(there.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
     let mut small = Box::pin(there.acquire());
     let limit = Duration::from_millis(50);
@@ -154,7 +154,7 @@ async fn closing_a_handle_concerns_nobody_else() {
     becomes_available(&there, 2).await;
 }
 
-/// Whoever begins to wait while the handle is closed must not miss it.
+/// A caller that begins to wait while the handle is being closed must not miss this.
 #[test]
 fn closing_at_the_instant_of_waiting_is_heard() {
     let pair = Pair::threaded();
@@ -218,7 +218,7 @@ async fn closing_for_all_ends_it_everywhere() {
     }
     assert!(here.is_closed() && beside.is_closed(), "they have heard of it");
     let stranger = pair.semaphores(2).0;
-    assert!(!stranger.is_closed(), "nobody has told it");
+    assert!(!stranger.is_closed(), "it does not know yet");
     assert!(stranger.is_closed_for_all().await.unwrap() && stranger.is_closed());
     let stranger = pair.semaphores(2).0;
     assert_eq!(stranger.try_acquire().await.err(), Some(TryAcquireError::Closed));
@@ -311,7 +311,7 @@ async fn dropped_while_the_grant_is_under_way() {
     let _gate = pair.ours.faults().on(Verb::Acquire).hold_replies();
     let mut waiting = Box::pin(here.acquire_many(2));
     assert!(poll_once(waiting.as_mut()).await.is_pending());
-    assert_eq!(pair.store.live_leases(), 1, "granted, but nobody knows yet");
+    assert_eq!(pair.store.live_leases(), 1, "granted, but the waiter does not know yet");
     drop(waiting);
     pair.ours.faults().heal();
     let limit = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The end of the locks.
+//! The shutdown of the locks.
 
 use lock_core::memory::Verb;
 use lock_sync::{LockError, TryLockError};

@@ -27,17 +27,17 @@ assert_traits! {
 }
 
 impl Pair {
-    /// The same semaphore on both sides.
+    /// One semaphore on both sides.
     fn slots(&self, permits: usize) -> (SlotSemaphore, SlotSemaphore) {
         let slots = |locks: &Locks<_>| locks.slot_semaphore("slots", permits).unwrap();
         (slots(&self.here), slots(&self.there))
     }
 }
 
-/// All permits of a semaphore of which nobody has one.
+/// All permits of a semaphore without holders.
 async fn all(semaphore: &SlotSemaphore) -> Vec<SlotPermit<'_>> {
     let permits = (0..semaphore.permits()).map(|_| semaphore.try_acquire());
-    // One after the other: two that try at once may both find the last.
+    // One after the other: two concurrent attempts may both find the last slot.
     let mut all = Vec::new();
     for permit in permits {
         all.push(permit.await.unwrap());
@@ -81,7 +81,7 @@ async fn any_slot_that_is_freed_ends_a_wait() {
     }
 }
 
-/// Also one that another task of the process frees, which asks nobody.
+/// Also a permit that another task of the process frees, without a request.
 #[tokio::test]
 async fn a_slot_that_is_freed_here_passes_on_here() {
     let pair = Pair::threaded();
@@ -99,7 +99,7 @@ async fn a_slot_that_is_freed_here_passes_on_here() {
     assert_eq!(pair.ours.stats().acquires, before.acquires);
 }
 
-/// Who waits may be given two at once, and needs one.
+/// A waiter may be granted two slots at once, and needs one.
 #[tokio::test]
 async fn what_is_given_beyond_need_goes_back() {
     let pair = Pair::threaded();
@@ -128,7 +128,7 @@ async fn a_wait_asks_nobody_but_to_keep_its_places() {
     assert!(tokio::time::timeout(TTL, waiting.as_mut()).await.is_err());
     let before = pair.ours.stats();
     assert!(tokio::time::timeout(TTL * 4, waiting.as_mut()).await.is_err());
-    // Each place once in a third of its time.
+    // Each place is renewed once in a third of its time.
     let asked = pair.ours.stats().since(before).total();
     assert!((8..=40).contains(&asked), "{asked} requests in four leases");
     drop(held);
@@ -187,14 +187,14 @@ async fn dropped_after_any_poll_it_leaves_nothing() {
     assert_eq!(all(&there).await.len(), 3);
 }
 
-/// In every phase: while it tries, with the answer under way, and in the lines.
+/// In every phase: while it tries, while the answer is under way, and in the lines.
 #[tokio::test]
 async fn dropped_with_a_request_under_way_it_leaves_nothing() {
     let pair = Pair::threaded();
     let (here, there) = pair.slots(2);
     for replies in [false, true] {
         for full in [false, true] {
-            // The request of the round before may be granted for a moment still, so no try will do.
+            // The request of the previous round may still be granted for a moment, so a single try is not enough.
             let permits = (0..if full { 2 } else { 0 }).map(|_| there.acquire());
             let held = in_time(join_all(permits)).await;
             let held: Vec<_> = held.into_iter().map(Result::unwrap).collect();
@@ -226,7 +226,7 @@ async fn a_limit_ends_every_kind_of_wait() {
     assert_eq!(begin.elapsed().as_secs(), 1);
     drop(held);
     pair.all_released().await;
-    // One that is not answered is not one that is held.
+    // A slot without an answer is not a held slot.
     let _gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
     match Arc::clone(&here).acquire_owned_timeout(limit).await {
         Err(AcquireError::Timeout { source: Some(error) }) => {
@@ -291,7 +291,7 @@ fn without_a_runtime_it_blocks() {
     }
 }
 
-/// The futures of the `async fn`s cannot be named: they are checked where they are made.
+/// The futures of an `async fn` have no name, so they are checked where they are made.
 #[test]
 fn every_future_is_send_and_sync() {
     fn check<F: Send + Sync>(_: F) {}

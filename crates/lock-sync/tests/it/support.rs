@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The helpers that the tests share.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -15,7 +15,7 @@ use lock_core::{
 use lock_sync::{Builder, Locks};
 use tokio::runtime::Handle;
 
-/// Two processes, as far as the store can tell, and the store.
+/// Two clients of one store, which are two processes for the store, and the store.
 pub(crate) struct Pair {
     pub(crate) store: MemoryBackend,
     pub(crate) ours: MemoryBackend,
@@ -53,7 +53,7 @@ impl Pair {
         }
     }
 
-    /// The same lock on both sides.
+    /// One lock on both sides.
     pub(crate) fn mutexes(&self) -> (lock_sync::Mutex<u32>, lock_sync::Mutex<u32>) {
         (self.here.mutex("it", 0).unwrap(), self.there.mutex("it", 0).unwrap())
     }
@@ -62,6 +62,27 @@ impl Pair {
     pub(crate) async fn all_released(&self) {
         eventually("all leases are released", || self.store.live_leases() == 0).await;
     }
+}
+
+/// Polls a future once, and so many times more or until it is ready, and drops it. The guard goes before the poll of this
+/// number, the first being 0, or after the future.
+pub(crate) async fn dropped_after<F: Future, G>(
+    mut future: std::pin::Pin<Box<F>>,
+    more: u32,
+    mut guard: Option<G>,
+    free: u32,
+) {
+    for poll in 0..=more {
+        if poll == free {
+            drop(guard.take());
+        }
+        if poll_once(future.as_mut()).await.is_ready() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    drop(future);
+    drop(guard);
 }
 
 /// Polls a future once.
@@ -104,7 +125,7 @@ pub(crate) fn panic_of(name: &str, work: impl FnOnce()) -> (String, String) {
     seen.unwrap()
 }
 
-/// Asserts that this panics with tokio's words in an asynchronous context, and names this file.
+/// Asserts that this panics with tokio's message in an asynchronous context, and names this file.
 pub(crate) fn assert_refuses_to_block(name: &str, file: &str, work: impl FnOnce()) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (message, named) = panic_of(name, || runtime.block_on(async { work() }));
@@ -127,6 +148,7 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
 pub(crate) struct Basic {
     store: MemoryBackend,
     refuses: fn(&Key) -> bool,
+    on_watch: Box<dyn Fn(Watch) -> Watch + Send + Sync>,
 }
 
 impl Basic {
@@ -135,7 +157,16 @@ impl Basic {
     }
 
     pub(crate) fn without(store: MemoryBackend, refuses: fn(&Key) -> bool) -> Self {
-        Self { store, refuses }
+        Self { store, refuses, on_watch: Box::new(|watch| watch) }
+    }
+
+    /// Passes each watch through `on_watch` when it begins.
+    pub(crate) fn hearing(
+        mut self,
+        on_watch: impl Fn(Watch) -> Watch + Send + Sync + 'static,
+    ) -> Self {
+        self.on_watch = Box::new(on_watch);
+        self
     }
 }
 
@@ -157,7 +188,7 @@ impl Backend for Basic {
     }
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        self.store.watch(key).await
+        Ok((self.on_watch)(self.store.watch(key).await?))
     }
 
     fn clock(&self) -> Clock {

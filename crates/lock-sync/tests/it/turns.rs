@@ -1,10 +1,9 @@
-//! Who gets the lock after whom, among tasks of one process and among processes.
+//! The order in which tasks of one process, and processes, get the lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::memory::MemoryBackend;
 use lock_core::{
     Acquire, Attempt, Backend, Claim, FencingToken, Hint, Key, OwnerToken, Ttl, Watch,
 };
@@ -14,10 +13,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, eventually, poll_once};
 
-/// Who held the lock, in order.
+/// The holders of the lock, in order.
 type Book = Arc<std::sync::Mutex<Vec<(&'static str, FencingToken)>>>;
 
-/// A task that takes the lock `rounds` times and writes itself down.
+/// A task that takes the lock `rounds` times and records its name.
 fn taker(who: &'static str, mutex: &Arc<Mutex<u32>>, rounds: u32, book: &Book) -> JoinHandle<()> {
     let (mutex, book) = (Arc::clone(mutex), Arc::clone(book));
     tokio::spawn(async move {
@@ -76,7 +75,7 @@ async fn others_get_their_turn_within_the_budget() {
             _ => runs.push(1),
         }
     }
-    // The first run begins before anybody else has come.
+    // The first run begins before another waiter has come.
     let longest = *runs[1..].iter().max().unwrap();
     assert!(longest <= HANDOFFS + 1, "{longest} in a row");
     assert!(longest > 1, "the budget is used");
@@ -138,7 +137,7 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
             let _guard = mutex.lock().await.unwrap();
             order.lock().unwrap().push(n);
         }));
-        // Until it stands in the store's queue.
+        // Until it stands in the queue of the store.
         sleep(Duration::from_millis(1)).await;
     }
     drop(guard);
@@ -159,7 +158,7 @@ async fn a_grant_whose_message_is_lost_is_found_out() {
     assert!(waited <= bound, "{waited:?}");
 }
 
-/// How long a task that waits for the lock waits after its holder has let go. Something happens just before that.
+/// The time from the release by the holder until a waiter has the lock. An event happens just before the release.
 async fn wait_after<G>(mutex: &Mutex<u32>, guard: G, act: impl FnOnce()) -> Duration {
     let mut waiting = Box::pin(mutex.lock());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
@@ -203,7 +202,7 @@ async fn a_process_that_comes_last_again_does_not_wait_for_the_silent() {
     let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
     let (here, _) = pair.mutexes();
     let guard = here.lock().await.unwrap();
-    // From here on the holder listens, and hears that another waits.
+    // From here on the holder listens, and receives the hint that another process waits.
     sleep(Duration::from_millis(100)).await;
     let _silent = silent_waiter(&pair, ttl).await;
     let waited = wait_after(&here, guard, || ()).await;
@@ -251,124 +250,11 @@ async fn a_waiter_that_leaves_in_its_turn_passes_it_on() {
     sleep(Duration::from_millis(50)).await;
     drop(guard);
     sleep(Duration::from_millis(5)).await;
-    // It has been granted, and nobody has looked.
+    // It has been granted, and the future was not polled since.
     drop(first);
     let begin = Instant::now();
     assert!(second.await.unwrap().is_valid());
     assert!(begin.elapsed() < Duration::from_millis(100));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_holder_hears_at_once_that_its_key_is_gone() {
-    let pair = Pair::local_with(|builder| builder.ttl(Duration::from_secs(30)));
-    let (here, _) = pair.mutexes();
-    let guard = here.lock().await.unwrap();
-    let key = Key::new("it").unwrap();
-    sleep(Duration::from_secs(1)).await;
-    // An echo of something else does no harm.
-    for hint in [Hint::Changed, Hint::Released, Hint::Expired] {
-        pair.ours.faults().hint(&key, hint);
-        sleep(Duration::from_millis(100)).await;
-        assert!(guard.is_valid());
-    }
-    pair.store.forget();
-    pair.ours.faults().hint(&key, Hint::Released);
-    let begin = Instant::now();
-    guard.lost().await;
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_and_holding_costs_renewals_only() {
-    static HOLDERS: AtomicU32 = AtomicU32::new(0);
-    let ttl = Duration::from_secs(30);
-    let pair = Pair::local_with(|builder| builder.ttl(ttl));
-    let (here, there) = pair.mutexes();
-    let guard = there.lock().await.unwrap();
-    let here = Arc::new(here);
-    let tasks: Vec<_> = (0..100)
-        .map(|_| {
-            let here = Arc::clone(&here);
-            tokio::spawn(async move {
-                let _guard = here.lock().await.unwrap();
-                HOLDERS.fetch_add(1, Ordering::SeqCst);
-            })
-        })
-        .collect();
-    sleep(Duration::from_secs(1)).await;
-    let before = pair.ours.stats();
-    sleep(ttl * 10).await;
-    let requests = pair.ours.stats().since(before).total();
-    assert!(requests <= 31, "a place is renewed every third of the lease: {requests}");
-    drop(guard);
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(HOLDERS.load(Ordering::SeqCst), 100);
-}
-
-/// A guard that entered on a grant: its lease is short until it is renewed.
-async fn handed_over(pair: &Pair) -> lock_sync::OwnedMutexGuard<u32> {
-    let (here, there) = pair.mutexes();
-    let guard = there.lock().await.unwrap();
-    let mut waiting = Box::pin(Arc::new(here).lock_owned());
-    assert!(poll_once(waiting.as_mut()).await.is_pending());
-    sleep(Duration::from_millis(50)).await;
-    drop(guard);
-    waiting.await.unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_handed_over_survives_a_renewal_that_stalls() {
-    let ttl = Duration::from_secs(30);
-    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
-    let guard = handed_over(&pair).await;
-    assert!(guard.remaining() < Duration::from_secs(1));
-    let renewals = pair.ours.stats().renewals;
-    pair.ours.faults().on(Verb::Renew).delay_requests(Duration::from_secs(3600));
-    while pair.ours.stats().renewals == renewals {
-        sleep(Duration::from_millis(1)).await;
-    }
-    pair.ours.faults().on(Verb::Renew).delay_requests(Duration::ZERO);
-    sleep(ttl).await;
-    assert!(guard.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_handed_over_is_claimed_in_a_moment() {
-    let ttl = Duration::from_secs(30);
-    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
-    let guard = handed_over(&pair).await;
-    sleep(Duration::from_millis(150)).await;
-    assert!(guard.remaining() > ttl * 9 / 10, "{:?}", guard.remaining());
-    // From here on it survives what any lease does.
-    pair.ours.faults().cut();
-    sleep(ttl / 2).await;
-    pair.ours.faults().heal();
-    sleep(ttl).await;
-    assert!(guard.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_older_answer_does_not_undo_a_wish() {
-    let ttl = Duration::from_secs(30);
-    let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
-    let (here, there) = pair.mutexes();
-    let here = here.with_cache(Duration::from_secs(3600));
-    let guard = here.lock().await.unwrap();
-    sleep(Duration::from_millis(500)).await;
-    // The renewal is carried out while nobody waits, and its answer comes after somebody does.
-    let gate = pair.ours.faults().on(Verb::Renew).hold_replies();
-    gate.arrived(1).await;
-    let mut rival = Box::pin(there.lock());
-    assert!(poll_once(rival.as_mut()).await.is_pending());
-    sleep(Duration::from_millis(20)).await;
-    gate.open();
-    sleep(Duration::from_millis(20)).await;
-    drop(guard);
-    let begin = Instant::now();
-    drop(rival.await.unwrap());
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -434,7 +320,7 @@ async fn a_lock_that_is_never_passed_on_asks_the_store_each_time() {
     assert_eq!((stats.acquires, stats.releases), (100, 100), "{stats:?}");
 }
 
-/// Although it has just shown that it is likely to be wanted here again.
+/// The lease goes back although this process is likely to want it again.
 #[tokio::test]
 async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
     let pair = Pair::threaded();
@@ -442,7 +328,7 @@ async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
     let guard = here.lock().await.unwrap();
     let mut rival = Box::pin(there.lock());
     assert!(poll_once(rival.as_mut()).await.is_pending());
-    // From here on it is known whether others wait.
+    // From here on the process knows whether others wait.
     eventually("it listens", || pair.ours.stats().watches > 0).await;
     drop(guard);
     drop(rival.await.unwrap());
@@ -479,7 +365,7 @@ async fn permits_go_to_another_process_that_waits() {
         sleep(Duration::from_millis(1)).await;
         drop(permit);
     }
-    // One hold to hear of it, and one for each lease that is in use.
+    // One hold to learn of it, and one for each lease that is in use.
     assert!(longest < Duration::from_millis(10), "{longest:?}");
     tasks.iter().for_each(JoinHandle::abort);
 }

@@ -1,4 +1,4 @@
-//! What a person asks for: runs of new seeds, one seed again, a soak.
+//! The commands for engineers: runs of new seeds, one seed again, a soak.
 
 use std::time::Duration;
 
@@ -11,33 +11,38 @@ pub(crate) const HELP: &str = "\
 lock-chaos run MINUTES [--seed N] [--jobs N]   runs of one seed after another
 lock-chaos replay SEED [--times N] [--jobs N]  the run of one seed again
 lock-chaos show SEED                           what happens in that run
-lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak";
+lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak
 
-/// Runs of one seed after another, until the time is over.
+With --takeovers, run, replay and show are about clusters, and servers that sentinels watch.";
+
+/// Runs one seed after another, until the time is over.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (minutes, options) = Options::parse(args)?;
     some(minutes, "minutes")?;
     let suite = Suite::from_seed(options.seed.unwrap_or_else(Random::fresh_seed));
+    let suite = suite.of_takeovers(options.takeovers);
     let suite = suite.time(Duration::from_secs(60 * minutes)).jobs(options.jobs);
     conclude(suite.run(&cast()?, told))
 }
 
-/// The run of one seed again.
+/// Repeats the run of one seed.
 pub(crate) fn replay(args: &[String]) -> Result<(), String> {
     let (seed, options) = Options::parse(args)?;
     some(options.times, "times")?;
-    let suite = Suite::from_seed(seed).jobs(options.jobs.min(options.times as usize));
+    let suite = Suite::from_seed(seed).of_takeovers(options.takeovers);
+    let suite = suite.jobs(options.jobs.min(options.times as usize));
     conclude(suite.repeat(options.times, &cast()?, told))
 }
 
-/// What happens in the run of a seed.
+/// Prints the plan of a seed.
 pub(crate) fn show(args: &[String]) -> Result<(), String> {
-    let (seed, _) = Options::parse(args)?;
-    print!("{}", Suite::plan(seed));
+    let (seed, options) = Options::parse(args)?;
+    let plan = if options.takeovers { Suite::takeover } else { Suite::plan };
+    print!("{}", plan(seed));
     Ok(())
 }
 
-/// The same workers for a long time, over each deployment for its part of it.
+/// The same workers for a long time, divided among the deployments.
 pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
     let (minutes, options) = Options::parse(args)?;
     some(minutes, "minutes")?;
@@ -65,7 +70,7 @@ pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("seed {seed}: {}", broken.join(", "))) }
 }
 
-/// Nothing that was not tried is sound.
+/// Fails if nothing was tried.
 fn some(count: u64, what: &str) -> Result<(), String> {
     if count == 0 { Err(format!("there have to be some {what}\n{HELP}")) } else { Ok(()) }
 }
@@ -91,12 +96,13 @@ struct Options {
     seed: Option<u64>,
     jobs: usize,
     times: u64,
+    takeovers: bool,
 }
 
 impl Options {
-    /// A number, and what follows it.
+    /// A number, and the text after it.
     fn parse(args: &[String]) -> Result<(u64, Self), String> {
-        let mut options = Self { seed: None, jobs: 2, times: 1 };
+        let mut options = Self { seed: None, jobs: 2, times: 1, takeovers: false };
         let mut args = args.iter();
         let number = |word: Option<&String>| -> Result<u64, String> {
             let word = word.ok_or(HELP)?;
@@ -104,6 +110,10 @@ impl Options {
         };
         let first = number(args.next())?;
         while let Some(name) = args.next() {
+            if name == "--takeovers" {
+                options.takeovers = true;
+                continue;
+            }
             let value = number(args.next())?;
             match name.as_str() {
                 "--seed" => options.seed = Some(value),

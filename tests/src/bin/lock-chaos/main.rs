@@ -1,4 +1,4 @@
-//! Runs in which everything fails that can: see `lock_tests::chaos`.
+//! Runs in which everything that can fail does fail: see `lock_tests::chaos`.
 //!
 //! It is also the program of every worker. `lock-chaos worker` is one of the processes of a run, which the harness
 //! starts, and `lock-chaos obey` is a [`Worker`](lock_tests::Worker), which a test starts. The other commands are for

@@ -1,4 +1,4 @@
-//! What a worker says to the harness.
+//! The reports of a worker to the harness.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -7,18 +7,18 @@ use std::process;
 
 use lock_core::Clock;
 
-/// Says what happened, and when on the clock that all processes of the machine share.
+/// Reports an event, with the time on the clock that all processes of the machine share.
 pub(crate) fn say(event: impl Display) {
     let at = Clock::boot().now().as_nanos();
     let mut stdout = std::io::stdout().lock();
     if writeln!(stdout, "{at} {event}").and_then(|()| stdout.flush()).is_err() {
-        // Nobody listens any more.
+        // The harness listens no more.
         process::exit(1);
     }
 }
 
-/// Makes every panic one that the harness sees, and the last thing that the process does. One that is begun
-/// by [`panic::resume_unwind`] is none.
+/// Makes every panic visible to the harness, and the last act of the process. A panic that is begun by
+/// [`panic::resume_unwind`] does not count.
 pub(crate) fn scream_when_it_panics() {
     panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();

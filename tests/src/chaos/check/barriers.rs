@@ -4,22 +4,24 @@ use std::collections::HashMap;
 
 use lock_core::Instant;
 
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
 use super::tries::Times;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Op};
 
-/// At some moment while each of those who pass stood there, the whole group did. And each group has no more than
-/// one leader, and one if nobody's end is unknown.
+/// For each task that passes, there was a moment of its wait when its whole group waited there. And each group has
+/// at most one leader, and exactly one if no end is unknown.
 ///
-/// Which of those who were there at once made a group is not known. But whoever passed met all of its group, and
-/// so its leader: in any time there cannot be more leaders, from their arrivals to their passes, than there are
-/// groups among those who stood there in some of it; nor more groups among those who passed than there are some
-/// who may have led. Who was told that its time was over may have been counted, and may even have led: whether the
+/// The checker does not know which of the waiting tasks made a group. But each task that passed met all of its
+/// group, and so its leader. So in any time there cannot be more leaders, from their arrivals to their passes,
+/// than groups among the tasks that waited in some part of it. Nor can there be more groups among the tasks that
+/// passed than tasks that may have led. A task whose time ran out may have been counted, and may even have led: it
+/// does not know whether its arrival let the others pass.
 /// others were let pass by its arrival, it does not know.
 pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
     let mut violations = Vec::new();
-    // It says how long the store may count somebody, and when somebody else may take the place of one who lives.
+    // The terms say how long the store may count a task, and when another may take the place of a living one.
     let unrest = terms.unrest(Property::Tries);
     for (key, visits) in visits(events, terms, &unrest) {
         let Some(of) = visits.first().map(|visit| visit.of) else { continue };
@@ -42,7 +44,7 @@ pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
             count * u64::from(of) > there.between(begin, end)
         });
         let few = shortest(passes, |count, begin, end| {
-            // With each group may pass those of whom it took the place.
+            // Each group may be joined by the tasks whose places its members took.
             let is_whole = !unrest.touches(begin - terms.ttl, end);
             let groups = if is_whole { count.div_ceil(of.into()) } else { 1 };
             groups > may_lead.between(begin, end)
@@ -64,9 +66,8 @@ fn times<'a>(visits: impl Iterator<Item = &'a Visit<'a>>) -> Times {
     times
 }
 
-/// The times, each from an arrival to an end, in which so many of these visits lie that something is wrong with
-/// it. Each is as short as can be and has nothing in common with those before, so that what is found early hides
-/// nothing that comes later.
+/// The times, each from an arrival to an end, that contain too many of these visits. Each is as short as possible
+/// and overlaps no earlier one, so an early finding hides no later one.
 fn shortest<'a>(
     visits: impl Iterator<Item = &'a Visit<'a>>,
     wrong: impl Fn(u64, Instant, Instant) -> bool,
@@ -86,12 +87,12 @@ fn shortest<'a>(
     found
 }
 
-/// Somebody who stood at a barrier.
+/// A task that waited at a barrier.
 struct Visit<'a> {
     name: (&'a str, Op),
     of: u32,
     arrived: Instant,
-    /// Until when it may have stood there.
+    /// Until when it may have waited there.
     last: Instant,
     /// Whether it leads, if it passed.
     passed: Option<bool>,
@@ -110,7 +111,7 @@ fn visits<'a>(
             Deed::Arrive { op, key, of } => {
                 let list = visits.entry(key).or_default();
                 open.insert((client, *op), (key, list.len()));
-                // It may count until its lease ends, if it is never heard of again.
+                // It may count until its lease ends, if nothing more is known of it.
                 let (arrived, last) = (event.at, Instant::FAR_FUTURE);
                 list.push(Visit { name: (client, *op), of: *of, arrived, last, passed: None });
             }
@@ -125,7 +126,7 @@ fn visits<'a>(
                 if let Some((key, number)) = open.remove(&(client, *op))
                     && let Some(visit) = visits.get_mut(key).map(|list| &mut list[number])
                 {
-                    // The store may count it until it was taken back.
+                    // The store may count it until it was withdrawn.
                     visit.last = terms.undone(event.at, unrest);
                 }
             }
@@ -135,11 +136,11 @@ fn visits<'a>(
     visits
 }
 
-/// The times in which at least so many stand there.
+/// The times in which at least this many wait there.
 fn full(visits: &[Visit<'_>], of: usize) -> Vec<(Instant, Instant)> {
     let mut steps: Vec<(Instant, i64)> =
         visits.iter().flat_map(|visit| [(visit.arrived, 1), (visit.last, -1)]).collect();
-    // Who comes at the moment at which another leaves may have met it.
+    // A task that arrives at the moment at which another leaves may have met it.
     steps.sort_unstable_by_key(|&(at, step)| (at, -step));
     let (mut full, mut here, mut since) = (Vec::new(), 0, None);
     for (at, step) in steps {
@@ -161,8 +162,8 @@ fn full(visits: &[Visit<'_>], of: usize) -> Vec<(Instant, Instant)> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::Refusal;
     use crate::chaos::{Deployment, Extent, Fault};
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(found(&whole), 0);
         let mut early = whole;
         early[0].1[1] = 29;
-        // Then the three were never there at once.
+        // Then the three never waited there at once.
         assert_eq!(found(&early), 3);
         let mut two = whole;
         two[0].2 = Some(true);
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(found(&[&first[..], &whole[..]].concat()), 0);
     }
 
-    /// Three from that time on, so many of whom lead.
+    /// Three from that time on, of which this many lead.
     fn group(begin: u64, leaders: usize) -> [(&'static str, [u64; 2], Option<bool>); 3] {
         [("a", 0), ("b", 1), ("c", 2)].map(|(client, number)| {
             (client, [begin + number, begin + 5], Some((number as usize) < leaders))
@@ -238,7 +239,7 @@ mod tests {
         let gave_up: Vec<_> = (0..9).map(|at| ("d", [20 * at, 20 * at + 10], None)).collect();
         let seen = |leaders| found(&[&gave_up[..], &group(5_000, leaders)[..]].concat());
         assert_eq!([0, 1, 2, 3].map(seen), [1, 0, 1, 1]);
-        // Nor do those who come later, and each group is looked at.
+        // Nor do later ones, and each group is checked.
         let seen = |leaders: [usize; 3]| {
             let groups = [100, 4_000, 8_000].into_iter().zip(leaders);
             let groups: Vec<_> = groups.flat_map(|(begin, count)| group(begin, count)).collect();

@@ -1,12 +1,12 @@
-//! Tokens of a hold that becomes another. Whether somebody got in between is seen with
-//! [exclusion](super::exclusion).
+//! Tokens of a hold that is converted. [Exclusion](super::exclusion) checks whether another task got in
+//! between.
 
 use super::operations::{Operations, Span};
 use super::{Property, Violation};
 use crate::chaos::history::Way;
 
-/// An upgrade brings a higher token, and a weaker way keeps the one that there was. Permits are left out: they
-/// may have come with several tokens, of which those that are left show the lowest.
+/// An upgrade brings a higher token, and a weaker way keeps its token. Permits are not checked: they may have
+/// several tokens, and the remaining ones show the lowest.
 pub(super) fn check(operations: &Operations) -> Vec<Violation> {
     let mut violations = Vec::new();
     for operation in &operations.all {

@@ -1,27 +1,29 @@
-//! Operations end in time, and fail only with errors that something explains.
+//! Operations end in time, and fail only with errors that a fault explains.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use lock_core::Instant;
 
+use super::lateness::{SINCE, is_of_process, lateness};
 use super::operations::{End, Operation, Operations};
-use super::terms::{SINCE, Terms, Unrest, is_of_process, lateness};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Patience, Refusal};
 
-/// How many requests a try may make, one after another: for a release that was under way when it came, for each
-/// of two slots, or for the lock and then for the value of a leader.
+/// The most requests of a try, one after another: for a release that was under way when it came, for each of
+/// two slots, or for the lock and then for the value of a leader.
 const REQUESTS: u32 = 2;
 
-/// By how much two clocks of one machine may differ over a wait.
+/// How far two clocks of one machine may differ over a wait.
 const GRAIN: Duration = Duration::from_millis(1);
 
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let names = operations.client_names().iter();
     let own: Vec<_> = names.map(|client| OfClient::new(terms, client)).collect();
     let stood = stood_still(operations, terms);
-    let late: Vec<_> = lateness(events, terms).collect();
+    let late: Vec<_> = lateness(events, &terms.stood_still).collect();
     let mut found = Vec::new();
     for operation in &operations.all {
         let own = &own[operation.client];
@@ -45,25 +47,25 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         let text = format!("{what}: {}", operations.name(operation));
         Violation::new(Property::Errors, (at, at), operations.key(operation), text)
     };
-    // Whatever has kept it from being renewed was there since then.
+    // The cause of the missing renewal has existed since then.
     let own: HashMap<_, _> =
         operations.client_names().iter().map(String::as_str).zip(own).collect();
     let troubled = |event: &Event| {
         let own = own.get(event.client.as_str());
         let since = event.at - terms.ttl;
         own.is_some_and(|own| own.faults.touches(since, event.at))
-            // A renewal has a good part of the lease to come through.
+            // A renewal has a good part of the lease to succeed.
             || late_within(&late, since, event.at) >= terms.ttl / 4
     };
     let lost = lost_for_nothing(operations, events, &troubled);
     found.into_iter().map(tell).chain(lost).collect()
 }
 
-/// What one client may see go wrong.
+/// The faults that one client may see.
 struct OfClient {
     terms: Terms,
     unrest: Unrest,
-    /// The same but for the machine.
+    /// Without the lateness of the machine.
     faults: Unrest,
 }
 
@@ -75,14 +77,14 @@ impl OfClient {
     }
 }
 
-/// A call that came to nothing.
+/// A call without success.
 struct Denial<'a> {
     what: &'static str,
     begin: Instant,
     end: Instant,
-    /// How long it may wait for others.
+    /// How long it may wait for other holders.
     patience: Patience,
-    /// Since when there may have been a reason for a lease to be lost.
+    /// Since when there may have been a reason for the loss of a lease.
     since: Instant,
     why: &'a Refusal,
 }
@@ -104,7 +106,7 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
         begin: kept.asked,
         end: kept.ended,
         patience: kept.patience,
-        // Whatever has kept it from being renewed.
+        // The cause of the missing renewal.
         since: kept.asked - terms.ttl,
         why: &kept.why,
     });
@@ -113,7 +115,7 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
             what: "letting go",
             begin,
             end: operation.ended,
-            // It has no limit that could be reached.
+            // It has no limit that it could reach.
             patience: Patience::None,
             since: begin - terms.ttl,
             why,
@@ -124,8 +126,8 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
 }
 
 impl Denial<'_> {
-    /// What is wrong with it, if anything. Whether somebody was in the way of a try is seen with
-    /// [tries](super::tries).
+    /// The error of the call, if there is one. [Tries](super::tries) checks whether a task was in the way of a
+    /// try.
     fn wrong(&self, own: &OfClient) -> Option<String> {
         let &Self { what, begin, end, since, why, .. } = self;
         match why {
@@ -146,7 +148,7 @@ impl Denial<'_> {
         }
     }
 
-    /// Whether it cannot have waited for as long as it was to. A try waits for nothing at all.
+    /// Whether it cannot have waited for its whole limit. A try waits for nothing.
     fn is_early(&self) -> bool {
         match self.patience {
             Patience::None => true,
@@ -157,13 +159,13 @@ impl Denial<'_> {
     }
 }
 
-/// What a client does and waits for, from when to when.
+/// What a client does and waits for, with begin and end.
 #[derive(Debug)]
 struct Phase {
     what: &'static str,
     begin: Instant,
     end: Instant,
-    /// How long it may take.
+    /// Its time limit.
     most: Duration,
 }
 
@@ -175,7 +177,7 @@ fn phases(
 ) -> Vec<Phase> {
     let last = operations.last_of(operation.client);
     let over = if operation.end == End::Gone { last } else { operation.ended };
-    // Also when nothing is excused a quorum may have to wait for the answers of a few.
+    // Even without a fault, a quorum may have to wait for the answers of a few nodes.
     let is_whole = |begin, end| terms.deployment.minority() == 0 && !unrest.touches(begin, end);
     let phase = |what, begin, end, patience| {
         let most = match patience {
@@ -202,7 +204,7 @@ fn phases(
     phases
 }
 
-/// Leases that were lost when nothing had happened to them.
+/// Leases that were lost without a cause.
 fn lost_for_nothing(
     operations: &Operations,
     events: &[Event],
@@ -225,7 +227,7 @@ fn lost_for_nothing(
     .collect()
 }
 
-/// When each client stood still, in order.
+/// The times when each client stood still, in order.
 fn stood_still(operations: &Operations, terms: &Terms) -> Vec<Vec<(Instant, Instant)>> {
     let times = |client: &String| {
         let of_client =
@@ -237,12 +239,12 @@ fn stood_still(operations: &Operations, terms: &Terms) -> Vec<Vec<(Instant, Inst
     operations.client_names().iter().map(times).collect()
 }
 
-/// How much of that time it stood still. There are few such times.
+/// How long it stood still in that time. There are few such times.
 fn still(times: &[(Instant, Instant)], begin: Instant, end: Instant) -> Duration {
     times.iter().map(|time| time.1.min(end).saturating_duration_since(time.0.max(begin))).sum()
 }
 
-/// How late the machine was in that time, as the client says that felt it most.
+/// How late the machine was in that time, by the client that felt it most.
 fn late_within(late: &[(&Event, Duration)], begin: Instant, end: Instant) -> Duration {
     let first = late.partition_point(|(event, _)| event.at < begin);
     let told = end + SINCE;
@@ -255,8 +257,8 @@ fn late_within(late: &[(&Event, Duration)], begin: Instant, end: Instant) -> Dur
 
 #[cfg(test)]
 mod tests {
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::Way;
     use crate::chaos::{Deployment, Extent, Fault};
@@ -286,7 +288,7 @@ mod tests {
         ends(within(10), [when, when + 10], why)
     }
 
-    /// One that asks and ends without a lock at these times.
+    /// A task that asks and ends without a lock at these times.
     fn ends(patience: Patience, [asks, ends]: [u64; 2], why: Refusal) -> Scene {
         let mut scene = Scene::new();
         let it = scene.waits("a", "m0", Way::Write, patience, asks);
@@ -336,7 +338,7 @@ mod tests {
         assert_eq!(found(&fails(Refusal::Lost, 100), &terms()), 1);
     }
 
-    /// One that was to become a writer from 100 on, and at 130 knows that it does not.
+    /// A task that starts an upgrade at 100, and knows at 130 that it failed.
     fn stays(patience: Patience, why: Refusal) -> Scene {
         let mut scene = Scene::new();
         let it = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 900);
@@ -383,7 +385,7 @@ mod tests {
         assert_eq!(says(denied(), &revoked(5_005, 5_100)), 0);
         let lost = || Some(Refusal::Lost);
         assert_eq!([terms(), revoked(5_011, 5_100)].map(|it| says(lost(), &it)), [1, 1]);
-        // It is told of a lease that was not renewed before.
+        // The call reports a lease that was not renewed earlier.
         assert_eq!(says(lost(), &revoked(4_000, 4_100)), 0);
         assert_eq!(says(Some(Refusal::TimedOut), &terms()), 1);
     }

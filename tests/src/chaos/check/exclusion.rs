@@ -1,4 +1,4 @@
-//! Nobody holds a lock while another does whom that excludes.
+//! No two tasks hold a lock at once in ways that exclude each other.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,9 +8,10 @@ use super::operations::{Operation, Operations, Span};
 use super::{Property, Violation};
 use crate::chaos::history::Way;
 
-/// Goes through the times at which somebody certainly begins to hold a lock, and looks who does already.
+/// Goes through the times at which a task certainly begins to hold a lock, and looks which tasks hold it
+/// already.
 ///
-/// If one of the two is becoming another, it is the conversion that left a gap.
+/// If one of the two is converting its hold, the conversion left a gap.
 pub(super) fn check(operations: &Operations) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (key, list) in operations.by_key() {
@@ -38,7 +39,7 @@ pub(super) fn check(operations: &Operations) -> Vec<Violation> {
     violations
 }
 
-/// Who holds a lock at some time, by the end of that.
+/// The holders of a lock at some time, by the end of their holds.
 #[derive(Default)]
 struct Inside {
     readers: BTreeSet<(Instant, usize)>,
@@ -61,7 +62,7 @@ impl Inside {
         }
     }
 
-    /// All whose time is over are gone.
+    /// All holds that are over are gone.
     fn leave(&mut self, now: Instant) {
         let owners = self.owners.values_mut();
         for set in
@@ -74,7 +75,7 @@ impl Inside {
         self.owners.retain(|_, set| !set.is_empty());
     }
 
-    /// Somebody who excludes this, if there is one: who stays longest.
+    /// A holder that excludes this one, if there is one: the one that stays longest.
     fn in_the_way_of(&self, way: Way) -> Option<usize> {
         let owner =
             |owner: &u64| if way == Way::Owner(*owner) { None } else { Some(Way::Owner(*owner)) };
@@ -83,7 +84,7 @@ impl Inside {
             (Way::Write, &self.writers),
             (Way::Read, &self.readers),
         ];
-        // Of owners, no more than two need to be looked at: one of them is another.
+        // Of owners, only two need to be checked: one of them is another owner.
         let owners =
             self.owners.iter().take(2).filter_map(|(number, set)| Some((owner(number)?, set)));
         let mut sets = sets.into_iter().chain(owners).filter(|(there, _)| !there.stands(way));

@@ -8,31 +8,33 @@ use lock_core::Instant;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event};
 
-/// What is left when all clients have shut down and all leases have ended.
+/// The remains when all clients have shut down and all leases have ended.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "it is a record")]
 pub struct Left {
-    /// Keys on the servers, and how long each will live; `None`: until somebody deletes it.
+    /// The keys on the servers, and how long each will live; `None`: until it is deleted.
     pub keys: Vec<(String, Option<Duration>)>,
-    /// Connections to each server beyond those of the harness.
+    /// The connections to each server, without those of the harness.
     pub connections: Vec<usize>,
+    /// How many more tasks than at first a client may have at rest: those of connections that were not needed before.
+    pub tasks: u64,
 }
 
-/// How many files and threads more than at first a client may have at rest: those of a runtime's own, and of
+/// How many more files and threads than at first a client may have at rest: those of a runtime, and of
 /// connections that were not needed before, to each server.
 const SPARE: (u64, u64) = (6, 3);
 
-/// How much more memory, in kibibytes: what allocators keep.
+/// How much more memory, in kibibytes: the reserve of allocators.
 const SPARE_MEMORY: u64 = 32 * 1024;
 
-/// How the key ends that tells how many permits the semaphore has whose limit is changed.
+/// The end of the key with the limit of the semaphore whose limit is changed.
 const CHANGED: &str = "{s1}:limit";
 
-/// What stays behind: what each client uses when it is at rest for the last time, compared with the first, and
-/// what is left on the servers.
+/// The leaks: the resources of each client at its last rest, compared with its first one, and the remains on the
+/// servers.
 ///
-/// A lock leaves its fence there for an hour, and a semaphore its limit. The limit that is changed and the value
-/// of a cell stay for good. Everything else has to be gone.
+/// A lock leaves its fence there for an hour, and a semaphore its limit. A changed limit and the value of a cell
+/// stay for good. Everything else must be gone.
 pub fn leaks(events: &[Event], left: &Left) -> Vec<Violation> {
     let end = events.last().map_or(Instant::from_nanos(0), |event| event.at);
     let stays = |what: &str, text: String| Violation::new(Property::Leaks, (end, end), what, text);
@@ -42,7 +44,7 @@ pub fn leaks(events: &[Event], left: &Left) -> Vec<Violation> {
         let more = [
             ("files", first.files, last.files, spare),
             ("threads", first.threads, last.threads, spare),
-            ("tasks", first.tasks, last.tasks, 0),
+            ("tasks", first.tasks, last.tasks, left.tasks),
             ("kibibytes", first.memory, last.memory, SPARE_MEMORY + first.memory),
         ];
         for (what, before, after, spare) in more {
@@ -69,7 +71,7 @@ struct Used {
     memory: u64,
 }
 
-/// What each client that said so twice used at first, and at last.
+/// The resources of each client that recorded them twice, at first and at last.
 fn uses(events: &[Event]) -> BTreeMap<&str, (Used, Used)> {
     let mut first = BTreeMap::new();
     let mut both = BTreeMap::new();
@@ -138,7 +140,7 @@ mod tests {
             "lock:{m0}:queue",
         ];
         let keys = keys.map(|key| (key.to_owned(), Some(Duration::from_secs(9)))).to_vec();
-        let mut left = Left { keys, connections: vec![0, 2] };
+        let mut left = Left { keys, connections: vec![0, 2], tasks: 0 };
         for key in ["{m1}:state", "{e1}:cell", "{s0}:limit", "{b0:arrivals:7}:limit", "{s1}:limit"]
         {
             left.keys.push((format!("lock:{key}"), None));

@@ -1,4 +1,4 @@
-//! How many permits there can be at most, at any time.
+//! The highest possible number of permits at any time.
 
 use lock_core::Instant;
 
@@ -11,11 +11,11 @@ use crate::chaos::table::confuses_limits;
 pub(super) struct Limit {
     /// In the order of times.
     steps: Vec<Step>,
-    /// The lowest that it was ever to be.
+    /// The lowest limit that was ever requested.
     pub(super) least: u32,
 }
 
-/// From when on it can be how much.
+/// The possible limits from an instant on.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from: Instant,
@@ -24,7 +24,7 @@ struct Step {
 }
 
 impl Limit {
-    /// `changes` are the events that change it, in order.
+    /// `changes` are the events that change the limit, in order.
     pub(super) fn of(first: u32, changes: &[&Event], terms: &Terms) -> Self {
         let begin = Instant::from_nanos(0);
         let mut state = State {
@@ -58,29 +58,29 @@ impl Limit {
         limit
     }
 
-    /// The most that it can be then.
+    /// The highest possible limit at that time.
     pub(super) fn at(&self, time: Instant) -> u32 {
         self.steps[self.present(time)].most
     }
 
-    /// The least that it can be at some time between these.
+    /// The lowest possible limit at some time between these.
     pub(super) fn least_between(&self, begin: Instant, end: Instant) -> u32 {
         let steps = &self.steps[self.present(begin)..=self.present(end)];
         steps.iter().map(|step| step.least).min().unwrap_or(0)
     }
 
-    /// The step that is the last at that time.
+    /// The last step at or before that time.
     fn present(&self, time: Instant) -> usize {
         self.steps.partition_point(|step| step.from <= time).saturating_sub(1)
     }
 
-    /// The times at which it changes.
+    /// The times at which the limit changes.
     pub(super) fn changes(&self) -> impl Iterator<Item = Instant> {
         self.steps.iter().skip(1).map(|step| step.from)
     }
 
-    /// What a server forgets, or does twice, makes the limit unknown until somebody asked for another
-    /// afterwards and was told.
+    /// If a server forgets, or repeats a change, the limit is unknown until a later change was
+    /// requested and confirmed.
     fn forget(&mut self, changes: &[&Event], terms: &Terms) {
         for trouble in terms.troubles.iter().filter(|trouble| confuses_limits(trouble.fault)) {
             let over = trouble.end + terms.lingers();
@@ -104,27 +104,27 @@ impl Limit {
     }
 }
 
-/// What is known of it, going through its changes.
+/// The knowledge of the limit, while the changes are read.
 struct State {
-    /// Between which it is, but for what follows.
+    /// The bounds of the limit, without the changes below.
     least: u32,
     most: u32,
     under_way: Vec<Change>,
-    /// How many more there may be by changes of which nobody knows whether they were made.
+    /// How many more there may be by changes with an unknown outcome.
     doubt: u32,
-    /// The lowest that those would make it.
+    /// The lowest limit by those changes.
     lowest: u32,
-    /// When the last of those was given up.
+    /// When the last of those changes was given up.
     doubted: Instant,
 }
 
-/// One that was asked for.
+/// A requested change.
 struct Change {
     client: String,
     asked: Instant,
     limit: u32,
     more: u32,
-    /// There was another at the same time: which of them the store has made last is not known.
+    /// Another change overlapped it: the order in the store is unknown.
     crowded: bool,
 }
 
@@ -147,7 +147,7 @@ impl State {
             }
             Some(limit) => {
                 (self.least, self.most) = (limit, limit);
-                // What failed may still be on its way for a while.
+                // A failed request may still be on its way for a while.
                 if change.asked > self.doubted + terms.lingers() {
                     (self.doubt, self.lowest) = (0, u32::MAX);
                 }
@@ -175,8 +175,8 @@ impl State {
 mod tests {
     use std::time::Duration;
 
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::{Deployment, Extent, Fault};
 

@@ -1,25 +1,27 @@
-//! What the history of a run says about the locks: pure functions over events.
+//! The findings about the locks in the history of a run: pure functions over events.
 //!
-//! First the events become operations again: who asked when, for what, from when to when it
-//! *certainly* held it, and until when the store may have held something for it. Then each property has a
-//! checker of its own, a sweep over times in O(n log n). What one of them finds while the [table](super::table)
-//! says that it is not promised is excused; everything else is a bug.
+//! First the events become operations again: which task asked when, for what, from when to when it *certainly* held it,
+//! and until when the store may have held it. Then each property has a checker of its own, a sweep over times in O(n
+//! log n). A finding is excused if the [table](super::table) says that the property is not promised then; every other
+//! finding is a bug.
 //!
-//! | property | what is seen |
+//! | property | a finding |
 //! | --- | --- |
-//! | [`Exclusion`](Property::Exclusion) | two who certainly hold what excludes that, in the history or at the resource |
-//! | [`Conversions`](Property::Conversions) | somebody in between, or tokens that change where they must not, or do not where they must |
+//! | [`Exclusion`](Property::Exclusion) | two tasks that certainly hold a lock in ways that exclude each other, in the
+//! history or at the resource |
+//! | [`Conversions`](Property::Conversions) | another task in between, or tokens that change when they must not, or
+//! stay when they must change |
 //! | [`Permits`](Property::Permits) | more permits certainly held than there can be |
 //! | [`Tokens`](Property::Tokens) | a token that is not above, or not unique |
 //! | [`Resource`](Property::Resource) | a write under a valid guard that was refused |
-//! | [`Wakeups`](Property::Wakeups) | somebody waits, nobody is in the way, and nothing happens |
-//! | [`Recovery`](Property::Recovery) | a client that gets nothing although everything is whole again |
-//! | [`Order`](Property::Order) | two of a client served in another order than that in which they asked |
-//! | [`Overtaking`](Property::Overtaking) | a client that is passed by others too often |
-//! | [`Tries`](Property::Tries) | a try that says busy although nobody was there |
+//! | [`Wakeups`](Property::Wakeups) | a task waits, no task is in the way, and nothing happens |
+//! | [`Recovery`](Property::Recovery) | a client that gets nothing although all faults are healed |
+//! | [`Order`](Property::Order) | two tasks of a client that are served in another order than that of their requests |
+//! | [`Overtaking`](Property::Overtaking) | a client that other clients pass too often |
+//! | [`Tries`](Property::Tries) | a try that is refused although no task was in the way |
 //! | [`Errors`](Property::Errors) | an error or a lost lease that nothing explains, an operation that takes too long |
 //! | [`Barriers`](Property::Barriers) | a barrier that opens for fewer than its group, or has two leaders |
-//! | [`Values`](Property::Values) | a cell of which two see different values, or that is made again |
+//! | [`Values`](Property::Values) | a cell with two values, or with a value that is made again |
 //! | [`Leaks`](Property::Leaks) | keys, files, threads, tasks, connections or memory that stay |
 //! | [`History`](Property::History) | events that cannot follow one another: then nothing is proved |
 
@@ -27,6 +29,7 @@ mod barriers;
 mod conversions;
 mod errors;
 mod exclusion;
+mod lateness;
 mod leaks;
 mod limits;
 mod operations;
@@ -36,6 +39,8 @@ mod recovery;
 mod terms;
 mod tokens;
 mod tries;
+mod trouble;
+mod unrest;
 mod values;
 mod wakeups;
 mod writes;
@@ -55,37 +60,38 @@ use operations::Operations;
 
 pub use leaks::{Left, leaks};
 use terms::Excuses;
-pub use terms::{Terms, Trouble};
+pub use terms::Terms;
+pub use trouble::Trouble;
 
-/// Something that the locks promise.
+/// A promise of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(clippy::exhaustive_enums, reason = "the table has an entry for each")]
 pub enum Property {
-    /// Nobody holds a lock while another does whom that excludes, both with a valid guard.
+    /// No two tasks hold a lock at once in ways that exclude each other, both with a valid guard.
     Exclusion,
-    /// Nobody gets in while a hold becomes another, and its tokens are as they must be.
+    /// No task gets in during a conversion, and its tokens are as promised.
     Conversions,
     /// No more permits are held than there are.
     Permits,
-    /// Tokens increase, and no two have the same where that is promised.
+    /// Tokens increase, and are unique where that is promised.
     Tokens,
-    /// The resource refuses no write that is made under a valid guard.
+    /// The resource refuses no write under a valid guard.
     Resource,
-    /// Whoever could be served is, soon.
+    /// A waiter that could be served is served soon.
     Wakeups,
-    /// When what failed is whole again, every client gets what it asks for, soon.
+    /// When all faults are healed, every client soon gets what it asks for.
     Recovery,
     /// Tasks of one client are served in the order in which they asked.
     Order,
-    /// Nobody is overtaken by other clients too often.
+    /// Other clients do not overtake a waiter too often.
     Overtaking,
-    /// No try is told that somebody is in the way when nobody was.
+    /// No try is refused without a task in the way.
     Tries,
-    /// Operations end in time, and fail only with errors that something explains.
+    /// Operations end in time, and fail only with errors that a fault explains.
     Errors,
     /// Groups at barriers are whole, and have one leader.
     Barriers,
-    /// All who see the value of a cell see the same, which one of them has made alone and once.
+    /// All readers of a cell see one value, which one of them has made alone and once.
     Values,
     /// Nothing stays behind.
     Leaks,
@@ -120,19 +126,19 @@ impl fmt::Display for Property {
     }
 }
 
-/// Something that was promised and did not hold.
+/// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// What was promised.
+    /// The promise.
     pub property: Property,
-    /// When it began not to hold.
+    /// When it was first broken.
     pub at: Instant,
-    /// When that was over, or was noticed.
+    /// When it held again, or when the break was noticed.
     pub until: Instant,
-    /// Of which lock, or of which client if it is of none.
+    /// The lock, or the client if it concerns no lock.
     pub key: String,
-    /// What was seen: with the client and number of each operation, and times as they are in the files.
+    /// The finding: with the client and number of each operation, and times as in the files.
     pub text: String,
 }
 
@@ -153,34 +159,34 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run has shown.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Findings {
-    /// What must not be.
+    /// The bugs.
     pub violations: Vec<Violation>,
-    /// What would not have to be, and why it may be.
+    /// The excused findings, and their excuses.
     pub excused: Vec<(Violation, &'static str)>,
     /// Why the run proves less than it should.
     pub doubts: Vec<String>,
-    /// How many locks and permits were had.
+    /// The number of locks and permits that were granted.
     pub holds: usize,
 }
 
-/// What that comes to.
+/// The verdict of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no fourth")]
 pub enum Verdict {
-    /// All that was promised held.
+    /// All promises held.
     Sound,
-    /// Nothing is known to be wrong, but too little was tried.
+    /// No bug is known, but too little was tried.
     Inconclusive,
-    /// Something that was promised did not hold.
+    /// A promise did not hold.
     Broken,
 }
 
 impl Findings {
-    /// What it comes to.
+    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         match (self.violations.is_empty(), self.doubts.is_empty()) {
             (false, _) => Verdict::Broken,
@@ -189,7 +195,7 @@ impl Findings {
         }
     }
 
-    /// Adds something that was found, unless it may be.
+    /// Adds a finding, unless it is excused.
     pub fn judge(&mut self, violation: Violation, terms: &Terms) {
         let why = terms.excuse(&violation);
         self.add(violation, why);
@@ -211,16 +217,16 @@ impl Findings {
     }
 }
 
-/// A machine that is late for more than one of so many parts of a run proves little.
+/// A machine that is late for more than this fraction of a run proves little.
 const MOST_LATE: u32 = 4;
 
-/// How many violations of one property are kept of each lock, and how many that were excused. The first few
-/// tell what is wrong.
+/// The most violations of one property that are kept of each lock, and the most excused ones. The first few show what
+/// is wrong.
 const MOST: usize = 8;
 
-/// Checks the events of a run, in the order of their times, and what the resource has seen.
+/// Checks the events of a run, in the order of their times, and the findings of the resource.
 ///
-/// What is left behind is looked at by [`leaks`], for which one has to look into servers as well.
+/// [`leaks`] checks what is left behind, for which it has to look into servers as well.
 pub fn check(events: &[Event], tally: &Tally, terms: &Terms) -> Findings {
     let terms = &terms.hearing(events);
     let (operations, odd) = Operations::of(events);
@@ -261,7 +267,10 @@ fn doubts(events: &[Event], terms: &Terms) -> Vec<String> {
     if got < terms.traffic {
         doubts.push(format!("only {got} were served before the first fault, of {}", terms.traffic));
     }
-    let late = terms::lateness(events, terms).map(|(_, late)| late).max().unwrap_or_default();
+    let late = lateness::lateness(events, &terms.stood_still)
+        .map(|(_, late)| late)
+        .max()
+        .unwrap_or_default();
     if late > terms.slack {
         doubts.push(format!("the machine was late by {late:?}"));
     }
@@ -292,7 +301,7 @@ mod tests {
         assert_eq!(names.len(), Property::ALL.len());
     }
 
-    /// Two at once, after others had it.
+    /// Two tasks at once, after others had it.
     fn overlap() -> Scene {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 1, [0, 1, 10]);

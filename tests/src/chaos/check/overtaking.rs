@@ -1,11 +1,11 @@
-//! In which order those who wait are served.
+//! The order in which waiters are served.
 //!
-//! Within a client all who wait are served in the order in which they asked, whatever they want: readers who are
-//! served at once may only hear of it one after another. Owners do not wait for one another, and slots are taken
-//! wherever there are any.
+//! Within a client all waiters are served in the order of their requests, whatever they want: readers that are
+//! served at once may hear of it one after another. Owners do not wait for one another, and a slot is taken wherever
+//! one is free.
 //!
-//! Between clients it is counted how often one who wants a lock for itself alone is passed. Who was passed by others
-//! until it gave up counts as well.
+//! Between clients the checker counts how often a request for an exclusive hold is passed. Requests that were given
+//! up count as well.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use lock_core::Instant;
 
 use super::operations::{End, Operation, Operations};
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Refusal, Way};
 
@@ -44,12 +45,12 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     violations
 }
 
-/// How much later than one another they may hear of it who are served at once.
+/// How far apart waiters that are served at once may hear of it.
 const AT_ONCE: Duration = Duration::from_millis(30);
 
 type Found<'a> = (Property, &'a Operation, String);
 
-/// Whoever asked clearly later than another of its client is served later.
+/// A task that asked clearly later than another of its client is served later.
 fn within_clients<'a>(
     operations: &Operations,
     terms: &Terms,
@@ -60,7 +61,7 @@ fn within_clients<'a>(
     list.iter().for_each(|operation| clients.entry(operation.client).or_default().push(operation));
     let mut found = Vec::new();
     for list in clients.values() {
-        // They come in the order in which they asked. `before` are those that asked clearly earlier.
+        // They come in the order of their requests. `before` are those that asked clearly earlier.
         let mut before = list.iter().peekable();
         let mut last: Option<&Operation> = None;
         for operation in list {
@@ -83,7 +84,7 @@ fn within_clients<'a>(
     found
 }
 
-/// How many others that asked later, in other clients, were served before each was, or had waited long enough.
+/// How many tasks of other clients asked later, but were served before each was served, or had waited long enough.
 fn between_clients<'a>(
     operations: &Operations,
     terms: &Terms,
@@ -119,7 +120,7 @@ fn between_clients<'a>(
     found
 }
 
-/// How many there are at and after a place: a binary indexed tree (Fenwick, 1994).
+/// The number of entries at and after a place: a binary indexed tree (Fenwick, 1994).
 struct Counts {
     tree: Vec<u32>,
     sum: usize,
@@ -151,8 +152,8 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::Deed;
     use crate::chaos::{Deployment, Extent, Fault};

@@ -10,8 +10,8 @@ use super::terms::Terms;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Way};
 
-/// Goes through the times at which permits are certainly taken, and those at which there are fewer, and adds up
-/// what is held then.
+/// Goes through the times at which permits are certainly taken, and those at which the limit falls, and adds up
+/// the permits that are held then.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut changes = changes(events);
@@ -20,7 +20,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             continue;
         }
         let Some(&first) = terms.limits.get(key) else {
-            let text = "nobody has said how many permits there are".to_owned();
+            let text = "the number of permits is unknown".to_owned();
             let begin = Instant::from_nanos(0);
             violations.push(Violation::new(Property::History, (begin, begin), key, text));
             continue;
@@ -31,7 +31,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     violations
 }
 
-/// What changes the limit of each semaphore.
+/// The changes of the limit of each semaphore.
 pub(super) fn changes(events: &[Event]) -> HashMap<&str, Vec<&Event>> {
     let mut changes = HashMap::<&str, Vec<&Event>>::new();
     for event in events {
@@ -42,7 +42,7 @@ pub(super) fn changes(events: &[Event]) -> HashMap<&str, Vec<&Event>> {
     changes
 }
 
-/// What happens at a time, in this order: those who leave are out before others come in.
+/// The events at one time, in this order: tasks leave before others enter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Leaves(usize),

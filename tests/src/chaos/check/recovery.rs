@@ -1,4 +1,4 @@
-//! When what failed is whole again, every client gets what it asks for, soon.
+//! When all faults are healed, every client soon gets what it asks for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::operations::Operations;
 use super::terms::Terms;
 use super::{Property, Violation};
 
-/// Looks at every time after which nothing fails for as long as recovering may take: a client that waits for at
-/// least half of that for a kind of lock, in however many operations, gets one.
+/// Looks at every time after which nothing fails for as long as a recovery may take: a client that waits for a
+/// kind of lock for at least half of that time, in any number of operations, gets one.
 pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     let times = calm(operations, terms);
     let mut clients = BTreeMap::new();
@@ -41,12 +41,12 @@ pub(super) fn check(operations: &Operations, terms: &Terms) -> Vec<Violation> {
     clients.iter().filter_map(starves).collect()
 }
 
-/// How long a client waits for something, and whether it gets it.
+/// How long a client waits, and whether it is served.
 #[derive(Default)]
 struct Waiting {
     served: bool,
     time: Duration,
-    /// Until when its waiting is counted already: several tasks may wait at once.
+    /// Until when its waits are counted already: several tasks may wait at once.
     counted: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Waiting {
     }
 }
 
-/// The times that begin when everything is whole, and last for as long as recovering may take.
+/// The times that begin when all faults are healed, and last for as long as a recovery may take.
 fn calm(operations: &Operations, terms: &Terms) -> Vec<(Instant, Instant)> {
     let unrest = terms.unrest(Property::Recovery);
     let first = operations.all.first().map(|operation| operation.asked);
@@ -76,8 +76,8 @@ fn kind(key: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::{Deed, Refusal, Way};
     use crate::chaos::{Deployment, Extent, Fault};
@@ -103,7 +103,7 @@ mod tests {
         check(&operations, terms).len()
     }
 
-    /// Served before something fails at 3 s, and after that from then on. It lives for 20 s.
+    /// A client that is served before a fault at 3 s, and after it from then on. It lives for 20 s.
     fn served_again(when: u64) -> Scene {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 1, [0, 1, 10]);

@@ -7,10 +7,10 @@ use lock_core::{FencingToken, Instant};
 
 use crate::chaos::history::{Deed, Event, Op, Patience, Refusal, Way};
 
-/// How long those wait of whom nothing else is said.
+/// How long operations wait by default.
 pub(super) const PATIENCE: Patience = Patience::Within(Duration::from_secs(10));
 
-/// So many milliseconds after the beginning.
+/// This many milliseconds after the beginning.
 pub(super) fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
@@ -53,7 +53,7 @@ impl Scene {
         self.waits(client, key, way, Patience::None, when)
     }
 
-    /// It asks, and may wait for so long.
+    /// It asks, and may wait this long.
     pub(super) fn waits(
         &mut self,
         client: &'static str,
@@ -70,7 +70,7 @@ impl Scene {
         id
     }
 
-    /// It asks for several in one call.
+    /// It asks for several locks in one call.
     pub(super) fn asks_for_all(
         &mut self,
         client: &'static str,
@@ -90,13 +90,13 @@ impl Scene {
         keys.iter().map(one).collect()
     }
 
-    /// It gets what it asked for.
+    /// It gets its lock.
     pub(super) fn gets(&mut self, id: Id, token: u64, when: u64, valid: u64) {
         let token = FencingToken::new(token);
         self.says(id, when, |op| Deed::Got { op, token, valid_until: at(valid) });
     }
 
-    /// One that asks and gets at these times.
+    /// An operation that asks and is granted at these times.
     pub(super) fn had(
         &mut self,
         client: &'static str,
@@ -111,13 +111,13 @@ impl Scene {
         id
     }
 
-    /// It lets go, and has when a millisecond is over.
+    /// It releases, and has left a millisecond later.
     pub(super) fn leaves(&mut self, id: Id, when: u64, valid: u64) {
         self.says(id, when, |op| Deed::Leave { op, valid_until: at(valid) });
         self.says(id, when + 1, |op| Deed::Left { op, confirmed: true, why: None });
     }
 
-    /// One that asks, gets and leaves at these times, while its lease lives.
+    /// An operation that asks, is granted and leaves at these times, while its lease lives.
     pub(super) fn held(
         &mut self,
         client: &'static str,
@@ -136,7 +136,7 @@ impl Scene {
         self.says(id, when, |op| Deed::Not { op, why });
     }
 
-    /// What it holds becomes another.
+    /// Its conversion succeeds.
     pub(super) fn turns(
         &mut self,
         id: Id,
@@ -150,12 +150,12 @@ impl Scene {
         self.says(id, has, |op| Deed::Turned { op, token, valid_until });
     }
 
-    /// What it holds is to become another.
+    /// It requests a conversion.
     pub(super) fn turn(&mut self, id: Id, way: Way, asks: u64, valid: u64) {
         self.turns_within(id, way, PATIENCE, asks, valid);
     }
 
-    /// The same, and it may wait for so long.
+    /// As above, and it may wait this long.
     pub(super) fn turns_within(
         &mut self,
         id: Id,

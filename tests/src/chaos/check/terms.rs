@@ -1,105 +1,65 @@
-//! What has to be known about a run besides its events.
+//! The facts about a run that its events do not contain.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use lock_core::Instant;
 
+use super::lateness::{SINCE, lateness};
+use super::trouble::Trouble;
+use super::unrest::Unrest;
 use super::{Property, Violation};
-use crate::chaos::history::{Deed, Event};
+use crate::chaos::history::Event;
 use crate::chaos::table::{Lasts, Promise, SETS_TOKENS_BACK, explains, promise, sets_tokens_back};
 use crate::chaos::{Deployment, Extent, Fault, Victim};
 
-/// Something that failed during a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "it is a record")]
-pub struct Trouble {
-    /// What it was.
-    pub fault: Fault,
-    /// How many servers it befell, at once.
-    pub extent: Extent,
-    /// Which: those that links led to, if it befell links. None if it befell workers.
-    pub servers: Vec<usize>,
-    /// Which workers: those that links led from, if it befell links. None if it befell servers.
-    pub workers: Vec<usize>,
-    /// When it began.
-    pub begin: Instant,
-    /// When it was made good.
-    pub end: Instant,
-}
-
-impl Trouble {
-    /// Whether it is in force at that time.
-    pub fn covers(&self, at: Instant) -> bool {
-        self.begin <= at && at <= self.end
-    }
-
-    /// Whether this client, by its name in the history, may see it: what befalls a server, all of them do.
-    pub fn befalls(&self, client: &str) -> bool {
-        match self.fault.victim() {
-            Victim::Server | Victim::Memory => true,
-            // It is one process that has the memory and all clients.
-            Victim::Worker if self.fault == Fault::StopWorker && client.starts_with("m.") => true,
-            Victim::Link | Victim::Worker => {
-                worker(client).is_none_or(|worker| self.workers.contains(&worker))
-            }
-        }
-    }
-}
-
-/// The number of a worker by the name of its client: of `w2`, of `w2-3` who came after it, and of `m.2`.
-fn worker(client: &str) -> Option<usize> {
-    let name = client.strip_prefix("m.").or_else(|| client.strip_prefix('w'))?;
-    name.split('-').next()?.parse().ok()
-}
-
-/// What the checkers have to know about a run.
+/// The facts that the checkers need about a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Terms {
-    /// What the locks are kept in.
+    /// The store of the locks.
     pub deployment: Deployment,
     /// How long leases live.
     pub ttl: Duration,
-    /// The longest lease, for which a quorum keeps nodes out.
+    /// The longest lease, which is also the quarantine of the nodes of a quorum.
     pub max_ttl: Duration,
-    /// After how long an operation gives up by itself.
+    /// The time limit of an operation.
     pub wait_limit: Duration,
-    /// How long a request to the store may take until it is answered or given up: what bounds a try, which waits
-    /// for nothing else. Over a memory, which has no limits of its own, as long as its longest fault lasts.
+    /// How long a request to the store may take until it is answered or given up. This bounds a try, which waits
+    /// for nothing else. The memory backend has no time limit, so there it is the length of the longest fault.
     pub request: Duration,
-    /// How much longer than it should anything may take on this machine.
+    /// The delay that this machine may add to anything.
     pub slack: Duration,
-    /// How long it takes, with nothing in the way, until what was given up is undone in the store.
+    /// How long it takes, without an obstacle, until a request that was given up is undone in the store.
     pub undo: Duration,
-    /// How long a lock may seem to be held after it was let go and the store knew.
+    /// How long a lock may seem to be held after its release was confirmed.
     pub linger: Duration,
-    /// How long somebody may wait although nobody is in the way, and something is wrong elsewhere: a timer
-    /// makes good what is not heard.
+    /// How long a waiter may wait although no task is in the way, while something else is wrong: a timer makes
+    /// up for a lost message.
     pub wakeup: Duration,
-    /// The same while nothing at all is wrong: less than any timer, so that nothing is made good by one.
+    /// The same while nothing is wrong: less than any timer, so no timer makes up for anything.
     pub prompt: Duration,
-    /// How long after everything is whole again a client may be without something that it waits for.
+    /// How long after all faults are healed a client may still wait in vain.
     pub recovery: Duration,
-    /// Tasks that asked later than this one may have polled their futures before it.
+    /// Tasks that asked later by less than this may have polled their futures earlier.
     pub margin: Duration,
-    /// How often other clients may pass one that waits; `None` if nothing is promised about that.
+    /// How often other clients may pass a waiter; `None` if nothing is promised about that.
     pub overtakes: Option<usize>,
-    /// How many permits semaphores have at first, by name.
+    /// The initial number of permits of the semaphores, by name.
     pub limits: BTreeMap<String, u32>,
-    /// Locks of which neither tokens nor turns are in order: what is several locks under one name.
+    /// Locks without an order of tokens and turns: several locks under one name.
     pub unordered: BTreeSet<String>,
     /// Elections: see [`BEGINS_AGAIN`](crate::chaos::table::BEGINS_AGAIN).
     pub elections: BTreeSet<String>,
-    /// What failed.
+    /// The faults.
     pub troubles: Vec<Trouble>,
     /// When clients stood still, and so could not end what they had begun: name, begin, end.
     pub stood_still: Vec<(String, Instant, Instant)>,
-    /// How many holds there have to be before the first fault.
+    /// How many grants there must be before the first fault.
     pub traffic: usize,
-    /// Until when connections are opened that there were not before.
+    /// Until when new connections are opened.
     begun: Instant,
-    /// When the machine was late, which is nobody's fault, and by how much.
+    /// When the machine was late, without a fault, and by how much.
     late: Vec<(Instant, Instant, Duration)>,
 }
 
@@ -109,18 +69,18 @@ pub(super) struct Window {
     pub(super) begin: Instant,
     pub(super) end: Instant,
     pub(super) why: &'static str,
-    /// Whose fault it is; `None` if the machine was late.
+    /// The fault behind it; `None` if the machine was late.
     fault: Option<Fault>,
 }
 
 impl Terms {
-    /// Those of a run without faults, with leases of that length, and with the names of locks that the traffic
-    /// of this kit uses. Every value can be set afterwards.
+    /// The terms of a run without faults, with leases of this length, and with the names of locks in the traffic
+    /// of this kit. Every value can be set afterwards.
     pub fn new(deployment: Deployment, ttl: Duration) -> Self {
         let slack = Duration::from_millis(500);
         let limits = [("s0", 3), ("s1", 8), ("l0", 2)];
-        // Waiters ask after a third of their place in line at the latest, and who was let in and does not come
-        // may hold them up for a claim.
+        // Waiters ask after a third of the time of a place at the latest, and a claim that was granted and does
+        // not come may hold them up for the time of a claim.
         let asked = (ttl / 3).max(Duration::from_secs(1)) + ttl.min(Duration::from_secs(1));
         Self {
             deployment,
@@ -147,14 +107,14 @@ impl Terms {
         }
     }
 
-    /// How often other clients can pass one that waits where every process gives the lock up as soon as
-    /// somebody waits elsewhere: each of the tasks before it in its own client takes a turn, and so does every
-    /// other client between two of them.
+    /// How often other clients can pass a waiter if every process releases the lock as soon as another process
+    /// waits: each of the earlier tasks in its own client takes a turn, and so does every other client between
+    /// two of them.
     pub fn fair_overtakes(clients: usize, tasks: usize) -> usize {
         2 * clients.max(1) * (tasks + 1)
     }
 
-    /// When tasks of a client may be served in another order than that in which they asked for this.
+    /// When tasks of a client may be served in another order than that of their requests.
     pub(super) fn disorder(&self, key: &str) -> Unrest {
         let mut windows = self.windows(Property::Order);
         if self.elections.contains(key) {
@@ -163,10 +123,10 @@ impl Terms {
         Unrest::of(windows.iter().map(|window| (window.begin, window.end)).collect())
     }
 
-    /// The same, and with what the machine itself said about its lateness.
+    /// As above, with the recorded lateness of the machine.
     pub(super) fn hearing(&self, events: &[Event]) -> Self {
         let mut terms = self.clone();
-        terms.late = lateness(events, self)
+        terms.late = lateness(events, &self.stood_still)
             .map(|(event, late)| (event.at - SINCE - late, event.at + self.undo, late))
             .collect();
         if let Some(first) = events.first() {
@@ -175,21 +135,21 @@ impl Terms {
         terms
     }
 
-    /// The same for one client, with only those faults that it may see.
+    /// The terms for one client, with only those faults that it may see.
     pub(super) fn of_client(&self, client: &str) -> Self {
         let mut terms = self.clone();
         terms.troubles.retain(|trouble| trouble.befalls(client));
         terms
     }
 
-    /// The same on a machine that was never late.
+    /// The terms for a machine that was never late.
     pub(super) fn in_time(mut self) -> Self {
         self.late.clear();
         self
     }
 
-    /// How long after the last fault was made good everything has been seen that is promised then; of what is
-    /// never promised again there is nothing to be seen.
+    /// How long after the end of the last fault every promise shows again. Promises that never hold again do not
+    /// show.
     pub fn settles(&self) -> Duration {
         let last = self.troubles.iter().map(|trouble| trouble.end).max();
         let Some(last) = last.filter(|last| *last < Instant::FAR_FUTURE) else {
@@ -201,7 +161,7 @@ impl Terms {
         calm.saturating_duration_since(last) + self.recovery + self.slack
     }
 
-    /// For how much of the time between these the machine was so late that nothing can be said of service.
+    /// The part of the time between these in which the machine was too late to judge the service.
     pub(super) fn share_of_lateness(&self, begin: Instant, end: Instant) -> Duration {
         let late = self.late.iter().filter(|(.., late)| *late >= self.slack / 2);
         let late = late.map(|&(from, until, _)| (from.max(begin), until.min(end)));
@@ -209,13 +169,13 @@ impl Terms {
         late.times().iter().map(|(from, until)| until.saturating_duration_since(*from)).sum()
     }
 
-    /// When anything at all was wrong that may keep somebody waiting, or the machine late by more than there
-    /// is to spare.
+    /// The times in which anything was wrong that may keep a waiter waiting, or in which the machine was too
+    /// late.
     pub(super) fn disquiet(&self) -> Unrest {
         let quorum = matches!(self.deployment, Deployment::Quorum(_));
         let lasts = if quorum { Lasts::Quarantine } else { Lasts::Lease };
         let wrong = self.troubles.iter();
-        // Whoever was refused to listen tries that again after a while.
+        // A client whose subscription was refused tries it again after a while.
         let refused = |trouble: &Trouble| match trouble.fault {
             Fault::RevokeRights => LISTENS_AGAIN,
             _ => Duration::ZERO,
@@ -230,15 +190,15 @@ impl Terms {
         Unrest::of(wrong.chain(late).chain(windows).chain(begin).collect())
     }
 
-    /// Why this violation of something may be, if it may.
+    /// The excuse of this violation, if there is one.
     ///
-    /// Those who look for what does *not* happen leave out the times in which it need not; what they report is
-    /// not excused a second time.
+    /// Checkers that look for what does *not* happen leave out the times in which it need not happen; their
+    /// reports are not excused a second time.
     pub fn excuse(&self, violation: &Violation) -> Option<&'static str> {
         Excuses::new(self).find(violation)
     }
 
-    /// Whether a failure of this kind, in an operation of that time, is explained by something.
+    /// Whether a fault explains a failure of this kind, in an operation of that time.
     pub(super) fn explained(&self, kind: &str, begin: Instant, end: Instant) -> bool {
         let by_fault = self.windows(Property::Errors).iter().any(|window| {
             begin <= window.end
@@ -252,7 +212,7 @@ impl Terms {
     }
 
     /// Whether the machine was late by little, but for so much of the time before that it adds up: an answer
-    /// goes through several hands, and one that did not come in time is looked for again after a while.
+    /// passes through several threads, and a lost one is looked for again after a while.
     fn drags(&self, begin: Instant, end: Instant) -> bool {
         const BEFORE: Duration = Duration::from_secs(2);
 
@@ -261,7 +221,7 @@ impl Terms {
         late.map(|(.., late)| *late).sum::<Duration>() >= self.slack / 2
     }
 
-    /// When this property is not promised.
+    /// The times in which this property is not promised.
     pub(super) fn windows(&self, property: Property) -> Vec<Window> {
         let alone = self
             .troubles
@@ -277,7 +237,7 @@ impl Terms {
         windows
     }
 
-    /// The same as times, of which no two overlap.
+    /// Those times, merged so that no two overlap.
     pub(super) fn unrest(&self, property: Property) -> Unrest {
         Unrest::of(self.windows(property).iter().map(|window| (window.begin, window.end)).collect())
     }
@@ -294,7 +254,7 @@ impl Terms {
         }
     }
 
-    /// Faults that befall fewer than half each, and more together.
+    /// Faults that concern fewer than half of the servers each, and more together.
     fn combined(&self, property: Property) -> Vec<Window> {
         let hits =
             |trouble: &&Trouble| matches!(trouble.fault.victim(), Victim::Server | Victim::Link);
@@ -323,13 +283,13 @@ impl Terms {
         windows
     }
 
-    /// From which lateness on the machine may break it: whatever is to happen within some time.
+    /// The lateness from which on the machine may break this property: the lateness that its time limits allow.
     fn least_lateness(&self, property: Property) -> Option<Duration> {
         use Property::{Errors, Order, Overtaking, Recovery, Tries, Wakeups};
 
         match property {
             Order | Tries => Some(Duration::ZERO),
-            // The shortest time that any answer has.
+            // The shortest time limit of any answer.
             Errors => Some(self.slack / 5),
             Overtaking | Recovery | Wakeups => Some(self.slack / 2),
             _ => None,
@@ -358,54 +318,29 @@ impl Terms {
         lasts.after(self.ttl, self.max_ttl, self.slack)
     }
 
-    /// Until when the store may keep what was given up at that time.
+    /// Until when the store may keep a claim that was given up at that time.
     pub(super) fn undone(&self, at: Instant, unrest: &Unrest) -> Instant {
         let undo = at + self.undo;
         if unrest.touches(at, undo) { at + self.lingers() } else { undo }
     }
 
-    /// How long the store may keep something for a client after that is gone, its lease included.
+    /// How long the store may keep something for a client that has gone, including its lease.
     pub(super) fn lingers(&self) -> Duration {
         self.ttl + self.slack
     }
 }
 
-/// How long everybody's first connections may take at the beginning of a run.
+/// How long the first connections of all clients may take at the beginning of a run.
 const OPENS: Duration = Duration::from_secs(2);
 
-/// After how long at the latest whoever was refused to listen listens again: once for the process and once for
-/// each lock, one after the other.
+/// The longest time until a client whose subscription was refused listens again: once for the process and once
+/// for each lock, one after the other.
 const LISTENS_AGAIN: Duration = Duration::from_secs(10);
 
-/// Whoever was late says so when it notices, which it looks for that often.
-pub(super) const SINCE: Duration = Duration::from_millis(60);
-
-/// What requests fail with whose answers come too late.
+/// The errors of requests whose answers come too late.
 const OF_LATENESS: &[&str] = &["Timeout", "Unreachable", "NotReady"];
 
-/// When and by how much clients were late, but for those that were made to stand still.
-pub(super) fn lateness<'a>(
-    events: &'a [Event],
-    terms: &'a Terms,
-) -> impl Iterator<Item = (&'a Event, Duration)> {
-    let late = events.iter().filter_map(|event| match event.deed {
-        Deed::Late { millis } => Some((event, Duration::from_millis(millis))),
-        _ => None,
-    });
-    late.filter(|&(event, late)| {
-        let since = event.at - SINCE - late;
-        !terms.stood_still.iter().any(|(client, begin, end)| {
-            is_of_process(&event.client, client) && *begin <= event.at && since <= *end
-        })
-    })
-}
-
-/// Whether a client is that process, or one of several in it.
-pub(super) fn is_of_process(client: &str, process: &str) -> bool {
-    client.strip_prefix(process).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// What excuses violations: the windows of each property that was asked for.
+/// The excuses: the windows of each property that was asked for.
 pub(super) struct Excuses<'a> {
     terms: &'a Terms,
     windows: HashMap<Property, Vec<Window>>,
@@ -424,43 +359,16 @@ impl<'a> Excuses<'a> {
             return None;
         }
         let windows = self.windows.entry(property).or_insert_with(|| self.terms.windows(property));
-        // What has begun before is not explained by what comes later.
+        // A cause that comes later does not explain it.
         let covers = |window: &&Window| window.begin <= violation.at && violation.at <= window.end;
         windows.iter().find(covers).map(|window| window.why)
-    }
-}
-
-/// Times in which something is not promised, in order, none of which overlap.
-#[derive(Debug)]
-pub(super) struct Unrest(Vec<(Instant, Instant)>);
-
-impl Unrest {
-    fn of(mut times: Vec<(Instant, Instant)>) -> Self {
-        times.sort_unstable();
-        let mut merged: Vec<(Instant, Instant)> = Vec::new();
-        for (begin, end) in times {
-            match merged.last_mut() {
-                Some(last) if begin <= last.1 => last.1 = last.1.max(end),
-                _ => merged.push((begin, end)),
-            }
-        }
-        Self(merged)
-    }
-
-    pub(super) fn times(&self) -> &[(Instant, Instant)] {
-        &self.0
-    }
-
-    /// Whether some of it lies between these.
-    pub(super) fn touches(&self, begin: Instant, end: Instant) -> bool {
-        let first = self.0.partition_point(|time| time.1 < begin);
-        self.0.get(first).is_some_and(|time| time.0 <= end)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::history::Deed;
 
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
@@ -501,7 +409,7 @@ mod tests {
         assert!(touched(&terms, 6_000) && !touched(&terms, 5_200));
         terms.troubles = links(20_000);
         assert!(!touched(&terms, 6_000) && !touched(&terms, 20_500));
-        // The same server again.
+        // The same server a second time.
         terms.troubles = vec![
             trouble(Fault::Partition, &[0], 5_000, 6_000),
             trouble(Fault::Partition, &[0], 5_500, 6_000),
@@ -562,15 +470,6 @@ mod tests {
         terms.troubles.push(trouble(Fault::ClockJump, &[0, 1], 4_000, 4_000));
         terms.troubles[1].extent = Extent::Majority;
         assert!(terms.settles() < Duration::from_secs(60));
-    }
-
-    #[test]
-    fn times_of_unrest_are_merged_and_found() {
-        let unrest =
-            Unrest::of(vec![(at(5), at(9)), (at(1), at(2)), (at(8), at(12)), (at(8), at(9))]);
-        assert_eq!(unrest.times(), [(at(1), at(2)), (at(5), at(12))]);
-        assert!(unrest.touches(at(0), at(1)) && unrest.touches(at(10), at(11)));
-        assert!(!unrest.touches(at(3), at(4)) && !unrest.touches(at(13), at(99)));
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Tokens increase.
 //!
-//! - A writer's is above all that were held before it; whoever shares the lock has one no lower than any writer's
-//!   before. What readers have among themselves says nothing.
+//! - A writer's token is above all that were held before it; a sharer's token is no lower than that of any
+//!   earlier writer. Readers among themselves have no order.
 //! - An owner's is above all of other owners before it, and no lower than its own before.
 //! - A permit's is above all that were granted before its lease was asked for, unless the number of permits was
 //!   changed. A process passes the permits of a lease on, so the check takes the first that each process had: no
 //!   lease of that process can be older.
 //! - No two writers, no two owners and no two acquisitions of permits have the same.
 //!
-//! Of two that exclude one another and were both certainly held, the one that was seen first came first. Of
-//! others, the one that was had before the other was asked for.
+//! Of two holds that exclude each other and were both certain, the one that was seen first came first. Of others,
+//! the one that was granted before the request of the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,15 +42,15 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     violations
 }
 
-/// A token that somebody was given.
+/// A token that a task was given.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     operation: &'a Operation,
     way: Way,
     token: FencingToken,
-    /// It comes after all that ended before this,
+    /// It comes after all holds that ended before this,
     begin: Instant,
-    /// and before all that begin after this.
+    /// and before all holds that begin after this.
     end: Instant,
 }
 
@@ -66,18 +66,18 @@ fn shown(operation: &Operation) -> impl Iterator<Item = Shown<'_>> {
     let mut before = None;
     let held = operation.spans.iter().filter(|span| span.becomes.is_none());
     held.filter_map(move |span| {
-        // One that came to nothing and stays as it was is no other.
+        // A conversion that failed brings no other token.
         let same = before.replace((span.way, span.token)) == Some((span.way, span.token));
         let sure = !span.is_empty() && !matches!(span.way, Way::Permits(_));
         let (begin, end) = if sure { (span.from, span.from) } else { (span.asked, span.from) };
-        // Fewer permits are no others, and whoever converts a lease that is over has nothing.
+        // A release of some permits brings no other token, and a conversion of an ended lease brings none.
         let nothing_new = !sure && span.from != operation.spans[0].from;
         let (way, token) = (span.way, span.token);
         (!same && !nothing_new).then_some(Shown { operation, way, token, begin, end })
     })
 }
 
-/// The highest so far, and whose it is.
+/// The highest token so far, and its hold.
 #[derive(Clone, Copy, Default)]
 struct Highest<'a>(Option<(FencingToken, &'a Operation)>);
 
@@ -88,7 +88,7 @@ impl<'a> Highest<'a> {
         }
     }
 
-    /// Who has one that `token` should be above, or at least no lower than.
+    /// A hold whose token should be below `token`, or at least no higher.
     fn denies(self, token: FencingToken, or_equal: bool) -> Option<&'a Operation> {
         let (highest, operation) = self.0?;
         let fine = highest < token || or_equal && highest == token;
@@ -96,14 +96,14 @@ impl<'a> Highest<'a> {
     }
 }
 
-/// The highest of all that have come to their end.
+/// The highest token of all holds that have ended.
 #[derive(Default)]
 struct Past<'a> {
     any: Highest<'a>,
     writers: Highest<'a>,
     permits: Highest<'a>,
     owners: HashMap<u64, Highest<'a>>,
-    /// The owner who has the highest, and the highest of all others.
+    /// The owner with the highest token, and the highest token of all other owners.
     first: Option<u64>,
     others: Highest<'a>,
 }
@@ -170,7 +170,7 @@ fn order<'a>(shown: &mut [Shown<'a>]) -> Vec<Wrong<'a>> {
     wrong
 }
 
-/// Two writers, two owners or two acquisitions of permits that have the same.
+/// Two writers, two owners or two acquisitions of permits with one token.
 fn twice<'a>(shown: &mut [Shown<'a>]) -> Vec<Wrong<'a>> {
     shown.sort_by_key(|one| (one.token, one.end));
     let alone = |one: &&Shown<'_>| one.way.is_exclusive() || one.is_permit();
@@ -277,12 +277,12 @@ mod tests {
         scene.held("a", "s0", Way::Permits(1), 5, [0, 10, 20]);
         scene.held("b", "s0", Way::Permits(1), 4, [9, 11, 20]);
         assert_eq!(found(&scene), 0);
-        // Of writers, the one that had it first is before the other, whenever that asked.
+        // Of writers, the first holder comes before the other, whenever the other asked.
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
         scene.held("b", "m0", Way::Write, 4, [9, 21, 30]);
         assert_eq!(found(&scene), 1);
-        // One whose lease was over when it heard of it may have had it before.
+        // A writer whose lease was over when it heard of the grant may have had it before.
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
         let late = scene.had("b", "m0", Way::Write, 4, [9, 21], 15);

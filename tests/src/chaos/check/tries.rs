@@ -1,4 +1,4 @@
-//! No try is told that somebody is in the way when nobody was.
+//! No try is refused without a task in the way.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,12 +7,13 @@ use lock_core::Instant;
 use super::limits::Limit;
 use super::operations::{Kept, Operation, Operations};
 use super::permits::changes;
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Event, Refusal, Way};
 
-/// For every try that somebody was said to be in the way of, to have a lock or to hold it in another way, looks
-/// for anybody who may have been: who held the lock, may have held it, waited for it or tried as well.
+/// For every try that was refused because of another holder, to acquire or to convert, looks for a task that
+/// may have been in the way: one that held the lock, may have held it, waited for it or tried as well.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let unrest = terms.unrest(Property::Tries);
     let mut changes = changes(events);
@@ -28,7 +29,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
                 let tries = kept.patience.tries() && kept.why == Refusal::Busy;
                 tries && !unrest.touches(begin, kept.ended)
             });
-            // It does not stand in its own way.
+            // It is not in its own way.
             let own = |kept: &Kept| {
                 let held = operations.possible(operation, terms, &unrest).into_iter();
                 let meets = |from, until| from <= kept.ended && kept.asked <= until + terms.linger;
@@ -48,7 +49,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             !there.in_the_way_of(&Try::to_have(it), permits)
         }));
     }
-    // Who tries to have several locks at once has none of them if somebody is in the way of one.
+    // A try of several locks at once gets none of them if a task is in the way of one.
     let asked_with = |it: &Operation| (it.client, it.asked, it.ended);
     let count = |list: &mut dyn Iterator<Item = &Operation>| {
         let mut counts = HashMap::new();
@@ -59,7 +60,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let of_those = count(&mut alone.iter().copied());
     alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
     let tell = |operation: &Operation, at: Instant, what: String| {
-        let text = format!("nobody was in the way of {}{what}", operations.name(operation));
+        let text = format!("no task was in the way of {}{what}", operations.name(operation));
         Violation::new(Property::Tries, (at, at), operations.key(operation), text)
     };
     let alone = alone.into_iter().map(|it| tell(it, it.ended, String::new()));
@@ -69,14 +70,14 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     alone.chain(kept).collect()
 }
 
-/// Something that is tried: to have a lock, or to hold it in another way.
+/// A try: to acquire a lock, or to convert a hold.
 struct Try {
     client: usize,
     task: u32,
     way: Way,
     begin: Instant,
     end: Instant,
-    /// How often it is one of those who ask itself, and of those who hold the lock.
+    /// How often the operation itself is counted among those that ask, and among the holders.
     asks: u64,
     holds: u64,
 }
@@ -94,12 +95,12 @@ impl Try {
     }
 }
 
-/// When somebody may have been there, in which way.
+/// When a task may have been there, and in which way.
 #[derive(Default)]
 struct There {
-    /// Those who ask, or wait, and for a moment after that.
+    /// The operations that ask, or wait, and those that did so a moment ago.
     asking: Times,
-    /// Those of them that have had it by then, by client and task: a task does not wait for itself.
+    /// Those of them that were granted by then, by client and task: a task does not wait for itself.
     done: HashMap<(usize, u32), Times>,
     held: HashMap<Kind, Times>,
     owners: BTreeMap<u64, Times>,
@@ -188,7 +189,7 @@ impl Times {
         self.ends.push((end, weight));
     }
 
-    /// Puts them in order, each with the sum of all up to it.
+    /// Sorts them, each with the sum of all up to it.
     pub(super) fn sort(&mut self) {
         for list in [&mut self.begins, &mut self.ends] {
             list.sort_unstable();
@@ -200,7 +201,7 @@ impl Times {
         }
     }
 
-    /// How much weight have those that lie between these at least in part.
+    /// The sum of the weights that overlap this time.
     pub(super) fn between(&self, begin: Instant, end: Instant) -> u64 {
         let sum = |list: &[(Instant, u64)], count: usize| match count {
             0 => 0,
@@ -216,8 +217,8 @@ impl Times {
 mod tests {
     use std::time::Duration;
 
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::{Deed, Patience};
     use crate::chaos::{Deployment, Extent, Fault};
@@ -232,7 +233,7 @@ mod tests {
         check(&operations, scene.events(), terms).len()
     }
 
-    /// One holds a lock until 100, and another tries and is refused at this time.
+    /// One task holds a lock until 100, and another tries and is refused at this time.
     fn refused(there: Way, way: Way, when: u64) -> usize {
         let mut scene = Scene::new();
         scene.held("a", "it", there, 1, [0, 1, 100]);
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(refused(Way::Upgradable, Way::Read, 50), 1);
         assert_eq!(refused(Way::Read, Way::Upgradable, 50), 1);
         assert_eq!(refused(Way::Owner(1), Way::Owner(1), 50), 1);
-        // It left at 101, and may be seen for a moment.
+        // It left at 101, and may show for a moment.
         assert_eq!(refused(Way::Write, Way::Write, 110), 0);
         assert_eq!(refused(Way::Write, Way::Write, 200), 1);
     }

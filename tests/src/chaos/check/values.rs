@@ -1,12 +1,13 @@
-//! Cells: all who see a value see the same, and it was made once, by one alone.
+//! Cells: all readers see one value, and it was made once, by one task alone.
 //!
-//! Values are numbers that no two attempts have in common.
+//! Values are numbers that are unique to an attempt.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lock_core::Instant;
 
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Op, Refusal};
 
@@ -16,7 +17,7 @@ pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
     for (key, cell) in &cells {
         let found = [cell.different(), cell.vanished(), cell.again(terms, &unrest)];
         let found = found.into_iter().flatten().chain(cell.at_once(terms, &unrest));
-        // What befalls the store at any time since it has the value shows whenever somebody asks.
+        // A fault of the store at any later time may show whenever a task asks.
         let found = found.filter(|(at, _)| !forgets.touches(cell.begin, *at));
         let tell = |(at, text)| Violation::new(Property::Values, (at, at), key, text);
         violations.extend(found.map(tell));
@@ -28,13 +29,13 @@ type Name<'a> = (&'a str, Op);
 
 type Found = (Instant, String);
 
-/// What became of one cell.
+/// The fate of one cell.
 struct Cell<'a> {
-    /// When somebody wanted its value for the first time.
+    /// When a task first wanted its value.
     begin: Instant,
     makes: Vec<Make<'a>>,
     values: BTreeSet<u64>,
-    /// Who was told what, in the order of times.
+    /// The answers, in the order of times.
     saws: Vec<Saw<'a>>,
 }
 
@@ -42,7 +43,7 @@ struct Cell<'a> {
 struct Make<'a> {
     name: Name<'a>,
     begin: Instant,
-    /// When it was over, as far as that is known.
+    /// When it was over, as far as known.
     end: Option<Instant>,
 }
 
@@ -60,11 +61,11 @@ struct Look<'a> {
     asked: Instant,
     /// Its attempt, by its number in the cell.
     make: Option<usize>,
-    /// That has come to nothing.
+    /// An attempt that has come to nothing.
     failed: bool,
 }
 
-/// The cells, and calls that have failed for no reason.
+/// The cells, and calls that have failed without a cause.
 fn read<'a>(events: &'a [Event], terms: &Terms) -> (BTreeMap<&'a str, Cell<'a>>, Vec<Violation>) {
     let mut cells = BTreeMap::<&str, Cell<'_>>::new();
     let mut open = HashMap::<Name<'_>, Look<'_>>::new();
@@ -113,7 +114,7 @@ fn read<'a>(events: &'a [Event], terms: &Terms) -> (BTreeMap<&'a str, Cell<'a>>,
     (cells, odd)
 }
 
-/// A call that failed for no reason that is known.
+/// A call that failed without a known cause.
 fn unexplained(
     look: &Look<'_>,
     (client, op): Name<'_>,
@@ -135,30 +136,30 @@ fn unexplained(
     })
 }
 
-/// What a call fails with whose attempt to make the value has failed.
+/// The errors of a call whose attempt to make the value has failed.
 const INIT: &str = "Init";
 
 impl Cell<'_> {
-    /// The first who was told a value.
+    /// The first answer with a value.
     fn known(&self) -> Option<(&Saw<'_>, u64)> {
         self.saws.iter().find_map(|saw| Some((saw, saw.value?)))
     }
 
-    /// Somebody who was told another value than the first, or one that nobody has made.
+    /// An answer with another value than the first one, or with a value that no task has made.
     fn different(&self) -> Option<Found> {
         let (first, value) = self.known()?;
         let is_wrong = |seen: u64| seen != value || !self.values.contains(&seen);
         let wrong = self.saws.iter().find(|saw| saw.value.is_some_and(is_wrong))?;
         let seen = wrong.value.unwrap_or_default();
         let text = if seen == value {
-            format!("{} saw {seen}, which nobody has made", tell(wrong.name))
+            format!("{} saw {seen}, which no task has made", tell(wrong.name))
         } else {
             format!("{} saw {value}, and {} saw {seen}", tell(first.name), tell(wrong.name))
         };
         Some((wrong.at, text))
     }
 
-    /// Somebody who asked when others had seen the value, and was told that there is none.
+    /// A caller that asked after others had seen the value, and heard that there is none.
     fn vanished(&self) -> Option<Found> {
         let (first, value) = self.known()?;
         let late = |saw: &&Saw<'_>| saw.value.is_none() && saw.asked > first.at;
@@ -167,8 +168,8 @@ impl Cell<'_> {
         Some((saw.at, text))
     }
 
-    /// Somebody who began to make the value when others had seen it. Whoever stood still between finding none and
-    /// beginning may do so.
+    /// A caller that began to make the value after others had seen it. A caller that stood still between finding
+    /// none and beginning may do so.
     fn again(&self, terms: &Terms, unrest: &Unrest) -> Option<Found> {
         let (first, value) = self.known()?;
         let late = |make: &&Make<'_>| {
@@ -179,8 +180,8 @@ impl Cell<'_> {
         Some((make.1, format!("{first} saw {value}, and {} made another after that", make.0)))
     }
 
-    /// Somebody who began to make the value while another was about to. Whoever stands still may be so for longer
-    /// than its lease lives.
+    /// A caller that began to make the value while another was making it. A caller that stands still may be so
+    /// for longer than its lease lives.
     fn at_once(&self, terms: &Terms, unrest: &Unrest) -> Option<Found> {
         let mut there: Option<(&Make<'_>, Instant)> = None;
         for make in &self.makes {
@@ -209,8 +210,8 @@ fn tell((client, op): Name<'_>) -> String {
 mod tests {
     use std::time::Duration;
 
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::{Deployment, Extent, Fault};
 
@@ -222,13 +223,13 @@ mod tests {
         scene.event(client, when, Deed::Look { op, task: 0, key: "c1".to_owned() });
     }
 
-    /// One that asks and is told at these times.
+    /// A caller that asks and gets an answer at these times.
     fn sees(scene: &mut Scene, client: &str, op: Op, [asks, told]: [u64; 2], value: Option<u64>) {
         looks(scene, client, op, asks);
         scene.event(client, told, Deed::Saw { op, value });
     }
 
-    /// One that asks at the time at which it begins to make the value, and has made it at the other.
+    /// A caller that asks at the time at which it begins to make the value, and has made it at the other.
     fn makes(
         scene: &mut Scene,
         client: &str,
@@ -246,14 +247,14 @@ mod tests {
         check(scene.events(), &terms()).iter().map(of).collect()
     }
 
-    /// One has made 7, and another sees it.
+    /// One caller has made 7, and another sees it.
     fn made() -> Scene {
         let mut scene = Scene::new();
         sees(&mut scene, "b", 0, [0, 5], None);
         makes(&mut scene, "a", 0, [10, 20], Some(7));
         scene.event("a", 30, Deed::Saw { op: 0, value: Some(7) });
         sees(&mut scene, "b", 1, [15, 31], Some(7));
-        // It asked before anybody saw the value.
+        // It asked before any caller saw the value.
         sees(&mut scene, "c", 0, [28, 32], None);
         scene
     }

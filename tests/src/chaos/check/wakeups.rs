@@ -1,4 +1,4 @@
-//! Whoever could be served is, soon.
+//! A waiter that could be served is served soon.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use lock_core::Instant;
 use super::limits::Limit;
 use super::operations::{End, Operation, Operations, Together};
 use super::permits::changes;
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::{Event, Way};
 
-/// Goes through who waits for a lock and who may hold it, and looks for times in which all who wait could have
-/// it at once, and one of them has to wait for longer than it takes to notice that. While nothing is wrong that
-/// is less than any timer would take: a message that is lost is not made good by asking again.
+/// Goes through the waiters and the possible holders of a lock, and looks for times in which all waiters could
+/// be served at once, but one of them waits for longer than it takes to notice that. While nothing is wrong,
+/// the limit is below any timer: no timer makes up for a lost message.
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let times = [(terms.unrest(Property::Wakeups), terms.wakeup), (terms.disquiet(), terms.prompt)];
     let together = operations.together();
@@ -34,7 +35,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
                 let noticed = from + *most;
                 let name = operations.name(operation);
                 let text = format!(
-                    "nobody was in the way from {} to {}, but it was not served: {name}",
+                    "no task was in the way from {} to {}, but it was not served: {name}",
                     from.as_nanos(),
                     until.as_nanos()
                 );
@@ -45,16 +46,16 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     violations
 }
 
-/// What may change whether somebody can be served.
+/// The events that may change whether a waiter can be served.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// Somebody may hold it, of those in the list of pieces, or does no more.
+    /// A task of the list of pieces may hold it, or no longer holds it.
     Holds(Rank),
     Leaves(Rank),
-    /// One of the list begins to wait, or ends.
+    /// An operation of the list begins to wait, or ends.
     Waits(usize),
     Ends(usize),
-    /// What does not have to hold.
+    /// The promise does not hold, or holds again.
     Unrest,
     Rest,
 }
@@ -92,9 +93,9 @@ fn steps(
         let pieces = operations.possible(operation, terms, unrest);
         pieces.into_iter().for_each(|(way, from, until)| holds(way, from, until));
         let without = operations.without_until(operation);
-        // A call for several may have this one, and wait for a later one.
+        // A call for several locks may have this one, and wait for a later one.
         let may_have = together.last_of(operation).is_some_and(|last| last != key);
-        // One store does nothing for a try that it refuses.
+        // A store does nothing for a try that it refuses.
         let in_passing =
             operation.tries() && !(operation.is_busy() && terms.deployment.minority() == 0);
         if in_passing || may_have {
@@ -105,13 +106,13 @@ fn steps(
             holds(operation.way, without, until);
         }
     }
-    // Which of its locks a call for several waits for, nobody knows.
+    // It is unknown for which of its locks a call for several waits.
     let waits = |it: &Operation| !it.tries() && together.last_of(it).is_none();
     for (number, operation) in list.iter().enumerate().filter(|(_, it)| waits(it)) {
         steps.push((operation.asked, Step::Waits(number)));
         let dies = operation.end == End::Gone && operation.spans.is_empty();
         let until = operations.without_until(operation);
-        // Whoever waits is there until it is served, ends, or its client is not heard of any more.
+        // A waiter is there until it is served, ends, or its client's last event.
         steps.push((if dies { until.max(operation.asked) } else { until }, Step::Ends(number)));
     }
     for &(begin, end) in unrest.times() {
@@ -122,18 +123,18 @@ fn steps(
     steps
 }
 
-/// Who is where.
+/// The waiters and the holders.
 struct Sweep<'a> {
     list: &'a [&'a Operation],
     room: Room,
-    /// Those who wait, by when they asked.
+    /// The waiters, by the time of their requests.
     waiting: BTreeSet<(Instant, usize)>,
     /// Since when all of them could be served.
     free: Option<Instant>,
 }
 
 impl<'a> Sweep<'a> {
-    /// Who waited for longer than that although it could have been served, from when, to when.
+    /// The waiter that waited too long although it could have been served, from when, to when.
     fn run(
         mut self,
         steps: Vec<(Instant, Step)>,
@@ -147,7 +148,7 @@ impl<'a> Sweep<'a> {
                 (at.saturating_duration_since(from) > most).then_some((self.list[number], from, at))
             };
             let before = self.free;
-            // Somebody ends, or everybody has to wait again: then the one that has waited longest tells.
+            // One ends, or all have to wait again: then the longest waiter is reported.
             let looked_at = match step {
                 Step::Ends(number) => Some(number),
                 _ => self.waiting.first().map(|&(_, number)| number),
@@ -185,9 +186,9 @@ impl<'a> Sweep<'a> {
 struct Room {
     holds: [i64; 5],
     wants: [i64; 5],
-    /// How many hold it of each owner.
+    /// The number of holds of each owner.
     owners: HashMap<u64, i64>,
-    /// How many permits are taken, and how many are wanted at once, by how many.
+    /// The number of permits that are taken, and that are wanted at once, and by how many.
     taken: i64,
     wanted: BTreeMap<u64, i64>,
     permits: Option<u32>,
@@ -220,7 +221,7 @@ impl Room {
         }
     }
 
-    /// Whether somebody waits, and whoever of them is the first could have it.
+    /// Whether a task waits, and the first waiter could be served.
     fn serves_all(&self) -> bool {
         let [reads, upgrades, writes, owned, _] = self.holds;
         let [readers, upgradable, writers, owners, permits] = self.wants;
@@ -239,8 +240,8 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Trouble;
     use super::super::scene::{Scene, at};
-    use super::super::terms::Trouble;
     use super::*;
     use crate::chaos::history::{Deed, Refusal};
     use crate::chaos::{Deployment, Extent, Fault};
@@ -257,7 +258,7 @@ mod tests {
         check(&operations, scene.events(), terms).len()
     }
 
-    /// One holds, another waits for it, and gets it so long after it is free.
+    /// One holds, another waits for it, and gets it this long after it is free.
     fn passes(way: Way, next: Way, after: u64) -> Scene {
         let mut scene = Scene::new();
         scene.held("a", "w0", way, 1, [0, 1, 2_000]);
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(found(&passes(Way::Read, Way::Read, 0), &terms()), 1);
         assert_eq!(found(&passes(Way::Upgradable, Way::Read, 0), &terms()), 1);
         assert_eq!(found(&passes(Way::Upgradable, Way::Upgradable, 0), &terms()), 0);
-        // A writer before it holds it back.
+        // An earlier writer holds it back.
         let mut scene = passes(Way::Read, Way::Read, 20);
         scene.held("c", "w0", Way::Write, 2, [5, 2_005, 2_010]);
         assert_eq!(found(&scene, &terms()), 0);
@@ -320,7 +321,7 @@ mod tests {
         scene.fails(given_up, 1_000, Refusal::GivenUp);
         scene.held("b", "m0", Way::Write, 1, [950, 1_650, 1_700]);
         assert_eq!(found(&scene, &terms()), 0);
-        // Whoever died may have had it, for as long as its lease lives.
+        // A dead client may have had it, for as long as its lease lives.
         let mut scene = Scene::new();
         scene.had("a", "m0", Way::Write, 1, [0, 1], 900);
         scene.held("b", "m0", Way::Write, 2, [5, 1_900, 1_910]);
@@ -361,7 +362,7 @@ mod tests {
         assert!(prompt < 1_000 && prompt < asks);
         assert_eq!(found(&late(101 + prompt - 10), &terms), 0);
         assert_eq!(found(&late(101 + prompt + 10), &terms), 1);
-        // Of a minority, which a quorum can do without, but not without a word.
+        // A quorum can do without this minority, but not without a delay.
         let (fault, extent, servers) = (Fault::StopServer, Extent::Minority, vec![0]);
         terms.deployment = Deployment::Quorum(3);
         terms.troubles =

@@ -1,4 +1,4 @@
-//! What the resource has seen.
+//! The findings of the resource.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use crate::chaos::Deployment;
 use crate::chaos::history::{Deed, Event, Way};
 use crate::chaos::resource::{Guest, Meeting, Tally};
 
-/// Who met at the resource, and which writes it refused although the guard was valid even after the answer.
+/// The meetings at the resource, and the writes that it refused although the guard was valid even after the
+/// answer.
 ///
 /// Over a quorum the members of one owner may differ in their tokens, so that one of them refuses another.
 pub(super) fn check(
@@ -24,7 +25,7 @@ pub(super) fn check(
     let index: HashMap<_, _> =
         operations.all.iter().map(|it| ((operations.client(it), it.number), it)).collect();
     let differ = matches!(terms.deployment, Deployment::Quorum(_));
-    // The owner who has written with the highest token.
+    // The owner that has written with the highest token.
     let mut highest = HashMap::<&str, (FencingToken, Option<u64>)>::new();
     for event in events {
         let Deed::Wrote { op, token, accepted, valid_until } = event.deed else { continue };

@@ -1,25 +1,25 @@
-//! One thing that happened.
+//! One event.
 
 use std::time::Duration;
 
 use lock_core::{FencingToken, Instant};
 
-/// Which of the operations of a client: they are numbered from zero, in the order in which they began.
+/// An operation of a client: operations are numbered from zero, in the order of their beginnings.
 pub type Op = u64;
 
-/// How a lock is held.
+/// The way of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "these are the modes of the locks")]
 pub enum Way {
-    /// Beside other readers.
+    /// Together with other readers.
     Read,
-    /// Beside readers, with the prospect of writing.
+    /// Together with readers, with the right to upgrade.
     Upgradable,
     /// Alone.
     Write,
-    /// So many permits.
+    /// This many permits.
     Permits(u32),
-    /// As the owner of this number, who may be in several clients.
+    /// As the owner of this number, which may be in several clients.
     Owner(u64),
 }
 
@@ -34,19 +34,19 @@ impl Way {
         }
     }
 
-    /// Whether nobody else holds anything at the same time, but for the same owner.
+    /// Whether no other task holds anything at the same time, except for the same owner.
     pub fn is_exclusive(self) -> bool {
         matches!(self, Self::Write | Self::Owner(_))
     }
 }
 
-/// How long a call may wait for others.
+/// How long a call may wait for other holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a call has a limit or is a try")]
 pub enum Patience {
-    /// Not at all: it is a try.
+    /// Not at all: a try.
     None,
-    /// So long.
+    /// For this time.
     Within(Duration),
 }
 
@@ -57,15 +57,15 @@ impl Patience {
     }
 }
 
-/// Why an operation has ended without a lock, or came to less than it should.
+/// Why an operation has ended without a lock, or with less than it requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a checker looks at each")]
 pub enum Refusal {
-    /// It was a try, and somebody is in the way.
+    /// It was a try, and another task is in the way.
     Busy,
-    /// It has waited as long as it was told to.
+    /// It has waited for its whole limit.
     TimedOut,
-    /// Its future was dropped: whether it had the lock by then, nobody knows.
+    /// Its future was dropped: it is unknown whether it had the lock by then.
     GivenUp,
     /// The lease that it was to convert, or to release, is lost.
     Lost,
@@ -75,7 +75,7 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// What a client did, or what became of it.
+/// A deed of a client, or its fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a checker looks at each")]
 pub enum Deed {
@@ -89,126 +89,126 @@ pub enum Deed {
         key: String,
         /// In which way.
         way: Way,
-        /// How long it may wait for that.
+        /// How long it may wait for the grant.
         patience: Patience,
     },
-    /// It holds what it asked for. Stamped after the call.
+    /// It was granted. Stamped after the call.
     Got {
         /// Which operation.
         op: Op,
         /// With which token.
         token: FencingToken,
-        /// Until when, if the lease is not renewed.
+        /// The end of the lease, without a renewal.
         valid_until: Instant,
     },
-    /// It does not, and the operation is over.
+    /// It was not granted, and the operation is over.
     Not {
         /// Which operation.
         op: Op,
         /// Why.
         why: Refusal,
     },
-    /// It is about to hold in another way: stronger, weaker or fewer permits. Stamped before the call; it
-    /// has held in the way before until then.
+    /// It is about to convert its hold: to a stronger or weaker way, or to fewer permits. Stamped before the
+    /// call; until then it holds in the old way.
     Turn {
         /// Which operation.
         op: Op,
         /// In which way.
         way: Way,
-        /// How long it may wait for that. To hold less it waits for nobody.
+        /// How long it may wait for that. It waits for no other task to hold less.
         patience: Patience,
-        /// Until when what it holds is valid as it asks.
+        /// The end of its validity when it asks.
         valid_until: Instant,
     },
-    /// It holds in that other way. Stamped after the call. If that failed, [`Kept`](Self::Kept) or
+    /// The conversion succeeded. Stamped after the call. If it failed, [`Kept`](Self::Kept) or
     /// [`Left`](Self::Left) follows instead.
     Turned {
         /// Which operation.
         op: Op,
         /// With which token.
         token: FencingToken,
-        /// Until when, if the lease is not renewed.
+        /// The end of the lease, without a renewal.
         valid_until: Instant,
     },
-    /// It could not be converted, and holds as before.
+    /// The conversion failed, and the hold is unchanged.
     Kept {
         /// Which operation.
         op: Op,
         /// Why.
         why: Refusal,
     },
-    /// It still holds the lock, if that is before `valid_until`. Stamped before it looked at that.
+    /// It still holds the lock, if the present is before `valid_until`. Stamped before it read that.
     Still {
-        /// Which operation.
+        /// The end of validity, from its guard.
         op: Op,
         /// Until when its guard says to be valid.
         valid_until: Instant,
     },
-    /// Its guard has said that the lease is lost.
+    /// Its guard reports that the lease is lost.
     Lost {
         /// Which operation.
         op: Op,
     },
-    /// It is about to let go. Stamped before the call; it does not act as a holder any more.
+    /// It is about to release. Stamped before the call; it no longer acts as a holder.
     Leave {
         /// Which operation.
         op: Op,
-        /// Until when its guard says to be valid.
+        /// The end of validity, from its guard.
         valid_until: Instant,
     },
-    /// It has let go, and the operation is over.
+    /// It has released, and the operation is over.
     Left {
         /// Which operation.
         op: Op,
         /// Whether the store has confirmed that. A guard that was dropped is released a little later.
         confirmed: bool,
-        /// What the release said instead. `None` also if nobody waited for it.
+        /// The other answer of the release. Also `None` if the caller did not wait for it.
         why: Option<Refusal>,
     },
-    /// It has forgotten its permits, or its guard: they are as gone, for as long as the store keeps them.
+    /// It has forgotten its permits, or its guard: they are gone for as long as the store keeps them.
     Forgot {
         /// Which operation.
         op: Op,
     },
-    /// It wants the semaphore to have so many permits more, or fewer if negative. Stamped before the call.
+    /// It requests this many permits more for the semaphore, or fewer if negative. Stamped before the call.
     Resize {
         /// Which semaphore.
         key: String,
-        /// The limit after which it is.
+        /// The requested limit.
         limit: u32,
     },
-    /// It has that limit. Stamped after the call. `None` if that failed, so that nobody knows.
+    /// It has that limit. Stamped after the call. `None` if the call failed, so the limit is unknown.
     Resized {
         /// Which semaphore.
         key: String,
-        /// The limit that it has.
+        /// The present limit.
         limit: Option<u32>,
     },
-    /// The resource has answered a write, that was made with this token and by a guard that was valid until then.
+    /// The resource has answered a write with this token, by a guard that was valid until this time.
     Wrote {
         /// Which operation.
         op: Op,
         /// With which token.
         token: FencingToken,
-        /// Whether the resource took it.
+        /// Whether the resource accepted it.
         accepted: bool,
-        /// Until when the guard says to be valid, asked after the answer.
+        /// The end of validity, from the guard, read after the answer.
         valid_until: Instant,
     },
-    /// It stands at a barrier. Stamped before the call.
+    /// It waits at a barrier. Stamped before the call.
     Arrive {
         /// Which operation.
         op: Op,
         /// Which barrier.
         key: String,
-        /// For how many.
+        /// The size of its groups.
         of: u32,
     },
     /// The barrier has opened. Stamped after the call.
     Pass {
         /// Which operation.
         op: Op,
-        /// Whether it is the one of its group.
+        /// Whether it is the leader of its group.
         leads: bool,
     },
     /// It is about to ask for the value of a cell. Stamped before the call.
@@ -225,29 +225,30 @@ pub enum Deed {
         /// Which operation.
         op: Op,
     },
-    /// It ends that. Stamped before anybody else can know the value.
+    /// The making ends. Stamped before another caller can know the value.
     Made {
         /// Which operation.
         op: Op,
-        /// What it made; `None` if it failed or was stopped.
+        /// The value; `None` if the making failed or was stopped.
         value: Option<u64>,
     },
-    /// It was told the value, or that there is none. Stamped after the call.
+    /// The call returned the value, or that there is none. Stamped after the call.
     Saw {
         /// Which operation.
         op: Op,
         /// The value.
         value: Option<u64>,
     },
-    /// All of the client's tasks were ended where they stood: open operations have ended, nobody knows how.
+    /// All of the client's tasks were ended wherever they were: open operations have ended, with unknown
+    /// outcomes.
     Collapse,
-    /// How late a timer of the client was, or for how long somebody had to wait for a processor. Stamped when
-    /// it was noticed.
+    /// How late a timer of the client was, or how long a thread had to wait for a processor. Stamped when it was
+    /// noticed.
     Late {
         /// In milliseconds.
         millis: u64,
     },
-    /// What the client uses while it is at rest.
+    /// The resources of the client while it is at rest.
     Uses {
         /// Open files and sockets.
         files: u64,
@@ -258,28 +259,28 @@ pub enum Deed {
         /// Memory, in kibibytes.
         memory: u64,
     },
-    /// A fault begins, or many at once: in the words of the plan.
+    /// One fault begins, or many at once: in the words of the plan.
     Fault {
         /// Which step of the plan.
         step: u32,
         /// In words joined by `-`.
         what: String,
     },
-    /// It was made good.
+    /// It was healed.
     Healed {
         /// Which step of the plan.
         step: u32,
     },
 }
 
-/// A deed, when it was done, and by whom.
+/// A deed, its time, and its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "it is a record")]
 pub struct Event {
-    /// When, on the clock of all processes.
+    /// The time, on the clock of all processes.
     pub at: Instant,
-    /// By which client: the name of its file.
+    /// The client: the name of its file.
     pub client: String,
-    /// What.
+    /// The deed.
     pub deed: Deed,
 }

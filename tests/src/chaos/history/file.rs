@@ -8,12 +8,12 @@ use lock_core::{Clock, Instant};
 
 use super::{Deed, Event};
 
-/// How the files end. What comes before is the name of the client.
+/// The end of the files' names. The beginning is the name of the client.
 const EXTENSION: &str = "events";
 
 /// Appends the events of one client to its file.
 ///
-/// What was recorded is there even if the process is killed: each event is one write, with nothing held back.
+/// Recorded events survive a kill of the process: each event is one unbuffered write.
 #[derive(Debug)]
 pub struct Recorder {
     file: File,
@@ -21,7 +21,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For the client of this name, in the folder of the history. A file that is there is continued.
+    /// For the client of this name, in the folder of the history. An existing file is continued.
     ///
     /// # Errors
     ///
@@ -32,21 +32,21 @@ impl Recorder {
         Ok(Self { file, clock: Clock::boot() })
     }
 
-    /// The time by which events are stamped.
+    /// The clock that stamps events.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Writes down what happens now.
+    /// Records an event at the present time.
     ///
     /// # Panics
     ///
-    /// If it cannot be written: what happens afterwards would prove nothing.
+    /// If it cannot be written: later events would prove nothing.
     pub fn record(&self, deed: &Deed) {
         self.record_at(self.now(), deed);
     }
 
-    /// Writes down what happened at a time that was read before.
+    /// Records an event at a time that was read before.
     ///
     /// # Panics
     ///
@@ -59,10 +59,10 @@ impl Recorder {
     }
 }
 
-/// All events of all clients in a folder, in the order of their times. Those of one client that happened at
-/// the same time stay in the order in which they were written.
+/// All events of all clients in a folder, in the order of their times. Events of one client with equal times
+/// stay in the order in which they were written.
 ///
-/// The last line of a file is left out if it is not whole: its client was killed.
+/// The last line of a file is left out if it is not complete: its client was killed.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
-//! What happened, written down by those to whom it happened.
+//! The history of a run, written by its clients.
 //!
-//! Each client appends to a file of its own, one write for each event, so that what it wrote before it was
-//! killed is there. All stamp events with [`Clock::boot`](lock_core::Clock::boot), one clock for all processes
-//! of the machine, so that the files can be merged.
+//! Each client appends to a file of its own, one write for each event, so its events survive a kill. All stamp
+//! events with [`Clock::boot`](lock_core::Clock::boot), one clock for all processes of the machine, so the
+//! files can be merged.
 
 mod event;
 mod file;

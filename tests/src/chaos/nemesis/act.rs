@@ -1,31 +1,33 @@
-//! One step, as it is carried out.
+//! The execution of one step.
 
 use std::time::{Duration, Instant};
 
 use super::millis;
+use super::takeover::Takeover;
 use crate::DataCopy;
 use crate::chaos::stage::{Link, Node, Returns, Stage};
 use crate::chaos::{Fault, How, Mischief, Step, Victim};
 
-/// One step, while it is carried out.
+/// One step during its execution.
 pub(super) struct Act<'a> {
     stage: &'a Stage,
     number: usize,
     step: &'a Step,
     begun: Instant,
-    /// What servers will come back with, one by one.
+    /// The data with which servers will come back, one by one.
     copies: Vec<Option<DataCopy>>,
-    /// What has been done, for each server that can be told something only while it hears.
+    /// The deeds so far, for each server that can be told something only while it listens.
     done: Vec<bool>,
-    /// Which workers were given an order, of which generation.
+    /// The workers that got an order, and their generations.
     ordered: Vec<(usize, u32)>,
+    takeover: Takeover<'a>,
     effective: bool,
 }
 
 impl<'a> Act<'a> {
-    /// For how long something is tried that takes but an instant.
+    /// For how long an immediate deed is retried.
     pub(super) const PATIENCE: Duration = millis(3_000);
-    /// How long a worker may take to do what it was told, for which it may have to be let go on first.
+    /// How long a worker may take to execute an order, for which it may first have to continue.
     const OBEYS: Duration = millis(60_000);
 
     pub(super) fn new(stage: &'a Stage, number: usize) -> Self {
@@ -39,6 +41,7 @@ impl<'a> Act<'a> {
             copies: Vec::new(),
             done,
             ordered: Vec::new(),
+            takeover: Takeover::default(),
             effective: false,
         }
     }
@@ -58,10 +61,11 @@ impl<'a> Act<'a> {
             }
             Victim::Worker => self.begin_workers(),
             Victim::Memory => self.begin_memory(),
+            Victim::Part => self.effective = self.takeover.begin(self.stage, self.number),
         }
     }
 
-    /// After how long it goes on; `None` if there is nothing to do until it ends.
+    /// The time until the next deed; `None` if there is nothing to do until the end.
     pub(super) fn pause(&self) -> Option<Duration> {
         let undone = self.done.contains(&false);
         match self.step.fault {
@@ -71,6 +75,7 @@ impl<'a> Act<'a> {
             Fault::ClockRate => Some(millis(50)),
             Fault::Reset => Some(millis(60)),
             Fault::CutReplies => Some(millis(120)),
+            Fault::MoveSlot => Some(millis(40)),
             Fault::StoreFails if self.step.how == How::Store(Mischief::Lose) => Some(millis(150)),
             Fault::KillStale if undone => Some(self.age()),
             Fault::Flush | Fault::PauseClients | Fault::ClockJump if undone => Some(millis(20)),
@@ -87,7 +92,7 @@ impl<'a> Act<'a> {
                     true
                 });
             }
-            // Once, as soon as it hears.
+            // Once, as soon as the server listens.
             Fault::Flush => self.each(|_, node| node.at_once(&["FLUSHALL"])),
             Fault::PauseClients => {
                 let left = (self.begun + step.lasts).saturating_duration_since(Instant::now());
@@ -96,16 +101,20 @@ impl<'a> Act<'a> {
             }
             Fault::ClockJump => self.each(|this, node| node.jump(this.jump())),
             // Over and over.
+            Fault::FlushScripts if self.stage.plan().deployment.fails_over() => {
+                self.effective |= self.stage.site().flush_scripts(&step.servers);
+            }
             Fault::FlushScripts => self.nodes(|_, node| node.at_once(&["SCRIPT", "FLUSH"])),
             Fault::KillClients => self.nodes(|_, node| node.kill_clients()),
             Fault::Evict => self.nodes(|_, node| node.evict()),
-            // Where a clock has no rate it jumps, by what it would have gained.
+            // A clock without a rate jumps by what it would have gained.
             Fault::ClockRate => self.nodes(|this, node| {
                 let gained = this.rate() * 50 / 1_000_000;
                 node.clock().is_real() || node.jump(gained)
             }),
             Fault::Reset | Fault::CutReplies => self.links(|link| link.again(step.fault)),
             Fault::StoreFails => self.mischief(true),
+            Fault::MoveSlot => self.effective |= self.takeover.again(self.stage, step),
             _ => {}
         }
     }
@@ -116,7 +125,7 @@ impl<'a> Act<'a> {
             Victim::Server => self.end_servers(),
             Victim::Link => self.links(|link| link.end(self.number)),
             Victim::Worker => {
-                // It is made good when they say that it is.
+                // It is healed when the workers confirm it.
                 for &(worker, generation) in &self.ordered {
                     let post = self.stage.post(worker).0;
                     post.carried_out(self.answer(), generation, Self::OBEYS);
@@ -132,6 +141,7 @@ impl<'a> Act<'a> {
             }
             Victim::Memory if step.fault == Fault::StoreFails => self.mischief(false),
             Victim::Memory => {}
+            Victim::Part => self.takeover.end(self.stage, self.number),
         }
     }
 
@@ -161,7 +171,7 @@ impl<'a> Act<'a> {
                 let copies = std::mem::take(&mut self.copies);
                 let killed = std::mem::take(&mut self.done);
                 for ((node, copy), killed) in self.servers().zip(copies).zip(killed) {
-                    // Whoever had no time to grow old is killed all the same.
+                    // A server that had no time for an old copy is killed all the same.
                     if !killed {
                         node.kill();
                     }
@@ -211,7 +221,7 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// Whether the worker is there to obey.
+    /// Whether the worker can obey.
     fn order(&mut self, worker: usize, order: &str) -> bool {
         let generation = self.stage.post(worker).0.generation();
         let is_there = self.stage.order(worker, order);
@@ -221,7 +231,7 @@ impl<'a> Act<'a> {
         is_there
     }
 
-    /// In which word a worker says that it has done what it was told.
+    /// The word with which a worker confirms an order.
     fn answer(&self) -> &'static str {
         match self.step.fault {
             Fault::BlockExecutor => "blocked",
@@ -253,7 +263,7 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// Does something to each server to which it was not done yet.
+    /// Applies a deed to each server that it was not applied to yet.
     fn each(&mut self, act: impl Fn(&Self, &Node) -> bool) {
         for at in 0..self.done.len() {
             let node = &self.stage.nodes()[self.step.servers[at]];
@@ -262,14 +272,14 @@ impl<'a> Act<'a> {
         self.effective = self.done.contains(&true);
     }
 
-    /// Does something to each server, which it may not hear.
+    /// Applies a deed to each server, which may not listen.
     fn nodes(&mut self, act: impl Fn(&Self, &Node) -> bool) {
         for node in self.servers() {
             self.effective |= act(self, node);
         }
     }
 
-    /// Does something to all servers at once, which cannot fail.
+    /// Applies a deed to all servers at once, which cannot fail.
     fn all(&mut self, act: impl Fn(&Node) + Sync) {
         std::thread::scope(|scope| {
             for node in self.servers() {
@@ -292,7 +302,7 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// How old a copy is when its server is killed.
+    /// The age of a copy when its server is killed.
     fn age(&self) -> Duration {
         let How::By(age) = self.step.how else { return Duration::ZERO };
         age.min(self.step.lasts / 2)

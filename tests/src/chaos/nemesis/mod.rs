@@ -1,6 +1,7 @@
-//! Whoever lets a plan happen.
+//! Executes a plan.
 
 mod act;
+mod takeover;
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,10 +12,10 @@ use self::act::Act;
 use super::history::{Deed, Recorder};
 use super::stage::Stage;
 
-/// The name under which it writes to the history.
+/// Its name in the history.
 pub const NEMESIS: &str = "nemesis";
 
-/// Lets the steps of a plan happen on its stage, each at its time, and writes down when.
+/// Executes the steps of a plan on its stage, each at its time, and records the times.
 #[derive(Debug)]
 pub struct Nemesis {
     recorder: Recorder,
@@ -22,22 +23,22 @@ pub struct Nemesis {
     changed: Condvar,
 }
 
-/// When a step was carried out.
+/// The times of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Carried {
-    /// Which.
+    /// The step.
     pub step: usize,
     /// When it began, at the earliest.
     pub began: lock_core::Instant,
-    /// When it had been made good, at the latest.
+    /// When it had been healed, at the latest.
     pub healed: lock_core::Instant,
     /// Whether anything was done: a server that is down cannot be flushed.
     pub effective: bool,
 }
 
 impl Nemesis {
-    /// One that writes to the history in this folder.
+    /// A nemesis that writes to the history in this folder.
     ///
     /// # Errors
     ///
@@ -47,12 +48,12 @@ impl Nemesis {
         Ok(Self { recorder, over: Mutex::new(false), changed: Condvar::new() })
     }
 
-    /// Carries out all steps, which are counted from `begin`, and makes good what they did. Steps that overlap
-    /// do so on threads of their own.
+    /// Executes all steps, whose times count from `begin`, and heals their faults. Steps that overlap run on
+    /// threads of their own.
     ///
     /// # Panics
     ///
-    /// If something cannot be done or undone that must be, such as the restart of a server.
+    /// If something cannot be done or healed that must be, such as the restart of a server.
     pub fn run(&self, stage: &Stage, begin: Instant) -> Vec<Carried> {
         let steps = stage.plan().steps.len();
         let mut carried: Vec<Carried> = thread::scope(|scope| {
@@ -69,7 +70,7 @@ impl Nemesis {
         carried
     }
 
-    /// Begins nothing any more, and makes good what has begun.
+    /// Starts no more steps, and heals those that have begun.
     pub fn stop(&self) {
         *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
@@ -82,13 +83,13 @@ impl Nemesis {
         }
         let record_number = u32::try_from(number).unwrap_or(u32::MAX);
         let mut act = Act::new(stage, number);
-        // Stamped before, so that nothing that follows from it comes earlier.
+        // Stamped before, so that no consequence comes earlier.
         let began = self.recorder.now();
         self.recorder.record_at(began, &Deed::Fault { step: record_number, what: step.what() });
         let begun = Instant::now();
         act.begin();
         let ends = begun + step.lasts;
-        // What happens over and over, and what could not happen at once.
+        // Repeated deeds, and those that were impossible at first.
         while let Some(pause) = act.pause() {
             let instant = step.lasts.is_zero();
             let last = if instant { begun + Act::PATIENCE } else { ends };
@@ -105,7 +106,7 @@ impl Nemesis {
         Some(Carried { step: number, began, healed, effective: act.is_effective() })
     }
 
-    /// Whether the time has come, and not the end before that.
+    /// Whether the time has come, and the end has not come before it.
     fn sleep_until(&self, time: Instant) -> bool {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let left = time.saturating_duration_since(Instant::now());

@@ -6,10 +6,10 @@ use super::{How, Mischief, Plan, Rights, Scope, Step};
 use crate::chaos::{Deployment, Extent, Fault, Victim};
 use crate::{Direction, Random};
 
-/// How long there is traffic and nothing else before the first fault.
+/// The time of traffic without faults before the first fault.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// A fault lasts no longer than that.
+/// The longest fault.
 const LONGEST: Duration = Duration::from_millis(3_500);
 
 const HOUR: i64 = 3_600_000;
@@ -29,7 +29,7 @@ pub(super) fn plan(seed: u64, scope: &Scope) -> Plan {
     plan
 }
 
-/// A plan in which nothing fails.
+/// A plan without faults.
 pub(super) fn quiet(seed: u64, deployment: Deployment, random: &mut Random) -> Plan {
     // Short leases are lost in more ways within a run.
     let ttl = Duration::from_millis(*random.pick(&[600, 800, 1_000, 1_000, 2_000, 4_000]));
@@ -50,7 +50,7 @@ pub(super) fn quiet(seed: u64, deployment: Deployment, random: &mut Random) -> P
     .with_ttl(ttl)
 }
 
-/// Which faults there are, in their order.
+/// The faults, in order.
 fn faults(scope: &Scope, deployment: Deployment, random: &mut Random) -> Vec<Fault> {
     let among = scope.faults_of(deployment);
     if scope.each {
@@ -62,7 +62,7 @@ fn faults(scope: &Scope, deployment: Deployment, random: &mut Random) -> Vec<Fau
 
 struct Draw<'a> {
     random: Random,
-    /// The servers that a fault of a minority befalls: always the same, for two minorities at once, or one
+    /// The servers of a fault of a minority: the same throughout a plan, as two minorities at once, or one
     /// soon after the other, can be a majority.
     weak: Vec<usize>,
     plan: &'a Plan,
@@ -76,7 +76,7 @@ impl Draw<'_> {
             let pause = self.random.between(millis(500), millis(1_000));
             let at = match steps.last() {
                 None => BEFORE,
-                // Now and then it begins before the last one has been made good.
+                // Sometimes it begins before the last one has been healed.
                 Some(last) if self.random.percent(25) && !last.lasts.is_zero() => {
                     last.at + last.lasts / 2
                 }
@@ -97,17 +97,28 @@ impl Draw<'_> {
             Victim::Server => self.servers(step),
             Victim::Link => {
                 let step = self.servers(step);
-                // Half of the time some workers see what others do not.
+                // Half of the time some workers are hit, and others are not.
                 let all = self.random.percent(50);
                 self.workers(step, all)
             }
             Victim::Worker => self.workers(step, false),
             Victim::Memory => step,
+            Victim::Part => {
+                let step = self.servers(step);
+                match fault {
+                    // Some workers hear no sentinel.
+                    Fault::PartitionPrimary => self.workers(step, false),
+                    _ => step,
+                }
+            }
         }
     }
 
     fn servers(&mut self, step: Step) -> Step {
         let all = self.plan.deployment.servers();
+        if self.plan.deployment.fails_over() {
+            return step.servers(&[self.random.below(all)], all);
+        }
         let most = self.plan.deployment.minority();
         let servers = if most == 0 || self.random.percent(25) {
             let count = most + 1 + self.random.below(all - most);
@@ -122,7 +133,7 @@ impl Draw<'_> {
     }
 
     fn workers(&mut self, step: Step, all: bool) -> Step {
-        // Somebody is left who can be waited for.
+        // One worker is left, so that others can wait for it.
         let count =
             if all { self.plan.workers } else { 1 + self.random.below(self.plan.workers - 1) };
         let workers = self.random.some(count, self.plan.workers);
@@ -136,6 +147,7 @@ impl Draw<'_> {
             Fault::Flush | Fault::AbortTasks | Fault::Collapse | Fault::StoreForgets => {
                 Duration::ZERO
             }
+            Fault::FailOver | Fault::KillPrimary => Duration::ZERO,
             Fault::KillWorker => self.random.between(millis(100), millis(800)),
             _ if self.random.percent(50) => self.random.between(ttl * 3 / 10, ttl * 8 / 10),
             _ => self.random.between(ttl * 12 / 10, ttl * 2),
@@ -152,7 +164,7 @@ impl Draw<'_> {
             Fault::PauseClients => How::Everybody(random.percent(50)),
             Fault::RevokeRights => How::Without(*random.pick(&Rights::ALL)),
             Fault::ClockJump => How::Jump(*random.pick(&[half, -half, HOUR, -HOUR])),
-            // By less than the drift for which leases allow.
+            // By less than the drift that leases allow for.
             Fault::ClockRate => How::Rate(*random.pick(&[4_000, 8_000, -4_000, -8_000])),
             Fault::Delay if random.percent(25) => How::By(ttl * 9 / 10),
             Fault::Delay | Fault::Jitter => How::By(random.between(millis(5), millis(120))),
@@ -216,6 +228,7 @@ mod tests {
                     Victim::Link => (true, true),
                     Victim::Worker => (false, true),
                     Victim::Memory => (false, false),
+                    Victim::Part => (true, step.fault == Fault::PartitionPrimary),
                 };
                 assert_eq!((hits, struck), expected, "{step}");
                 assert_eq!(step.extent == Extent::Majority, step.servers.len() > most, "{step}");
@@ -231,6 +244,25 @@ mod tests {
         }
         assert!((all / 20..all / 3).contains(&overlaps), "{overlaps} of {all}");
         assert!((all / 30..all / 5).contains(&majorities), "{majorities} of {all}");
+    }
+
+    #[test]
+    fn every_takeover_can_be_carried_out() {
+        let scope = Scope::default().over(&Deployment::FAIL_OVER);
+        let mut seen = HashSet::new();
+        for seed in 0..300 {
+            let plan = Plan::draw(seed, &scope);
+            for step in &plan.steps {
+                assert!(step.fault.can_befall(plan.deployment), "{plan}");
+                assert!(step.servers.len() <= 1, "{plan}");
+                assert!(step.servers.iter().all(|it| *it < plan.deployment.servers()), "{plan}");
+                let hears_none = step.fault == Fault::PartitionPrimary;
+                assert!(!hears_none || !step.workers.is_empty(), "{plan}");
+                seen.insert((plan.deployment, step.fault));
+            }
+        }
+        let can = |it: &Deployment| Fault::ALL.iter().filter(|fault| fault.can_befall(*it)).count();
+        assert_eq!(seen.len(), Deployment::FAIL_OVER.iter().map(can).sum::<usize>());
     }
 
     #[test]

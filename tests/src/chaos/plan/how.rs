@@ -1,53 +1,53 @@
-//! In which of its ways something fails.
+//! The variants of a fault.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Direction;
 
-/// In which of its ways something fails.
+/// The variant of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "whoever carries it out looks at each")]
+#[allow(clippy::exhaustive_enums, reason = "the nemesis looks at each")]
 pub enum How {
-    /// There is only one.
+    /// The only one.
     Plainly,
-    /// By this time: how much later, at the most; how old the copy is; how long between bytes.
+    /// By this time: the longest delay; the age of the copy; the time between bytes.
     By(Duration),
-    /// By so many milliseconds, forward or back.
+    /// By this many milliseconds, forward or back.
     Jump(i64),
-    /// By so many microseconds each second, too fast or too slow.
+    /// By this many microseconds each second, too fast or too slow.
     Rate(i64),
-    /// What goes this way.
+    /// Bytes in this direction.
     Towards(Direction),
     /// These rights.
     Without(Rights),
-    /// Everybody, or those who write.
+    /// All clients, or those that write.
     Everybody(bool),
-    /// So many.
+    /// This many.
     Some(u32),
-    /// What the store does.
+    /// The fault of the memory backend.
     Store(Mischief),
 }
 
 /// Rights that the clients need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "whoever takes them away looks at each")]
+#[allow(clippy::exhaustive_enums, reason = "the stage looks at each")]
 pub enum Rights {
-    /// To run scripts, without which nothing is to be had.
+    /// To run scripts, without which no request works.
     Scripts,
-    /// To send and receive messages, without which whoever waits has only time.
+    /// To send and receive messages, without which waiters have only timers.
     Messages,
-    /// To let keys live longer, without which leases end.
+    /// To prolong keys, without which leases end.
     Renewals,
 }
 
-/// What the memory does that is a store which fails.
+/// The faults of the memory backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a worker knows these")]
 pub enum Mischief {
-    /// Requests fail and are not carried out.
+    /// Requests fail and are not executed.
     Fail,
-    /// Some requests are carried out and their answers are lost.
+    /// Some requests are executed and their answers are lost.
     Lose,
     /// Requests hang.
     Hang,
@@ -95,7 +95,7 @@ impl fmt::Display for How {
 }
 
 impl fmt::Display for Mischief {
-    /// As a worker is told.
+    /// The words for a worker.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fail => "fail",

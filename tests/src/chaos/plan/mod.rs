@@ -1,4 +1,4 @@
-//! What is to happen in a run: drawn from a seed, or written by hand.
+//! The plan of a run: drawn from a seed, or written by hand.
 
 mod draw;
 mod how;
@@ -15,10 +15,9 @@ pub use step::Step;
 use super::{Deployment, Fault};
 use crate::Random;
 
-/// What is to happen in a run.
+/// The plan of a run.
 ///
-/// It follows from a seed and a [`Scope`], and from nothing else, so that a run can be had again as far as the
-/// harness has it in its hands.
+/// It follows from a seed and a [`Scope`] alone, so a run can be repeated as far as the harness controls it.
 ///
 /// # Examples
 ///
@@ -34,29 +33,30 @@ use crate::Random;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plan can be written by hand")]
 pub struct Plan {
-    /// What the workers do follows from it too.
+    /// The seed. The work of the workers also follows from it.
     pub seed: u64,
-    /// What the locks are kept in.
+    /// The store of the locks.
     pub deployment: Deployment,
     /// How long a lease lives without renewal.
     pub ttl: Duration,
-    /// The longest lease that a node of a quorum grants: for so long it abstains when it may have forgotten.
+    /// The longest lease that a node of a quorum grants: for this time it abstains when it may have forgotten
+    /// leases.
     pub max_ttl: Duration,
     /// How long a node of a quorum may take to answer.
     pub node_timeout: Duration,
     /// The longest wait of any acquisition.
     pub wait_limit: Duration,
-    /// Whether a lock goes back to the store after each holder as soon as somebody waits elsewhere.
+    /// Whether a lock is released to the store after each holder as soon as another process waits.
     pub fair: bool,
-    /// How many workers there are: processes, or clients of one process that has the memory.
+    /// The number of workers: processes, or clients of one process that has the memory backend.
     pub workers: usize,
-    /// How many tasks each has.
+    /// The number of tasks of each.
     pub tasks: u32,
-    /// How long most critical sections take at the longest.
+    /// The longest time of most critical sections.
     pub hold: Duration,
-    /// How many of a hundred writers do not look at their guards before they write.
+    /// How many of a hundred writers do not check their guards before they write.
     pub careless: usize,
-    /// The faults, in the order in which they begin.
+    /// The faults, in the order of their beginnings.
     pub steps: Vec<Step>,
 }
 
@@ -65,19 +65,19 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// If nothing in the scope can befall any deployment in it.
+    /// If no fault in the scope can hit any deployment in it.
     pub fn draw(seed: u64, scope: &Scope) -> Self {
         draw::plan(seed, scope)
     }
 
-    /// A plan with these steps, and the rest as it is most of the time.
+    /// A plan with these steps, and defaults for the rest.
     pub fn of(deployment: Deployment, mut steps: Vec<Step>) -> Self {
         steps.sort_by_key(|step| step.at);
         Self { steps, ..draw::quiet(1, deployment, &mut Random::from_seed(1)) }
             .with_ttl(Duration::from_secs(1))
     }
 
-    /// The same with leases that live so long, and the times that follow from that.
+    /// This plan with leases of this length, and the times that follow from that.
     #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
         let timeout = (ttl / 4).clamp(Duration::from_millis(200), Duration::from_millis(500));
@@ -90,7 +90,7 @@ impl Plan {
         }
     }
 
-    /// When the last fault has been made good, from the beginning.
+    /// When the last fault has been healed, from the beginning.
     pub fn healed(&self) -> Duration {
         self.steps.iter().map(|step| step.at + step.lasts).max().unwrap_or_default()
     }
@@ -112,15 +112,22 @@ impl fmt::Display for Plan {
 }
 
 impl Fault {
-    /// Whether it can befall something in a deployment.
+    /// Whether the fault has a target in a deployment.
     pub fn can_befall(self, deployment: Deployment) -> bool {
         use super::Victim::*;
 
         match (self.victim(), deployment) {
             (Memory, _) => deployment == Deployment::Memory,
-            // With the process the store would be gone.
+            // The store would end with the process.
             (Worker, Deployment::Memory) => self != Self::KillWorker,
             (Worker, _) => true,
+            (Part, _) => match self {
+                Self::PartitionPrimary => deployment == Deployment::Service,
+                Self::MoveSlot => deployment == Deployment::Cluster,
+                _ => deployment.fails_over(),
+            },
+            (Server, _) if deployment.fails_over() => self == Self::FlushScripts,
+            (Link, _) if deployment.fails_over() => false,
             (Server | Link, _) => deployment != Deployment::Memory,
         }
     }

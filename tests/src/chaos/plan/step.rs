@@ -12,29 +12,29 @@ use crate::chaos::{Extent, Fault, Victim};
 pub struct Step {
     /// When it begins, from the beginning of the run.
     pub at: Duration,
-    /// After how long it is made good. Zero for what is over in an instant.
+    /// The time until it is healed. Zero for an instantaneous fault.
     pub lasts: Duration,
-    /// What fails.
+    /// The fault.
     pub fault: Fault,
-    /// In which of its ways.
+    /// Its variant.
     pub how: How,
-    /// Whether it befalls a majority of the servers. What befalls none befalls a minority.
+    /// Whether it hits a majority of the servers. A fault without servers hits a minority.
     pub extent: Extent,
-    /// Which servers, by their numbers.
+    /// The servers, by their numbers.
     pub servers: Vec<usize>,
-    /// Which workers, by their numbers. For links: between these and the servers.
+    /// The workers, by their numbers. For links: between these and the servers.
     pub workers: Vec<usize>,
 }
 
 impl Step {
-    /// A fault of these servers, which may be none, for so long, plainly.
+    /// A fault without servers, of this length, in its plain variant.
     pub fn new(fault: Fault, at: Duration, lasts: Duration) -> Self {
         let extent = Extent::Minority;
         let (servers, workers) = (Vec::new(), Vec::new());
         Self { at, lasts, fault, how: How::Plainly, extent, servers, workers }
     }
 
-    /// The same for these servers, out of so many.
+    /// This step for these servers, of this many in all.
     #[must_use]
     pub fn servers(self, servers: &[usize], of: usize) -> Self {
         let majority = servers.len() * 2 > of;
@@ -42,24 +42,24 @@ impl Step {
         Self { servers: servers.to_vec(), extent, ..self }
     }
 
-    /// The same for these workers.
+    /// This step for these workers.
     #[must_use]
     pub fn workers(self, workers: &[usize]) -> Self {
         Self { workers: workers.to_vec(), ..self }
     }
 
-    /// The same in this way.
+    /// This step in this variant.
     #[must_use]
     pub fn how(self, how: How) -> Self {
         Self { how, ..self }
     }
 
-    /// When it is made good, from the beginning of the run.
+    /// When it is healed, from the beginning of the run.
     pub fn ends(&self) -> Duration {
         self.at + self.lasts
     }
 
-    /// What happens and to whom, joined by `-`, as the history has it.
+    /// The fault and its targets, joined by `-`, as in the history.
     pub fn what(&self) -> String {
         self.deed().replace([' ', ','], "-")
     }
@@ -75,7 +75,7 @@ impl Step {
         let extent = match self.fault.victim() {
             Victim::Server | Victim::Link if self.extent == Extent::Majority => " majority",
             Victim::Server | Victim::Link => " minority",
-            Victim::Worker | Victim::Memory => "",
+            Victim::Worker | Victim::Memory | Victim::Part => "",
         };
         let (servers, workers) = (list(&self.servers, "servers"), list(&self.workers, "workers"));
         format!("{}{}{extent}{servers}{workers}", self.fault, self.how)

@@ -11,8 +11,8 @@ use tokio::net::UnixStream;
 use super::desk::Guest;
 use super::words::Word;
 
-/// A task's connection to the resource. If it is dropped the task is not inside any more; if its process is killed,
-/// it is until its leases have ended.
+/// A task's connection to the resource. When it is dropped, the task is no longer inside. When the process is
+/// killed, the task stays inside until its leases have ended.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -23,13 +23,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If nobody does.
+    /// If no resource listens.
     pub async fn connect(path: &Path) -> io::Result<Self> {
         Ok(Self { stream: BufReader::new(UnixStream::connect(path).await?) })
     }
 
-    /// Comes in as somebody who holds the lock, or says in which way and until when it holds it now. Does not
-    /// wait for anything, unless the resource is slow to listen.
+    /// Enters as a holder of the lock, or reports the present way and end of the hold. Waits for nothing, unless
+    /// the resource is slow to read.
     ///
     /// # Errors
     ///
@@ -42,7 +42,8 @@ impl Client {
         self.say(Word::Enter { key: key.to_owned(), guest }).await
     }
 
-    /// Writes, and returns whether the resource took it. By then it has heard all that was said before.
+    /// Writes, and returns whether the resource accepted it. By then the resource has read everything that came
+    /// before.
     ///
     /// # Errors
     ///
@@ -56,9 +57,8 @@ impl Client {
         self.answer().await
     }
 
-    /// Goes out, and returns when the resource has heard it, so that nobody is met who comes afterwards. To be
-    /// said before the lock is let go. If a task is dropped instead, its client has to be dropped before its
-    /// guard.
+    /// Leaves, and returns when the resource knows, so that no later holder meets this task. To be called before
+    /// the release. If a task is dropped instead, its client must be dropped before its guard.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // After whatever was being said. Not by the runtime, which may be what is dropped; and whoever does not
-        // listen any more needs not know.
+        // After the present message. Not by the runtime, which may be what is dropped. A resource that has stopped
+        // reading need not know.
         let bye = format!("\n{}\n", Word::Bye);
         _ = send(self.stream.get_ref(), bye.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }

@@ -1,4 +1,4 @@
-//! Who is inside, and what was written: pure.
+//! The tasks inside, and the writes: pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::chaos::history::Way;
 /// A connection of a task.
 pub(super) type Visitor = u64;
 
-/// How long it may take until it is heard that somebody was dropped.
+/// How long it may take until the resource reads that a task was dropped.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// As what somebody comes in.
+/// The rights of a task that enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever comes says it all")]
+#[allow(clippy::exhaustive_structs, reason = "a task that enters gives all of it")]
 pub struct Guest {
-    /// How it holds the lock.
+    /// The way of its hold.
     pub way: Way,
-    /// Of how many permits it holds some, if that is so and their number is fixed.
+    /// The number of permits of the semaphore, if it holds some and that number is fixed.
     pub of: Option<u32>,
     /// Its token.
     pub token: FencingToken,
@@ -33,31 +33,32 @@ impl Guest {
     }
 }
 
-/// Some who were inside at once, though the lock excludes that and none of their leases had ended.
+/// Tasks that were inside at once, though the lock excludes that and none of their leases had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Meeting {
-    /// When the last of them came in.
+    /// When the last of them entered.
     pub at: Instant,
-    /// Behind which lock.
+    /// The lock.
     pub key: String,
-    /// Those who were there and should not have been: if the comer holds permits, all who hold some.
+    /// The tasks that were inside and should not have been: if the last one holds permits, all that hold
+    /// some.
     pub here: Vec<Guest>,
-    /// The one who came.
+    /// The task that entered last.
     pub comer: Guest,
 }
 
-/// What it has seen.
+/// The findings of the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How often somebody came in.
+    /// The number of entries.
     pub entries: u64,
-    /// How many writes it took.
+    /// The number of writes that it accepted.
     pub accepted: u64,
-    /// How many it refused, for their tokens were too low.
+    /// The number of writes that it refused, because their tokens were too low.
     pub refused: u64,
-    /// Who met whom.
+    /// The forbidden meetings.
     pub meetings: Vec<Meeting>,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Desk {
     meetings: Vec<Met>,
 }
 
-/// What one lock protects.
+/// The state of one lock.
 #[derive(Debug, Default)]
 struct Room {
     inside: HashMap<Visitor, Guest>,
@@ -79,7 +80,7 @@ struct Room {
     highest: Option<FencingToken>,
 }
 
-/// A meeting, and by which connections.
+/// A meeting, and its connections.
 #[derive(Debug)]
 struct Met {
     at: Instant,
@@ -99,7 +100,7 @@ impl Met {
 }
 
 impl Desk {
-    /// Somebody comes in, or says anew how long it may stay, and in which way.
+    /// A task enters, or reports a new end and way of its hold.
     pub(super) fn enter(&mut self, visitor: Visitor, key: &str, comer: Guest, now: Instant) {
         let room = self.keys.entry(key.to_owned()).or_default();
         let was_here = room.inside.remove(&visitor).is_some();
@@ -114,7 +115,7 @@ impl Desk {
         room.inside.insert(visitor, comer);
     }
 
-    /// Whether the write is taken: a token must not be lower than any before it.
+    /// Whether the write is accepted: a token must not be lower than any earlier one.
     pub(super) fn write(&mut self, key: &str, token: FencingToken) -> bool {
         let room = self.keys.entry(key.to_owned()).or_default();
         let accepted = room.highest.is_none_or(|highest| highest <= token);
@@ -133,11 +134,11 @@ impl Desk {
         }
     }
 
-    /// It was dropped before its lock was let go of. What it says may be heard late, so that those who come
-    /// after it, and seem to meet it, do not.
+    /// The task was dropped before the release of its lock. The message may be read late, so later tasks
+    /// that seem to meet it do not.
     ///
-    /// A connection that ends without a word is that of a process that was killed: its locks are nobody
-    /// else's until their leases have ended, and it stays here for as long.
+    /// A connection that ends without a message belongs to a process that was killed: its locks belong to
+    /// no other task until their leases have ended, so the task stays inside that long.
     pub(super) fn vanish(&mut self, visitor: Visitor, now: Instant) {
         for room in self.keys.values_mut() {
             room.inside.remove(&visitor);
@@ -195,7 +196,7 @@ mod tests {
         desk.enter(2, "that", guest(Way::Write, 5, 100), at(10));
         desk.enter(3, "it", guest(Way::Read, 6, 200), at(100));
         assert_eq!(desk.tally().meetings, []);
-        // The first has renewed its lease in the meantime, as it says now.
+        // The first has renewed its lease in the meantime, as it reports now.
         desk.enter(1, "it", guest(Way::Write, 5, 180), at(120));
         let met = Meeting {
             at: at(120),
@@ -243,7 +244,7 @@ mod tests {
         let mut desk = Desk::default();
         desk.enter(1, "it", some(1), at(10));
         desk.enter(2, "it", some(2), at(10));
-        // It holds more now, and less then.
+        // It holds more permits now, and less then.
         desk.enter(1, "it", some(2), at(20));
         desk.enter(1, "it", some(1), at(20));
         assert_eq!(desk.tally().meetings.len(), 1);
@@ -253,10 +254,10 @@ mod tests {
         assert_eq!(desk.tally().meetings.len(), 1);
         desk.enter(5, "it", some(1), at(90));
         assert_eq!(desk.tally().meetings[1].here.len(), 2);
-        // One that was dropped was there at neither time.
+        // A dropped task was inside at neither time.
         desk.vanish(1, at(91));
         assert_eq!(desk.tally().meetings, []);
-        // Nobody knows how many there are.
+        // The number of permits is unknown.
         desk.enter(6, "that", guest(Way::Permits(9), 1, 100), at(90));
         desk.enter(7, "that", guest(Way::Permits(9), 1, 100), at(90));
         assert_eq!(desk.tally().meetings, []);

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::desk::{Desk, Tally, Visitor};
 use super::words::Word;
 
-/// What the locks protect, on a thread of its own. It ends when this value is dropped.
+/// The resource, on a thread of its own. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Resource {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If it cannot listen there.
     pub fn start(folder: &Path) -> io::Result<Self> {
         let path = folder.join("resource.sock");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -49,12 +49,12 @@ impl Resource {
         Ok(Self { path, desk, end: Some(end), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it has seen so far.
+    /// The findings so far.
     pub fn tally(&self) -> Tally {
         lock(&self.desk).tally()
     }
@@ -73,7 +73,7 @@ async fn listen(listener: UnixListener, desk: Arc<Mutex<Desk>>) {
     for visitor in 0.. {
         match listener.accept().await {
             Ok((stream, _)) => _ = tokio::spawn(serve(stream, visitor, Arc::clone(&desk))),
-            // Out of files: whoever waits is served when one is closed.
+            // Out of files: a waiting client is served when one is closed.
             Err(_) => tokio::task::yield_now().await,
         }
     }
@@ -101,7 +101,7 @@ async fn serve(mut stream: UnixStream, visitor: Visitor, desk: Arc<Mutex<Desk>>)
             // Half a line, of a task that was dropped or a process that was killed.
             None => continue,
         };
-        // Whoever is gone by now may have said why before that.
+        // A client that has gone by now may have sent the reason before.
         _ = to.write_all(format!("{answer}\n").as_bytes()).await;
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         });
     }
 
-    /// Whoever was dropped has let go of its lock since; whoever was killed has not.
+    /// A dropped task has released its lock since; a killed process has not.
     #[tokio::test]
     async fn one_that_was_killed_stays_until_its_lease_has_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ mod tests {
         assert!(inside());
     }
 
-    /// Neither half a word is in the way of that, nor an answer that nobody hears.
+    /// Neither half a word prevents that, nor an answer that no client reads.
     #[tokio::test]
     async fn one_that_was_dropped_in_the_middle_of_a_word_is_gone() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! What a task says to the resource, a line each. A write is answered by `true` or `false`, going out by
-//! `true`. Coming in is not answered: it is heard before anything that the task says afterwards.
+//! The messages of a task to the resource, a line each. A write is answered by `true` or `false`,
+//! leaving by `true`. Entering is not answered: the resource reads it before every later message of the
+//! task.
 
 use std::fmt;
 
@@ -21,7 +22,7 @@ pub(super) enum Word {
     Leave {
         key: String,
     },
-    /// It was dropped, and is not inside anywhere any more. Not answered.
+    /// The task was dropped, and is no longer inside anywhere. Not answered.
     Bye,
 }
 

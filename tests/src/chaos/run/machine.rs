@@ -1,4 +1,4 @@
-//! How late the machine is: whatever is to happen within some time says nothing then.
+//! The lateness of the machine: a time limit proves nothing when the machine is late.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 use super::super::history::{Deed, Recorder};
 use super::super::stage::Stage;
 
-/// The name under which it writes to the history.
+/// Its name in the history.
 const MACHINE: &str = "machine";
 
-/// How often it is looked at.
+/// How often the lateness is read.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a thread may have to wait between two looks before it is worth a word.
+/// The least wait between two reads that is recorded.
 const LATE: Duration = Duration::from_millis(25);
 
-/// Does something while somebody watches how long servers and workers have to wait for a processor, and writes
+/// Runs a function, and meanwhile reads how long servers and workers have to wait for a processor, and writes
 /// that to the history.
 ///
-/// Linux says it of each thread: the second number of its `schedstat`, in nanoseconds. Whoever was stopped does
-/// not wait. A machine that gets no time itself is seen by a sleep that takes too long.
+/// Linux reports it for each thread: the second number of its `schedstat`, in nanoseconds. A stopped thread
+/// does not wait. If the machine itself gets no time, a sleep takes too long.
 pub(super) fn watched<T>(stage: &Stage, folder: &Path, act: impl FnOnce() -> T) -> io::Result<T> {
     let recorder = Recorder::open(folder, MACHINE)?;
-    // Its end ends the watch, also if there is a panic.
+    // Its end ends the watch, also after a panic.
     let (going_on, over) = mpsc::channel::<()>();
     let over = Mutex::new(over);
     Ok(thread::scope(|scope| {
@@ -60,7 +60,7 @@ pub(super) fn watched<T>(stage: &Stage, folder: &Path, act: impl FnOnce() -> T) 
 struct Waited(HashMap<(u32, String), Duration>);
 
 impl Waited {
-    /// The longest that any thread of these processes has waited since the last look.
+    /// The longest wait of any thread of these processes since the last read.
     fn look(&mut self, processes: &[u32]) -> Duration {
         let mut now = HashMap::new();
         let mut longest = Duration::ZERO;
@@ -79,13 +79,13 @@ impl Waited {
     }
 }
 
-/// Whether a thread of the harness is one on which workers wait: a proxy, or the resource.
+/// Whether workers wait for this thread of the harness: a proxy, or the resource.
 fn carries(name: &str) -> bool {
     name.starts_with("proxy") || name.starts_with("resource")
 }
 
-/// The threads of a process that have such names, and how long each has waited for a processor. None if it is
-/// gone, or nobody tells.
+/// The threads of a process with such names, and how long each has waited for a processor. None if the process
+/// is gone, or the system does not say.
 fn threads(process: u32, is_meant: impl Fn(&str) -> bool) -> Vec<(String, Duration)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     let waited = |task: fs::DirEntry| {
@@ -99,7 +99,7 @@ fn threads(process: u32, is_meant: impl Fn(&str) -> bool) -> Vec<(String, Durati
     tasks.filter_map(Result::ok).filter_map(waited).collect()
 }
 
-/// The time on a processor, the time of waiting for one, and how often: of these the second.
+/// The time on a processor, the time of waiting for one, and how often: this is the second.
 fn waited(schedstat: &str) -> Option<Duration> {
     let nanos = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
@@ -140,6 +140,6 @@ mod tests {
             }
             over.store(true, Ordering::Relaxed);
         });
-        assert!(Instant::now() < deadline, "nobody waited");
+        assert!(Instant::now() < deadline, "no thread waited");
     }
 }

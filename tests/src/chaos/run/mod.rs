@@ -1,4 +1,4 @@
-//! One run: a stage is set, a plan happens on it, and what was written down is checked.
+//! One run: a stage is set, a plan is executed on it, and the events are checked.
 
 mod machine;
 mod report;
@@ -20,24 +20,24 @@ use super::history::{self, Event};
 use super::stage::{Cast, Remains, Stage};
 use super::{Carried, Deployment, Nemesis, Plan};
 
-/// How many locks have to be had before the first fault, by each task that there is.
+/// The number of grants before the first fault, for each task.
 const TRAFFIC: usize = 2;
 
-/// How long they work before anybody looks at what they use.
+/// How long the workers work before their resources are read.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// How long all may take to come to rest, beyond the longest wait that they were allowed.
+/// How long all may take to come to rest, beyond their longest wait.
 const REST: Duration = Duration::from_secs(30);
 
-/// How many connections a worker may have to a server: those of its tasks and of the driver, and for each what
-/// it listens to.
+/// The most connections of a worker to a server: those of its tasks and of the driver, each with one for
+/// messages.
 const CONNECTIONS: usize = 4;
 
-/// Lets a plan happen, and says what became of it. Takes as long as the plan and what it takes to recover.
+/// Executes a plan, and returns the report. Takes the time of the plan and of the recovery.
 ///
 /// # Panics
 ///
-/// If the stage cannot be set, or a fault cannot be made good.
+/// If the stage cannot be set, or a fault cannot be healed.
 pub fn run(plan: &Plan, cast: &Cast) -> Report {
     let folder = match TempDir::with_prefix("chaos-") {
         Ok(folder) => folder,
@@ -47,7 +47,7 @@ pub fn run(plan: &Plan, cast: &Cast) -> Report {
     let stage = Stage::set(plan, folder.path(), cast);
     let mut terms = terms(plan);
     if cast.flaw.is_some() && matches!(plan.deployment, Deployment::Quorum(_)) {
-        // That lock looks for itself now and then what has become of the others.
+        // That lock looks at the fate of the others only now and then.
         terms.prompt = terms.wakeup;
     }
     let mut played = Played::on(&stage, folder.path(), &mut terms);
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan, cast: &Cast) -> Report {
     }
 }
 
-/// What the plan says about what is promised.
+/// The terms of the plan.
 fn terms(plan: &Plan) -> Terms {
     let mut terms = Terms::new(plan.deployment, plan.ttl);
     terms.max_ttl = plan.max_ttl;
@@ -77,28 +77,30 @@ fn terms(plan: &Plan) -> Terms {
     terms
 }
 
-/// How long a request may take until it is answered or given up.
+/// The longest time until a request is answered or given up.
 fn request(plan: &Plan) -> Duration {
-    /// What a client waits for a connection, and then for an answer, unless it is said.
+    /// The default time limits of a client for a connection, and then for an answer.
     const ANSWER: Duration = Duration::from_secs(2);
-    /// In how many rounds a quorum votes, confirms tokens, and takes votes back, as long as the votes stay the
-    /// same.
+    /// The rounds in which a quorum votes, confirms tokens, and takes votes back, as long as the votes stay
+    /// the same.
     const ROUNDS: u32 = 4;
 
     match plan.deployment {
-        // A store that hangs answers when it is healed.
+        // A memory backend that hangs answers when it is healed.
         Deployment::Memory => plan.steps.iter().map(|step| step.lasts).max().unwrap_or_default(),
         Deployment::Redis | Deployment::Plain => 2 * ANSWER,
         Deployment::Quorum(_) => ROUNDS * plan.node_timeout,
+        // A request that no server ran is sent again for as long as it may take.
+        Deployment::Cluster | Deployment::Service => 3 * ANSWER,
     }
 }
 
-/// What was seen while the plan happened, besides the events.
+/// The observations during the plan, besides the events.
 #[derive(Default)]
 struct Played {
     carried: Vec<Carried>,
     stood: Vec<(String, lock_core::Instant, lock_core::Instant)>,
-    /// What workers say that went wrong with them.
+    /// The failures that workers report of themselves.
     complaints: Vec<String>,
     left: Left,
     tally: super::resource::Tally,
@@ -118,7 +120,7 @@ impl Played {
         };
         let mut played = Self::default();
         let limit = plan.wait_limit + REST;
-        // What they use at rest before anything has failed.
+        // The resources at rest before any fault.
         thread::sleep(WARM_UP);
         played.complaints.extend(stage.rest(limit).err());
         played.complaints.extend(stage.go(limit).err());
@@ -126,7 +128,7 @@ impl Played {
         terms.troubles = troubles(plan, &played.carried);
         thread::sleep(terms.settles());
         played.complaints.extend(stage.rest(limit).err());
-        // Nobody has anything any more, so that all is to be had.
+        // No task holds anything any more, so every lock is free.
         played.complaints.extend(stage.probe(limit).err());
         played.complaints.extend(stage.shut_down(limit).err());
         played.complaints.extend(stage.posts().iter().flat_map(|post| post.complaints()));
@@ -150,13 +152,13 @@ impl Played {
         (findings, events.len())
     }
 
-    /// Which steps of the plan did anything at all.
+    /// The steps of the plan that had an effect.
     fn effective(&self) -> Vec<usize> {
         self.carried.iter().filter(|it| it.effective).map(|it| it.step).collect()
     }
 }
 
-/// The steps of a plan that had an effect, as faults of a time.
+/// The steps of a plan that had an effect, as faults with times.
 fn troubles(plan: &Plan, carried: &[Carried]) -> Vec<Trouble> {
     let trouble = |it: &Carried| {
         let step = &plan.steps[it.step];
@@ -172,13 +174,21 @@ fn troubles(plan: &Plan, carried: &[Carried]) -> Vec<Trouble> {
     carried.iter().filter(|it| it.effective).map(trouble).collect()
 }
 
-/// What a worker says that went wrong with it, at the end of these events.
+/// The failures that a worker reports of itself, at the end of these events.
 fn complaint(events: &[Event]) -> impl Fn(String) -> Violation {
     let end = events.last().map_or(lock_core::Instant::from_nanos(0), |event| event.at);
     move |text| Violation::new(Property::Errors, (end, end), "a worker", text)
 }
 
-/// What is left on the servers when no lease can be left.
+/// The tasks of the connections that a client of a cluster opens when it first needs them: from two runtimes to three
+/// primaries.
+fn later_tasks(deployment: Deployment) -> u64 {
+    /// One moves bytes, and one watches the time.
+    const EACH: u64 = 2;
+    if deployment == Deployment::Cluster { EACH * 2 * 3 } else { 0 }
+}
+
+/// The remains on the servers when no lease can be left.
 fn left(stage: &Stage, terms: &Terms) -> Left {
     let allowed = CONNECTIONS * stage.plan().workers;
     let deadline = Instant::now() + terms.ttl + terms.slack;
@@ -186,7 +196,8 @@ fn left(stage: &Stage, terms: &Terms) -> Left {
         let remains = stage.remains();
         let keys = remains.iter().flat_map(|it| it.keys.clone()).collect();
         let more = |it: &Remains| it.connections.saturating_sub(allowed);
-        let left = Left { keys, connections: remains.iter().map(more).collect() };
+        let connections = remains.iter().map(more).collect();
+        let left = Left { keys, connections, tasks: later_tasks(stage.plan().deployment) };
         if check::leaks(&[], &left).is_empty() || Instant::now() > deadline {
             return left;
         }

@@ -1,4 +1,4 @@
-//! What became of a run.
+//! The report of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,38 +8,38 @@ use std::time::Duration;
 use super::super::check::{Findings, Property, Verdict};
 use super::super::{Fault, Plan};
 
-/// What became of a run. Shown in one line, or with everything that was found by `{:#}`.
+/// The report of a run. Shown in one line, or with all findings by `{:#}`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was to happen.
+    /// The plan.
     pub plan: Plan,
-    /// Which of its steps did anything at all: a server that is down cannot be flushed.
+    /// The steps that had an effect: a server that is down cannot be flushed.
     pub effective: Vec<usize>,
-    /// What the history says.
+    /// The findings in the history.
     pub findings: Findings,
-    /// How many events it has.
+    /// The number of events.
     pub events: usize,
-    /// How many writes the resource took, and how many it refused.
+    /// The number of writes that the resource accepted, and that it refused.
     pub writes: (u64, u64),
     /// How long it took.
     pub took: Duration,
-    /// Where the history is, if something was found.
+    /// The folder of the history, if there is a finding.
     pub folder: Option<PathBuf>,
 }
 
 impl Report {
-    /// What it comes to.
+    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         self.findings.verdict()
     }
 
-    /// The faults that there were.
+    /// The faults of the run.
     pub fn faults(&self) -> impl Iterator<Item = Fault> {
         self.effective.iter().map(|&step| self.plan.steps[step].fault)
     }
 
-    /// Which properties were broken.
+    /// The broken properties.
     pub fn broken(&self) -> BTreeSet<Property> {
         self.findings.violations.iter().map(|violation| violation.property).collect()
     }

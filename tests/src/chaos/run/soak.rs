@@ -1,4 +1,4 @@
-//! One set of workers for a long time, and what they leak.
+//! One set of workers for a long time, and its leaks.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -13,26 +13,26 @@ use super::super::{Deployment, Plan};
 use super::{REST, left, machine, terms};
 use crate::Random;
 
-/// How long they work between two looks at what they use.
+/// The time of work between two reads of the resources.
 const ROUND: Duration = Duration::from_secs(20);
 
-/// What a soak has shown so far, after a round.
+/// The results of a soak so far, after a round.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Soaked {
     /// How many rounds there were.
     pub rounds: usize,
-    /// How many locks and permits were had.
+    /// The number of locks and permits that were granted.
     pub holds: usize,
-    /// What was found, of all rounds.
+    /// The findings of all rounds.
     pub findings: Findings,
-    /// What each client used at rest after this round: its name, files, threads, tasks, kibibytes.
+    /// The resources of each client at rest after this round: its name, files, threads, tasks, kibibytes.
     pub uses: Vec<(String, [u64; 4])>,
 }
 
-/// Lets workers take everything for so long, with some of their tasks ended where they stand and runtimes
-/// replaced, but nothing else failing. Every round is checked as a run is. What they use at rest after the first
-/// round is compared with the last.
+/// Runs workers that take everything for this time. Some of their tasks are ended wherever they are, and some
+/// runtimes are replaced, but nothing else fails. Every round is checked like a run. The resources at rest after
+/// the first round are compared with those after the last.
 ///
 /// # Errors
 ///
@@ -62,13 +62,13 @@ pub fn soak(
             .map_err(|error| error.to_string())?;
         stage.rest(plan.wait_limit + REST)?;
         let round = history::read(folder.path()).map_err(|error| error.to_string())?;
-        // Limits of semaphores are what all rounds have made of them.
+        // The limits of semaphores are the results of all earlier rounds.
         let mut events = resized.clone();
         events.extend(round);
         let found = check::check(&events, &stage.resource().tally(), &terms);
         soaked.rounds += 1;
         soaked.holds += found.holds;
-        // Cells are looked at for longer than a round, whose history does not say who made them.
+        // Cells are read for longer than a round, whose history does not contain their making.
         let found_here = found.violations.into_iter().filter(|it| it.property != Property::Values);
         soaked.findings.violations.extend(found_here);
         soaked.findings.violations.truncate(100);
@@ -106,7 +106,7 @@ fn work(stage: &Stage, random: &mut Random) {
     }
 }
 
-/// What each client wrote down last of what it uses.
+/// The last record of the resources of each client.
 fn last_uses(events: &[Event]) -> Vec<Event> {
     let mut seen = std::collections::BTreeMap::new();
     for event in events {
@@ -126,7 +126,7 @@ fn shown(event: &Event) -> (String, [u64; 4]) {
     }
 }
 
-/// Empties the files of the history, to which everybody goes on to append.
+/// Empties the files of the history, to which all clients continue to append.
 fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -13,16 +13,16 @@ use super::super::stage::Cast;
 use super::super::{Deployment, Fault, Plan, Scope};
 use super::{Report, run};
 
-/// How many faults a plan of a suite has.
+/// The number of faults in a plan of a suite.
 const FAULTS: usize = 4;
 
-/// How often a run is made again that was inconclusive.
+/// How often an inconclusive run is repeated.
 const AGAIN: usize = 2;
 
-/// Of so many runs one may be inconclusive.
+/// One of this many runs may be inconclusive.
 const INCONCLUSIVE: usize = 5;
 
-/// Many runs, of one seed after another: so every fault and every deployment has its turn.
+/// Many runs, one seed after another: so every fault and every deployment has its turn.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Suite {
@@ -30,12 +30,13 @@ pub struct Suite {
     runs: Option<u64>,
     time: Option<Duration>,
     jobs: usize,
+    takeovers: bool,
 }
 
 impl Suite {
-    /// Begins with the run of this seed.
+    /// Starts with the run of this seed.
     pub fn from_seed(first: u64) -> Self {
-        Self { first, runs: None, time: None, jobs: 2 }
+        Self { first, runs: None, time: None, jobs: 2, takeovers: false }
     }
 
     /// The plan that belongs to a seed, in every suite.
@@ -43,28 +44,38 @@ impl Suite {
         Plan::draw(seed, &Scope::turn(seed as usize, FAULTS))
     }
 
+    /// The plan that belongs to a seed over the deployments in which another server takes over.
+    pub fn takeover(seed: u64) -> Plan {
+        Plan::draw(seed, &Scope::default().over(&Deployment::FAIL_OVER).steps(FAULTS))
+    }
+
+    /// Over the deployments in which another server takes over, instead of the others.
+    pub fn of_takeovers(self, takeovers: bool) -> Self {
+        Self { takeovers, ..self }
+    }
+
     /// So many runs.
     pub fn runs(self, runs: u64) -> Self {
         Self { runs: Some(runs), ..self }
     }
 
-    /// The same run so many times: for a failure that does not show each time.
+    /// Repeats one run this often: for a failure that does not show each time.
     pub fn repeat(self, times: u64, cast: &Cast, tell: impl Fn(&Report) + Sync) -> Summary {
         let first = self.first;
         self.runs(times).perform(|_| first, cast, tell)
     }
 
-    /// Runs begin until so much time is over.
+    /// Starts runs until this time is over.
     pub fn time(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// So many runs at once. They mostly wait.
+    /// This many runs at once. They mostly wait.
     pub fn jobs(self, jobs: usize) -> Self {
         Self { jobs: jobs.max(1), ..self }
     }
 
-    /// Lets all of it happen. Each report is told as soon as it is there.
+    /// Executes all runs. Each report is handed over as soon as it is there.
     pub fn run(self, cast: &Cast, tell: impl Fn(&Report) + Sync) -> Summary {
         let first = self.first;
         self.perform(|number| first.wrapping_add(number), cast, tell)
@@ -85,9 +96,10 @@ impl Suite {
             if is_over {
                 return;
             }
-            let plan = Self::plan(seed(number));
+            let draw = if self.takeovers { Self::takeover } else { Self::plan };
+            let plan = draw(seed(number));
             let mut report = run(&plan, cast);
-            // Most often it was the machine, and another time it is not.
+            // Usually the machine was too late, and is not the next time.
             for _ in 0..AGAIN {
                 if report.verdict() != Verdict::Inconclusive {
                     break;
@@ -103,21 +115,21 @@ impl Suite {
     }
 }
 
-/// What became of a suite.
+/// The result of a suite.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
     /// How many runs there were.
     pub runs: usize,
-    /// The seeds of those that broke a promise.
+    /// The seeds of the runs that broke a promise.
     pub broken: Vec<u64>,
-    /// The seeds of those that prove nothing.
+    /// The seeds of the inconclusive runs.
     pub inconclusive: Vec<u64>,
-    /// How many locks and permits were had.
+    /// The number of locks and permits that were granted.
     pub holds: usize,
     /// How many writes the resource refused.
     pub refused: u64,
-    /// Over what, and which faults there were.
+    /// The deployments, and their faults.
     pub seen: BTreeSet<(String, String)>,
 }
 
@@ -149,10 +161,13 @@ impl Summary {
         None
     }
 
-    /// Which faults there were over which deployments, out of all that can be.
+    /// The faults that occurred over each deployment, of all possible ones.
     pub fn coverage(&self) -> (usize, usize) {
-        let can =
-            |fault: &Fault| Deployment::ALL.iter().filter(|over| fault.can_befall(**over)).count();
+        let of_takeovers = self.seen.iter().any(|(over, _)| {
+            Deployment::FAIL_OVER.iter().any(|deployment| deployment.to_string() == *over)
+        });
+        let all = if of_takeovers { &Deployment::FAIL_OVER[..] } else { &Deployment::ALL[..] };
+        let can = |fault: &Fault| all.iter().filter(|over| fault.can_befall(**over)).count();
         (self.seen.len(), Fault::ALL.iter().map(can).sum())
     }
 }

@@ -1,4 +1,4 @@
-//! The way from a worker to a server, and what is the matter with it.
+//! The link from a worker to a server, and its faults.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::{Direction, Proxy, RedisServer};
 
 const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-/// The way from one worker to one server. Several faults can befall it at once.
+/// The link from one worker to one server. It can have several faults at once.
 #[derive(Debug)]
 pub struct Link {
     proxy: Proxy,
@@ -16,7 +16,7 @@ pub struct Link {
     faults: Mutex<Vec<(usize, Fault, How)>>,
 }
 
-/// What all faults together make of a link.
+/// The sum of all faults of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weather {
     silent: [bool; 2],
@@ -32,7 +32,7 @@ impl Link {
         Self { proxy: Proxy::before(server), faults: Mutex::default() }
     }
 
-    /// The proxy that it is.
+    /// The proxy of the link.
     pub fn proxy(&self) -> &Proxy {
         &self.proxy
     }
@@ -46,7 +46,7 @@ impl Link {
         }
     }
 
-    /// What happens over and over as long as a fault lasts.
+    /// The repeated deeds while a fault lasts.
     pub(in crate::chaos) fn again(&self, fault: Fault) {
         match fault {
             Fault::Reset => self.proxy.cut(),
@@ -60,7 +60,7 @@ impl Link {
         let half_open =
             faults.iter().any(|(of, fault, _)| (*of, *fault) == (step, Fault::HalfOpen));
         if half_open {
-            // What was sent meanwhile has got lost, and now both ends hear of it.
+            // The bytes sent meanwhile are lost, and now both ends notice.
             self.proxy.cut();
         }
         faults.retain(|(of, ..)| *of != step);

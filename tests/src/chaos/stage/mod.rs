@@ -1,10 +1,11 @@
-//! Servers, links and workers: all that a fault can befall.
+//! Servers, links and workers: the targets of all faults.
 
 mod link;
 mod node;
 mod post;
 mod remains;
 mod rights;
+mod site;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,7 @@ pub use link::Link;
 pub use node::Node;
 pub use post::{Post, Stood};
 pub use remains::Remains;
+pub use site::Site;
 
 pub(in crate::chaos) use node::Returns;
 
@@ -20,25 +22,26 @@ use super::resource::Resource;
 use super::{Deployment, Plan};
 use crate::{Worker, WorkerBuilder};
 
-/// Who the workers are.
+/// The kind of the workers.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the harness says it all")]
 pub struct Cast {
     /// The program `lock-chaos`.
     pub program: PathBuf,
-    /// What they take, in words joined by commas. `None`: all that there is.
+    /// The primitives that they take, as words joined by commas. `None`: all.
     pub primitives: Option<String>,
-    /// The lock that is broken on purpose in this way, instead of that of the library.
+    /// The flaw of a lock that is broken on purpose, instead of the lock of the library.
     pub flaw: Option<String>,
 }
 
-/// Servers, links and workers, and what the locks protect. All end when this value is dropped.
+/// Servers, links, workers and the protected resource. All end when this value is dropped.
 #[derive(Debug)]
 pub struct Stage {
     plan: Plan,
-    // Workers end before what they use.
+    // Workers end before the things they use.
     posts: Vec<Post>,
     nodes: Vec<Node>,
+    site: Option<Site>,
     resource: Resource,
 }
 
@@ -53,7 +56,8 @@ impl Stage {
             Ok(resource) => resource,
             Err(error) => panic!("no resource in {}: {error}", folder.display()),
         };
-        let servers = plan.deployment.servers();
+        let site = Site::start(plan.deployment, cast.flaw.is_some());
+        let servers = if site.is_some() { 0 } else { plan.deployment.servers() };
         let nodes = started(servers, || Node::start(plan.deployment, cast.flaw.is_some()));
         if matches!(plan.deployment, Deployment::Quorum(_)) {
             init(&nodes, plan);
@@ -68,14 +72,19 @@ impl Stage {
             )],
             deployment => (0..plan.workers)
                 .map(|number| {
-                    let links: Vec<_> = nodes.iter().map(|it| Link::before(it.server())).collect();
-                    let urls = links.iter().map(|link| url(deployment, link)).collect();
+                    let linked = site.as_ref().map_or(&[][..], Site::linked).iter();
+                    let linked = linked.chain(nodes.iter().map(Node::server));
+                    let links: Vec<_> = linked.map(Link::before).collect();
+                    let urls = match &site {
+                        Some(site) => vec![site.url(&links)],
+                        None => links.iter().map(|link| url(deployment, link)).collect(),
+                    };
                     let options = options(plan, folder, cast);
                     Post::fill(format!("w{number}"), links, urls, options, None)
                 })
                 .collect(),
         };
-        Self { plan: plan.clone(), posts, nodes, resource }
+        Self { plan: plan.clone(), posts, nodes, site, resource }
     }
 
     /// The plan for which it was set.
@@ -88,17 +97,26 @@ impl Stage {
         &self.nodes
     }
 
-    /// The places of the workers. Those who share a memory have one.
+    /// The servers of a deployment in which another server takes over.
+    ///
+    /// # Panics
+    ///
+    /// If the plan has another deployment.
+    pub(in crate::chaos) fn site(&self) -> &Site {
+        self.site.as_ref().expect("no server takes over in this deployment")
+    }
+
+    /// The places of the workers. Workers that share a memory backend have one place.
     pub fn posts(&self) -> &[Post] {
         &self.posts
     }
 
-    /// What the locks protect.
+    /// The protected resource.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// The place of the worker of this number in the plan, and its number there.
+    /// The place of the worker with this number in the plan, and its number there.
     pub(in crate::chaos) fn post(&self, worker: usize) -> (&Post, usize) {
         match self.plan.deployment {
             Deployment::Memory => (&self.posts[0], worker),
@@ -115,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// Lets all workers end what they are at and begin nothing new. `Err` says who does not.
+    /// Makes all workers end their work and start nothing new. `Err` names those that do not.
     ///
     /// # Errors
     ///
@@ -124,7 +142,7 @@ impl Stage {
         self.all("rest", "rested", limit)
     }
 
-    /// Lets all workers begin anew after a rest.
+    /// Makes all workers start again after a rest.
     ///
     /// # Errors
     ///
@@ -133,7 +151,7 @@ impl Stage {
         self.all("go", "gone on", limit)
     }
 
-    /// Lets one worker try everything while all are at rest.
+    /// Makes one worker try everything while all are at rest.
     ///
     /// # Errors
     ///
@@ -144,7 +162,7 @@ impl Stage {
         post.hear("probed", limit).map(|_| ()).map_err(|why| format!("{:?}: {why}", post.clients()))
     }
 
-    /// Lets all workers shut their locks down.
+    /// Makes all workers shut their locks down.
     ///
     /// # Errors
     ///
@@ -165,24 +183,26 @@ impl Stage {
         Ok(())
     }
 
-    /// When clients could do nothing.
+    /// The times when clients could do nothing.
     pub fn stood(&self) -> Vec<Stood> {
         self.posts.iter().flat_map(Post::stood).collect()
     }
 
-    /// The processes of servers and workers that are there.
+    /// The processes of servers and workers that run.
     pub(in crate::chaos) fn processes(&self) -> Vec<u32> {
         let servers = self.nodes.iter().filter_map(Node::process);
-        servers.chain(self.posts.iter().filter_map(Post::process)).collect()
+        let site = self.site.iter().flat_map(Site::processes);
+        servers.chain(site).chain(self.posts.iter().filter_map(Post::process)).collect()
     }
 
-    /// What there is on the servers.
+    /// The remains on the servers.
     ///
     /// # Panics
     ///
     /// If a server does not answer.
     pub fn remains(&self) -> Vec<Remains> {
-        self.nodes.iter().map(|node| Remains::on(node.server())).collect()
+        let site = self.site.iter().flat_map(Site::keepers);
+        self.nodes.iter().map(Node::server).chain(site).map(Remains::on).collect()
     }
 }
 
@@ -216,7 +236,7 @@ fn url(deployment: Deployment, link: &Link) -> String {
     rights::url(link.proxy().addr(), options)
 }
 
-/// Some of a kind, all started at once.
+/// Starts several of a kind, all at once.
 fn started<T: Send>(count: usize, start: impl Fn() -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let starts: Vec<_> = (0..count).map(|_| scope.spawn(&start)).collect();
@@ -228,10 +248,10 @@ fn started<T: Send>(count: usize, start: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
-/// How long a server may take to hear that it is new.
+/// How long a server may take to accept that it is new.
 const INIT: Duration = Duration::from_secs(15);
 
-/// Says of the nodes of a quorum that they are new.
+/// Vouches for the nodes of a quorum, which are new.
 fn init(nodes: &[Node], plan: &Plan) {
     let done = || -> Result<(), lock_core::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -240,7 +260,8 @@ fn init(nodes: &[Node], plan: &Plan) {
             let mut quorum = lock_redlock::Redlock::builder();
             for node in nodes {
                 let backend = lock_redis::RedisBackend::open(node.server().url())?;
-                quorum = quorum.node(node.server().port().to_string(), backend);
+                // As the workers name the nodes.
+                quorum = quorum.nodes([backend]);
             }
             let max_ttl = lock_core::Ttl::new(plan.max_ttl)?;
             // However busy the machine is.

@@ -1,7 +1,7 @@
-//! A server, and what is the matter with it.
+//! A server, and its faults.
 //!
-//! Several faults can befall it at once: it stands still only once, however often it was stopped, and whatever
-//! was set while it could not be told is set when it can.
+//! It can have several faults at once: it stands still only once, however often it was stopped, and settings
+//! that it could not be told are applied when it can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::{DataCopy, RedisServer, RedisServerBuilder, SOON, ServerClock, eventu
 pub struct Node {
     server: RedisServer,
     clock: ServerClock,
-    /// Whether the workers may do everything.
+    /// Whether the workers have all rights.
     all_rights: bool,
     state: Mutex<State>,
 }
@@ -25,22 +25,22 @@ pub struct Node {
 struct State {
     stops: u32,
     kills: u32,
-    /// With what it comes back.
+    /// The data with which it comes back.
     returns: Returns,
-    /// How many faults leave it without memory.
+    /// How many faults take away its memory.
     full: u32,
     without: Vec<Rights>,
-    /// Until when it answers nobody.
+    /// Until when it answers no client.
     deaf: Option<Instant>,
 }
 
-/// With what a server comes back that was killed.
+/// The data with which a killed server comes back.
 #[derive(Debug, Default)]
 pub(in crate::chaos) enum Returns {
-    /// All it had.
+    /// All its data.
     #[default]
     Kept,
-    /// What it had before.
+    /// An older copy of its data.
     Copy(DataCopy),
     /// Nothing.
     Empty,
@@ -51,7 +51,7 @@ impl Node {
         let clock = ServerClock::new();
         let server = clock
             .options(RedisServer::builder())
-            // It is there after a kill without a moment's loss, for the system has it.
+            // After a kill everything is there, for the system has it.
             .append_only()
             .config("appendfsync", "no")
             .config("auto-aof-rewrite-percentage", "0")
@@ -60,12 +60,12 @@ impl Node {
         Self { server, clock, all_rights, state: Mutex::default() }
     }
 
-    /// The server. Whoever stops it by that is not heard of here.
+    /// The server. A stop through this value is not counted here.
     pub fn server(&self) -> &RedisServer {
         &self.server
     }
 
-    /// The process, if it is there and nothing is being done to it at this moment.
+    /// The process, if it runs and no fault is being applied to it at this moment.
     pub(super) fn process(&self) -> Option<u32> {
         let state = self.state.try_lock().ok()?;
         (state.kills == 0).then(|| self.server.pid())
@@ -101,10 +101,10 @@ impl Node {
         }
     }
 
-    /// Lets it come back, once nobody keeps it down any more.
+    /// Lets it come back, once no fault keeps it down any more.
     pub(in crate::chaos) fn rise(&self, with: Returns) {
         let mut state = self.state();
-        // Who comes back with less decides.
+        // The fault that leaves the least data decides.
         match (&state.returns, &with) {
             (Returns::Empty, _) | (Returns::Copy(_), Returns::Kept) => {}
             _ => state.returns = with,
@@ -126,13 +126,13 @@ impl Node {
         }
     }
 
-    /// A copy of what it has; `None` while it cannot be asked.
+    /// A copy of its data; `None` while it cannot be asked.
     pub(in crate::chaos) fn copy(&self) -> Option<DataCopy> {
         let state = self.state();
         state.hears().then(|| self.server.copy_data())
     }
 
-    /// Leaves it without memory for anything new, or not.
+    /// Takes away its memory for new data, or gives it back.
     pub(in crate::chaos) fn fill(&self, full: bool) {
         let mut state = self.state();
         if full {
@@ -150,7 +150,7 @@ impl Node {
         self.tell(&state);
     }
 
-    /// Gives them back, unless they were taken away twice.
+    /// Gives them back, unless two faults took them away.
     pub(in crate::chaos) fn grant(&self, rights: Rights) {
         let mut state = self.state();
         if let Some(at) = state.without.iter().position(|it| *it == rights) {
@@ -159,7 +159,7 @@ impl Node {
         self.tell(&state);
     }
 
-    /// Lets it evict some keys, if it can be told to and has any. Whether it has.
+    /// Makes it evict some keys, if it listens and has any. Returns whether it did.
     pub(in crate::chaos) fn evict(&self) -> bool {
         let state = self.state();
         if !state.hears() || state.full > 0 {
@@ -167,11 +167,11 @@ impl Node {
         }
         let before = self.number("stats", "evicted_keys");
         self.config("maxmemory-policy", "allkeys-random");
-        // What it uses goes up and down by itself: the least that is too much is not known before.
+        // Its use of memory varies by itself: the least value that is too low is not known before.
         for power in 9..22 {
             let used = self.number("memory", "used_memory");
             self.config("maxmemory", &used.saturating_sub(1 << power).max(1).to_string());
-            // It makes room when it is next asked for something.
+            // It makes room at the next request.
             self.server.cli(&["EXISTS", "x"]);
             self.config("maxmemory", "0");
             if self.number("stats", "evicted_keys") > before {
@@ -182,14 +182,14 @@ impl Node {
         self.number("stats", "evicted_keys") > before
     }
 
-    /// Lets it answer nobody for so long, or nobody who writes. Whether it could be told.
+    /// Makes it answer no client for this time, or no client that writes. Returns whether it listened.
     pub(in crate::chaos) fn pause(&self, everybody: bool, time: Duration) -> bool {
         let mut state = self.state();
         if !state.hears() {
             return false;
         }
         let who = if everybody { "ALL" } else { "WRITE" };
-        // It takes this itself for something to keep waiting, if it comes a moment later.
+        // The server itself delays this command, if it comes a moment later.
         if everybody {
             state.deaf = Some(Instant::now() + time + Duration::from_millis(20));
         }
@@ -197,18 +197,18 @@ impl Node {
         true
     }
 
-    /// Ends a pause of those who write.
+    /// Ends a pause of clients that write.
     pub(in crate::chaos) fn unpause(&self) {
         self.at_once(&["CLIENT", "UNPAUSE"]);
     }
 
-    /// Closes the connections of all clients, if it can be told to.
+    /// Closes the connections of all clients, if it listens.
     pub(in crate::chaos) fn kill_clients(&self) -> bool {
         let state = self.state();
         state.hears() && self.server.client_kill_all() > 0
     }
 
-    /// A command that is of use only now: whether it could be given.
+    /// Sends a command that is of use only now. Returns whether that worked.
     pub(in crate::chaos) fn at_once(&self, command: &[&str]) -> bool {
         let state = self.state();
         let hears = state.hears();
@@ -218,7 +218,7 @@ impl Node {
         hears
     }
 
-    /// Sets the clock forward by so much, or back. Whether it could be.
+    /// Sets the clock forward by this time, or back. Returns whether that worked.
     pub(in crate::chaos) fn jump(&self, millis: i64) -> bool {
         let state = self.state();
         let hears = state.hears();
@@ -233,7 +233,7 @@ impl Node {
         can_be
     }
 
-    /// Says what has been set, if it can be told.
+    /// Sends the present settings, if it listens.
     fn tell(&self, state: &State) {
         if !state.hears() {
             return;
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// A number out of a section of what it says about itself.
+    /// A number from a section of its INFO.
     fn number(&self, section: &str, name: &str) -> u64 {
         let info = self.server.cli(&["INFO", section]).text();
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -276,8 +276,6 @@ impl State {
 fn notifying(deployment: Deployment, server: RedisServerBuilder) -> RedisServerBuilder {
     match deployment {
         Deployment::Plain | Deployment::Memory => server,
-        Deployment::Redis | Deployment::Quorum(_) => {
-            server.config("notify-keyspace-events", "Kgxe")
-        }
+        _ => server.config("notify-keyspace-events", "Kgxe"),
     }
 }

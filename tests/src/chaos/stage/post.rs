@@ -1,4 +1,4 @@
-//! The place of a worker, who may be killed and followed by another.
+//! The place of a worker, which may be killed and replaced.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Post {
     links: Vec<Link>,
     urls: Vec<String>,
     options: WorkerBuilder,
-    /// How many clients the process has, if they share a memory.
+    /// The number of clients of the process, if they share a memory backend.
     clients: Option<usize>,
     state: Mutex<State>,
 }
@@ -24,27 +24,27 @@ pub struct Post {
 #[derive(Debug)]
 struct State {
     worker: Worker,
-    /// How many were here before.
+    /// The number of earlier workers in this place.
     generation: u32,
     stops: u32,
     kills: u32,
     /// Since when it stands still.
     since: Option<Instant>,
     stood: Vec<Stood>,
-    /// What workers have complained of.
+    /// The failures that workers have reported.
     complaints: Vec<String>,
-    /// What its store does, with the numbers of the steps.
+    /// The faults of its store, with the numbers of the steps.
     mischief: Vec<(usize, Mischief)>,
 }
 
-/// How soon a worker does what takes no time.
+/// How soon a worker executes an immediate order.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A time in which a client could do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stood {
-    /// The client, as it is called in the history.
+    /// The client, by its name in the history.
     pub client: String,
     /// From when on.
     pub from: Instant,
@@ -74,22 +74,22 @@ impl Post {
         Self { name, links, urls, options, clients, state: Mutex::new(state) }
     }
 
-    /// The ways to the servers.
+    /// The links to the servers.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// What the clients are called that are here now, in the history.
+    /// The names of the present clients in the history.
     pub fn clients(&self) -> Vec<String> {
         self.clients_of(&self.state())
     }
 
-    /// When clients that are or were here could do nothing.
+    /// The times when present or earlier clients could do nothing.
     pub fn stood(&self) -> Vec<Stood> {
         self.state().stood.clone()
     }
 
-    /// Whether the worker is there, although it may stand still. One that was killed is not.
+    /// Whether the worker lives, although it may stand still. One that was killed does not.
     pub fn is_alive(&self) -> bool {
         self.state().worker.is_alive()
     }
@@ -99,13 +99,14 @@ impl Post {
         self.state().worker.try_send(order)
     }
 
-    /// How many workers have been here, with the present one.
+    /// The number of workers so far, including the present one.
     pub(in crate::chaos) fn generation(&self) -> u32 {
         self.state().generation
     }
 
-    /// Waits until the worker of this generation says that an order was carried out, in these words, or will
-    /// never say so any more. Nobody has to wait for that: it may stand still until somebody lets it go on.
+    /// Waits until the worker of this generation confirms an order, in these words, or can never do so any
+    /// more. No other step has to wait for that: the worker may stand still until another step lets it
+    /// continue.
     pub(in crate::chaos) fn carried_out(&self, words: &str, generation: u32, limit: Duration) {
         const LOOK: Duration = Duration::from_millis(5);
 
@@ -122,7 +123,7 @@ impl Post {
         self.state().complaints.push(format!("{}: it was not {words}", self.name));
     }
 
-    /// Waits until the worker says this, and says how long ago it said so. An error tells what it said instead.
+    /// Waits until the worker says this, and returns how long ago. An error contains what it said instead.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Post {
         self.state().worker.try_wait_for(words, limit)
     }
 
-    /// What this worker and those before it have said, if they have: about a panic, an order that makes no
+    /// The reports of this worker and its predecessors, if there are any: about a panic, an order that makes no
     /// sense, an operation that hangs.
     pub fn complaints(&self) -> Vec<String> {
         let mut state = self.state();
@@ -144,7 +145,7 @@ impl Post {
         self.state().worker.pid()
     }
 
-    /// The same, if it is there and nothing is being done to it at this moment.
+    /// As above, if the process runs and no fault is being applied to it at this moment.
     pub(super) fn process(&self) -> Option<u32> {
         let state = self.state.try_lock().ok()?;
         (state.kills == 0).then(|| state.worker.pid())
@@ -177,7 +178,7 @@ impl Post {
         }
     }
 
-    /// Somebody new comes, once nobody keeps the place empty any more.
+    /// Starts a new worker, once no fault keeps the place empty any more.
     pub(in crate::chaos) fn replace(&self) {
         let mut state = self.state();
         state.kills -= 1;
@@ -194,7 +195,7 @@ impl Post {
         }
     }
 
-    /// Remembers that one of the clients, or the only one, can do nothing for so long from now on.
+    /// Notes that one of the clients, or the only one, can do nothing for this time from now on.
     pub(in crate::chaos) fn stands(&self, which: usize, time: Duration) {
         let mut state = self.state();
         let mut clients = self.clients_of(&state);
@@ -203,7 +204,7 @@ impl Post {
         state.stood.push(Stood { client, from, until: from + time });
     }
 
-    /// Lets its store do that, or not any more.
+    /// Applies this fault to its store, or heals it.
     pub(in crate::chaos) fn mischief(&self, step: usize, mischief: Option<Mischief>) {
         let mut state = self.state();
         state.mischief.retain(|(of, _)| *of != step);
@@ -214,7 +215,7 @@ impl Post {
         }
         orders.extend(state.mischief.iter().map(|(_, mischief)| format!("store {mischief}")));
         for order in orders {
-            // It is done whatever the clients are at, unless all of the process stands still.
+            // It is executed whatever the clients do, unless the whole process stands still.
             let sent = state.worker.try_send(&order) && state.stops == 0;
             if let Err(why) = sent.then(|| state.worker.try_wait_for("stored", SOON)).transpose() {
                 state.complaints.push(format!("{}: {order}: {why}", self.name));

@@ -1,4 +1,4 @@
-//! What there is on a server, so that a leak is seen.
+//! The content of a server, to reveal leaks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::rights::USER;
 use crate::RedisServer;
 
-/// What there is on a server.
+/// The content of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remains {
-    /// The keys, and how long each will live; `None`: until somebody deletes it.
+    /// The keys, and how long each will live; `None`: until it is deleted.
     pub keys: BTreeMap<String, Option<Duration>>,
-    /// How many connections the workers have.
+    /// The number of connections of the workers.
     pub connections: usize,
 }
 
@@ -32,7 +32,7 @@ fn lives(server: &RedisServer, key: String) -> (String, Option<Duration>) {
     let left = server.cli(&["PTTL", &key]).int();
     let left = match left {
         -1 => None,
-        // It was there, and is not any more.
+        // It was there, and has gone.
         left => Some(Duration::from_millis(left.max(0).unsigned_abs())),
     };
     (key, left)

@@ -1,4 +1,4 @@
-//! Where many contend for a key, and it is counted who is inside.
+//! An arena in which many clients contend for a key, and which counts the holders inside.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ use super::super::scene::Client;
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{Backend, Claim, Grant, Mode, Ttl};
 
-/// What the holders of one key have in common.
+/// The counters that the holders of one key share.
 pub(super) struct Arena {
     room: u32,
     inside: AtomicU32,
@@ -15,7 +15,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// An arena for so many permits; a lease of another mode takes one.
+    /// An arena for `room` permits. A lease in another mode takes one.
     pub(super) fn new(room: u32) -> Self {
         Self {
             room,
@@ -25,12 +25,12 @@ impl Arena {
         }
     }
 
-    /// How many have been inside.
+    /// How many holders have been inside.
     pub(super) fn grants(&self) -> usize {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// Goes in with a lease, and out again after releasing it.
+    /// Enters with a lease, leaves, and releases the lease.
     pub(super) async fn hold<B: Backend>(
         &self,
         client: &Client<B>,
@@ -46,10 +46,10 @@ impl Arena {
         ensure!(inside <= self.room, "{inside} were inside, with room for {}", self.room);
         let token = grant.tokens.first().get();
         let highest = self.highest_token.fetch_max(token, Ordering::SeqCst);
-        // Several who are inside at once may come here in any order.
+        // Holders that are inside at once may come here in any order.
         ensure!(self.room > 1 || token > highest, "the token {token} came after {highest}");
         self.grants.fetch_add(1, Ordering::SeqCst);
-        // A request of its own gives the others time to get in, if they can.
+        // This request gives the others time to get in, if they can.
         client.renewed(claim, ttl).await?;
         tokio::task::yield_now().await;
         self.inside.fetch_sub(taken, Ordering::SeqCst);

@@ -90,7 +90,7 @@ where
     let key = scene.key()?;
     let claim = scene.claim(&key)?;
     let lower = one.granted(&claim, scene.long()).await?.tokens.first();
-    // As if the lease had been passed on within the process in between.
+    // A higher token, as if the lease had been passed on within the process in between.
     let higher = FencingToken::new(lower.get() + 1);
     one.stores(&claim, lower, Some(b"first")).await?;
     one.stores(&claim, higher, Some(b"second")).await?;
@@ -119,7 +119,7 @@ where
     other.has_held(&key, b"first", true).await?;
     one.freed(&first).await?;
     other.has_held(&key, b"first", false).await?;
-    // Another holder has not written it.
+    // Another holder did not write the value.
     let second = scene.claim(&key)?;
     let token = other.granted(&second, ttl).await?.tokens.first();
     one.has_held(&key, b"first", false).await?;
@@ -143,7 +143,7 @@ where
             let cell = reader.has(&key, value).await?;
             ensure!(cell.settled, "it was written, but others may not see it: {cell:?}");
         }
-        // Whether its writer still holds has nothing to do with it.
+        // It makes no difference whether the writer still holds the key.
         scene.elapse(ttl.duration()).await;
         for reader in [&one, &other] {
             let cell = reader.has(&key, value).await?;
@@ -167,7 +167,7 @@ where
     one.freed(&first).await?;
     let second = scene.claim(&key)?;
     let token = other.granted(&second, ttl).await?.tokens.first();
-    // The second time, what the former holder sent late has come.
+    // At the second load, a late request of the former holder has arrived.
     for _ in 0..2 {
         match other.load_under(&second).await? {
             Some(cell) if cell.value == b"first" && cell.token == first_token && cell.settled => {}
@@ -196,9 +196,9 @@ where
     for client in [&other, &third, &other] {
         watches.push((client, client.watch(&key).await?));
     }
-    // Twice: one value must not use the watch up.
+    // Twice, because one value must not use up the watch.
     for value in [&b"first"[..], b"second"] {
-        // What is still to be heard of the grant is not about the value.
+        // Hints about the grant may still come. They are not about the value.
         scene.elapse(scene.ttl().duration() / 4).await;
         for (_, watch) in &mut watches {
             while let Some(Some(_)) = watch.next().now_or_never() {}
@@ -224,7 +224,7 @@ where
     for value in [&b"first"[..], b"second"] {
         one.stores(&claim, token, Some(value)).await?;
         other.has(&key, value).await?;
-        // Again, because the answer to the first may have been lost.
+        // Again, because the first answer may have been lost.
         for client in [&one, &other] {
             client.stores(&claim, token, None).await?;
             other.has_no_value(&key).await?;
@@ -281,7 +281,7 @@ impl<B: CellBackend> Client<B> {
         self.bounded("store", self.backend.store(claim, token, value)).await
     }
 
-    /// Stores what must be stored.
+    /// Stores a value, which must succeed.
     async fn stores(&self, claim: &Claim, token: FencingToken, value: Option<&[u8]>) -> Check {
         match self.try_store(claim, token, value).await?? {
             Stored::Written => Ok(()),
@@ -311,7 +311,7 @@ impl<B: CellBackend> Client<B> {
         Ok(())
     }
 
-    /// Loads what must be this value.
+    /// Loads the value, which must be `value`.
     async fn has(&self, key: &Key, value: &[u8]) -> Check<Cell> {
         match self.load(key).await? {
             Some(cell) if cell.value == value => Ok(cell),
@@ -322,7 +322,7 @@ impl<B: CellBackend> Client<B> {
         }
     }
 
-    /// The same, and whether the lease of its writer is still held.
+    /// Loads the value, and checks whether the lease of its writer is still held.
     async fn has_held(&self, key: &Key, value: &[u8], held: bool) -> Check {
         let cell = self.has(key, value).await?;
         ensure!(cell.held == held, "that its writer holds the key is {held}, but got {cell:?}");

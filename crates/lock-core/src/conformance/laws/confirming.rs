@@ -20,7 +20,7 @@ where
     let far = after(soon(), 1_000_000);
     one.confirms(&claim, far, false).await?;
     let token = one.elected(&ballot(&claim, ttl, soon(), 4)).await?.tokens.last();
-    // Another client may speak for the same claim, for one that got no answer.
+    // Another client may speak for the claim, as after a lost answer.
     for token in [token, token, after(token, 10)] {
         one.confirms(&claim, token, true).await?;
         other.confirms(&claim, token, true).await?;
@@ -40,7 +40,7 @@ where
     scene.elapse(scene.ttl().duration()).await;
     other.confirms(&dead, far, false).await?;
 
-    // Nothing came of what was not confirmed.
+    // A token that was not confirmed has no effect.
     let last = one.elected(&ballot(&scene.claim(&key)?, ttl, NONE, 1)).await?.tokens.last();
     ensure!(last == after(next, 1), "{last} came after {next}, and nothing was confirmed between");
     Ok(())
@@ -58,7 +58,7 @@ where
     one.confirms(&claim, after(first, 9), false).await?;
     one.confirms(&claim, after(first, 10), true).await?;
 
-    // A request that was delayed takes the key once more after somebody else had it.
+    // A delayed request takes the key once more after another owner had it.
     one.freed(&claim).await?;
     let rival = scene.claim(&key)?;
     let between = other.elected(&ballot(&rival, ttl, NONE, 1)).await?.tokens.last();
@@ -69,7 +69,7 @@ where
     }
     one.confirms(&claim, again, true).await?;
 
-    // What a renewal brings was given out as well.
+    // Tokens of a renewal were given out as well.
     let renewal = one.renews(&Renew::new(claim.clone(), ttl).reserving(4)).await?;
     if let Renewal::Renewed { tokens: Some(tokens), .. } = renewal {
         one.confirms(&claim, again, false).await?;
@@ -77,7 +77,7 @@ where
     }
     one.freed(&claim).await?;
 
-    // The same goes for readers, who hold the key at once.
+    // Likewise for readers, which hold the key at once.
     let readers = [in_mode(&key, Mode::Shared)?, in_mode(&key, Mode::Shared)?];
     let earlier = one.elected(&ballot(&readers[0], ttl, NONE, 1)).await?.tokens.last();
     let later = other.elected(&ballot(&readers[1], ttl, NONE, 1)).await?.tokens.last();
@@ -103,7 +103,7 @@ where
             is_above(tokens.first(), confirmed)?;
         }
         one.freed(&claim).await?;
-        // The next may be a vote in which nobody knows of it, or an ordinary request.
+        // The next grant may come by a vote with an ignorant floor, or by an ordinary request.
         let next = scene.claim(&key)?;
         let grant = match round {
             0 => other.elected(&ballot(&next, ttl, NONE, 8)).await?,

@@ -1,4 +1,4 @@
-//! From one mode to another without letting go.
+//! Conversions from one mode to another.
 
 use super::super::Harness;
 use super::super::line::{Request, queued, refused};
@@ -38,13 +38,13 @@ pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene
     let written = scene.claim(&key)?;
     one.granted(&written, ttl).await?;
     let downgrade = Convert::new(written.clone(), Mode::Shared, ttl);
-    // A writer is first in line, and must not get in between.
+    // A writer is first in the queue, and must not get in between.
     let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
     let mut reader = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
     granted(one.ask(&downgrade).await?)?;
     writer.still_waits().await?;
     reader.still_waits().await?;
-    // What it held is over, and what it holds now is a lease like any other.
+    // The former lease is over, and the new one is a lease like any other.
     one.lost(&written, ttl).await?;
     one.not_held(&written).await?;
     one.renewed(&downgrade.request.claim, ttl).await?;
@@ -62,7 +62,7 @@ pub(in super::super) async fn a_downgrade_lets_readers_in<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let ttl = scene.long();
-    // The third mode is one that only the second lets in.
+    // Only the second mode lets in the third.
     let steps = [
         (Mode::Exclusive, Mode::Shared, Mode::Upgradable),
         (Mode::Exclusive, Mode::Upgradable, Mode::Shared),
@@ -105,7 +105,7 @@ pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
     let after = granted(one.ask(&upgrade).await?)?;
     let (highest, lowest) = (before.tokens.last(), after.tokens.first());
     ensure!(lowest > highest, "an upgrade brought {lowest} after {highest}");
-    // It holds the key alone, and in that mode only.
+    // The owner alone holds the key, and only in that mode.
     other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
     one.lost(&upgradable, ttl).await?;
     one.freed(&upgrade.request.claim).await?;
@@ -153,11 +153,11 @@ pub(in super::super) async fn a_waiting_upgrade_keeps_its_lease<H: Harness>(
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
     let mut upgrade = one.waits(upgrade).await?;
     one.renewed(&upgradable, ttl).await?;
-    // Readers who come now wait for it, as for any writer.
+    // Readers that come now wait for it, as for any writer.
     other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
     let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
     upgrade.still_waits().await?;
-    // It gives up the upgrade, but not what it has.
+    // The owner gives up the upgrade, but not its lease.
     ensure!(!upgrade.leaves().await?, "it was granted beside a reader");
     one.renewed(&upgradable, ttl).await?;
     later.hears_grant().await?;
@@ -175,7 +175,7 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
         let key = scene.key()?;
         let upgradable = in_mode(&key, Mode::Upgradable)?;
         one.obtains(&upgradable, ttl).await?;
-        // It asks for less than it has, and what is handed over lives for a moment only.
+        // The upgrade asks for a shorter time than the lease has, and a handed-over lease lives only briefly.
         let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, scene.ttl());
         if waits {
             let reader = in_mode(&key, Mode::Shared)?;
@@ -206,7 +206,7 @@ pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     let waiting = one.waits(upgrade.clone().queued()).await?;
     let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;
     later.still_waits().await?;
-    // It waits no more, and nobody waits for it; what it holds it holds on.
+    // The upgrade waits no more and holds up no waiter. The lease stays.
     refused(one.ask(&upgrade).await?)?;
     later.hears_grant().await?;
     later.claims().await?;
@@ -215,7 +215,7 @@ pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     ensure!(later.leaves().await?, "the lease was lost");
     one.renewed(&upgradable, ttl).await?;
     one.lost(waiting.claim(), ttl).await?;
-    // Alone, it is granted.
+    // As the only holder, the owner is granted the upgrade.
     granted(one.ask(&upgrade).await?)?;
     one.freed(&upgrade.request.claim).await?;
     Ok(())
@@ -262,7 +262,7 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
         } else {
             one.freed(&upgradable).await?;
         }
-        // It holds nothing back any more, and does not get the key when that is free.
+        // The upgrade holds back no claim any more, and is not granted when the key is free.
         let late = in_mode(&key, Mode::Shared)?;
         other.obtains(&late, ttl).await?;
         other.freed(&late).await?;
@@ -317,7 +317,7 @@ pub(in super::super) async fn converting_what_is_not_held_fails<H: Harness>(
         one.obtains(&over, scene.ttl()).await?;
         scene.elapse(scene.ttl().duration()).await;
         one.fails(&Convert::new(over.clone(), to, ttl), ErrorKind::NotHeld).await?;
-        // Nor can one convert what another holds.
+        // Nor can a client convert a lease of another owner.
         let held = in_mode(&key, from)?;
         other.obtains(&held, ttl).await?;
         for claim in [&never, &over] {

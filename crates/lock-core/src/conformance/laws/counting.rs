@@ -21,7 +21,7 @@ pub(in super::super) async fn permits_add_up_to_their_limit<H: Harness>(
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    // More than there are may come to be, and is asked for like any other.
+    // Permits may be added, so a request for more than there are is like any other.
     one.is_refused(&in_mode(&key, permits(4))?, ttl).await?;
     let (two, last) = (in_mode(&key, permits(2))?, in_mode(&key, permits(1))?);
     one.obtains(&two, ttl).await?;
@@ -82,7 +82,7 @@ pub(in super::super) async fn an_expired_holders_permits_return<H: Harness>(
     other.is_refused(&in_mode(&key, permits(2))?, scene.long()).await?;
     scene.elapse(scene.ttl().duration()).await;
     other.obtains(&in_mode(&key, permits(2))?, scene.long()).await?;
-    // Letting go of what is over gives back nothing.
+    // Releasing a lease that is over gives back nothing.
     one.not_held(&dead).await?;
     one.is_refused(&in_mode(&key, permits(1))?, scene.long()).await?;
     other.renewed(&live, scene.long()).await?;
@@ -113,7 +113,7 @@ pub(in super::super) async fn a_large_request_is_not_starved<H: Harness>(
     one.obtains(&small[0], ttl).await?;
     other.obtains(&small[1], ttl).await?;
     let mut large = other.waits(queued(&key, permits(3), ttl)?).await?;
-    // There is a permit for each of these, but there is somebody before them.
+    // There is a permit for each of these, but another waiter comes before them.
     one.is_refused(&in_mode(&key, permits(1))?, ttl).await?;
     let mut later = one.waits(queued(&key, permits(1), ttl)?).await?;
     let mut latest = other.waits(queued(&key, permits(2), ttl)?).await?;
@@ -126,7 +126,7 @@ pub(in super::super) async fn a_large_request_is_not_starved<H: Harness>(
     large.claims().await?;
     later.still_waits().await?;
     ensure!(large.leaves().await?, "the lease was lost");
-    // There is room for both that come next.
+    // There is room for both of the next waiters.
     for waiter in [&mut later, &mut latest] {
         waiter.hears_grant().await?;
         waiter.claims().await?;

@@ -91,14 +91,14 @@ pub(in super::super) async fn a_dropped_acquire_can_be_released<H: Harness>(
         let key = scene.key()?;
         let request = Acquire::new(scene.claim(&key)?, scene.long());
         poll_and_drop(polls, one.backend.try_acquire(&request)).await;
-        // Whatever became of the request, so the answer may be either.
+        // The request may have taken effect or not, so either answer is right.
         let _either = one.release(&request.claim).await??;
         other.granted(&scene.claim(&key)?, scene.long()).await?;
     }
     Ok(())
 }
 
-/// Polls a future `times` times at most, other tasks getting their turn in between, and drops it.
+/// Polls a future `times` times at most, with turns for other tasks in between, and drops it.
 async fn poll_and_drop(times: usize, future: impl Future) {
     let mut future = pin!(future);
     for _ in 0..times {

@@ -29,7 +29,7 @@ pub(in super::super) async fn a_cut_client_recovers<H: Harness>(scene: Scene<'_,
     client.freed(&held).await
 }
 
-/// Every request may fail, but only in a way that invites to try again.
+/// Checks that requests fail only with retryable errors.
 async fn while_cut<B: Backend>(
     client: &Client<B>,
     held: &Claim,
@@ -46,7 +46,7 @@ async fn while_cut<B: Backend>(
     Ok(())
 }
 
-/// Whether the client has found its way back: a lease is renewed, another comes and goes.
+/// Whether the client reaches the store again: it renews one lease, and acquires and releases another.
 async fn works_again<B: Backend>(
     client: &Client<B>,
     held: &Claim,
@@ -56,7 +56,7 @@ async fn works_again<B: Backend>(
     if !still_held(client.renew(held, ttl).await?)? {
         return Ok(false);
     }
-    // A new owner may be refused here: an earlier one's release may have failed.
+    // The store may refuse a new owner here, because the release of an earlier one may have failed.
     if let Err(error) = client.try_acquire(&Acquire::new(fresh.clone(), ttl)).await? {
         retryable("try_acquire", &error)?;
         return Ok(false);
@@ -68,7 +68,7 @@ async fn works_again<B: Backend>(
     Ok(true)
 }
 
-/// Whether a renewal went through; a lease that is held must never be reported as lost.
+/// Whether a renewal succeeded. A lease that is held must never be reported as lost.
 fn still_held(renewal: Renewal) -> Check<bool> {
     match renewal {
         Renewal::Renewed { .. } | Renewal::Held => Ok(true),

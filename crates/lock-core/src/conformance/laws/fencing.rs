@@ -39,7 +39,7 @@ pub(in super::super) async fn tokens_increase_after_the_store_forgot<H: Harness>
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    // Several grants, so that a counter which begins anew is far below where it was.
+    // Several grants, so that a counter that begins anew is far below its last token.
     let mut before = None;
     for _ in 0..5 {
         let claim = scene.claim(&key)?;

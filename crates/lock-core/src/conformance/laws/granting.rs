@@ -1,4 +1,4 @@
-//! Who is granted a key, and what a grant and a refusal say.
+//! Grants and refusals of a key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(in super::super) async fn a_held_key_is_refused<H: Harness>(scene: Scene<'_,
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
     holder.granted(&scene.claim(&key)?, scene.long()).await?;
-    // Twice each: a refusal must not pave the way for the next request.
+    // Twice each, because a refusal must not make the next request succeed.
     for _ in 0..2 {
         other.refused(&key, scene.long()).await?;
         holder.refused(&key, scene.long()).await?;
@@ -61,7 +61,7 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
 }
 
 pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_, H>) -> Check {
-    /// After so many grants in all, everybody has seen enough.
+    /// The number of grants after which the clients stop.
     const ENOUGH: usize = 100;
     let clients = scene.clients(8).await?;
     let (key, ttl) = (scene.key()?, scene.long());
@@ -95,7 +95,7 @@ pub(in super::super) async fn keys_are_independent<H: Harness>(scene: Scene<'_, 
     let (mine, theirs) = (scene.claim(&first)?, scene.claim(&second)?);
     one.granted(&mine, scene.long()).await?;
     other.granted(&theirs, scene.long()).await?;
-    // The same owner on another key is another lease.
+    // A claim by this owner on another key names another lease.
     let mut elsewhere = mine.clone();
     elsewhere.key = second.clone();
     other.not_held(&elsewhere).await?;
@@ -131,50 +131,51 @@ pub(in super::super) async fn odd_keys_are_keys<H: Harness>(scene: Scene<'_, H>)
     Ok(())
 }
 
-/// Names that a careless store mixes up, trips over, or turns into something else.
+/// What a careless store confuses, rejects or changes in a name.
+const ODD: [&[u8]; 32] = [
+    b"",
+    b"\0",
+    b"\0a",
+    b"\r\n",
+    b" ",
+    b"{",
+    b"}",
+    b"{}",
+    b"{x}",
+    b"}{",
+    b"x}:fence{x",
+    b":fence",
+    b":queue",
+    b"*",
+    b"?",
+    b"[a]",
+    b"%",
+    b"%00",
+    b"/",
+    b"//",
+    b"/..",
+    b"/../x",
+    b"\\",
+    b"\"",
+    b"'",
+    b"$x",
+    b"\xff\xfe",
+    "\u{e9}".as_bytes(),
+    "e\u{301}".as_bytes(),
+    b"lock",
+    b"LOCK",
+    b".lock",
+];
+
+/// Names that a careless store confuses, rejects or changes.
 fn odd_keys(fresh: &Key) -> Check<Vec<Key>> {
     let stem = fresh.as_bytes();
-    let mut names: Vec<Vec<u8>> = [
-        &b""[..],
-        b"\0",
-        b"\0a",
-        b"\r\n",
-        b" ",
-        b"{",
-        b"}",
-        b"{}",
-        b"{x}",
-        b"}{",
-        b"x}:fence{x",
-        b":fence",
-        b":queue",
-        b"*",
-        b"?",
-        b"[a]",
-        b"%",
-        b"%00",
-        b"/",
-        b"//",
-        b"/..",
-        b"/../x",
-        b"\\",
-        b"\"",
-        b"'",
-        b"$x",
-        b"\xff\xfe",
-        "\u{e9}".as_bytes(),
-        "e\u{301}".as_bytes(),
-        b"lock",
-        b"LOCK",
-        b".lock",
-    ]
-    .iter()
-    .flat_map(|odd| [[stem, odd].concat(), [odd, stem].concat()])
-    .collect();
+    let both = ODD.iter().flat_map(|odd| [[stem, odd].concat(), [odd, stem].concat()]);
+    let mut names: Vec<Vec<u8>> = both.collect();
     for length in [Key::MAX_LEN - 1, Key::MAX_LEN] {
         names.push(stem.iter().copied().chain(std::iter::repeat(b'\xff')).take(length).collect());
     }
-    // The stem alone came out twice.
+    // The stem alone is in the list twice.
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| Ok(Key::new(name)?)).collect()
@@ -187,7 +188,7 @@ pub(in super::super) async fn a_repeated_acquire_returns_the_same_grant<H: Harne
     let key = scene.key()?;
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, scene.long()).await?;
-    // The second client repeats it too: a client that reconnected is no other owner.
+    // The second client repeats the request too, because a client that reconnects is no other owner.
     for client in [&holder, &other] {
         let again = client.granted(&claim, scene.long()).await?;
         ensure!(
@@ -211,8 +212,7 @@ pub(in super::super) async fn a_repeated_acquire_never_shortens_the_lease<H: Har
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, scene.ttl()).await?;
     let again = holder.granted(&claim, Ttl::MIN).await?;
-    // The first reply may have arrived after all, so its deadline must hold; and so must the later
-    // of the two, whichever that is.
+    // A client may rely on either reply, so the later of the two deadlines must hold.
     scene.refused_until(first.valid_until.max(again.valid_until), &other, &key).await
 }
 

@@ -1,24 +1,26 @@
-//! Nodes that may have forgotten something.
+//! Nodes that may have forgotten leases.
 
 use std::time::Duration;
 
 use super::super::Harness;
-use super::super::ballots::{ballot, guarded, soon};
+use super::super::ballots::{ballot, guarded, soon, terms};
 use super::super::scene::{Client, Scene};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{ErrorKind, Key, Quarantine, QuorumNode, Ttl};
+use crate::{Ending, ErrorKind, Key, Quarantine, QuorumNode, Ttl, Vote};
 
 pub(in super::super) async fn an_unknown_node_abstains<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {
-    let node = scene.other_server().await?;
-    // Whether it is a vote or a question that is the first that it hears.
-    let quarantine = node.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl())).await?;
-    is_same(&node.quarantined().await?, &quarantine)?;
-    let node = scene.other_server().await?;
-    let quarantine = node.quarantined().await?;
-    is_same(&node.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl())).await?, &quarantine)
+    let (one, node) = (scene.client().await?, scene.other_server().await?);
+    // The first request that a new server gets may be a ballot that another server was to get.
+    let known = one.standing().await?;
+    node.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl(), &known)).await?;
+    for _ in 0..2 {
+        let standing = node.out().await?;
+        node.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl(), &standing)).await?;
+    }
+    Ok(())
 }
 
 pub(in super::super) async fn a_restarted_node_abstains<H>(scene: Scene<'_, H>) -> Check
@@ -29,10 +31,13 @@ where
     let before = one.standing().await?;
     one.vouches(&before.quarantine, scene.long(), true).await?;
     votes(&other, &scene.key()?, scene.ttl()).await?;
+    let known = other.standing().await?;
     scene.restart().await?;
     for client in [&one, &other] {
         client.reaches_again(scene.patience()).await?;
-        client.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl())).await?;
+        client.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl(), &known)).await?;
+        let out = client.out().await?;
+        client.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl(), &out)).await?;
     }
     let quarantine = one.quarantined().await?;
     ensure!(quarantine != before.quarantine, "{quarantine:?} was the name before the restart");
@@ -50,14 +55,17 @@ where
     let (one, other) = scene.two_clients().await?;
     let before = one.standing().await?.quarantine;
     one.vouches(&before, scene.long(), true).await?;
+    let known = one.standing().await?;
     let held = scene.claim(&scene.key()?)?;
-    one.elected(&guarded(&held, scene.long())).await?;
+    one.elected(&guarded(&held, scene.long(), &known)).await?;
     scene.forget().await?;
-    // The lease is one that it has forgotten.
-    let quarantine = other.abstains(&guarded(&scene.claim(&held.key)?, scene.ttl())).await?;
+    // The server has forgotten this lease.
+    other.abstains(&guarded(&scene.claim(&held.key)?, scene.ttl(), &known)).await?;
+    one.abstains(&guarded(&held, scene.ttl(), &known)).await?;
+    let quarantine = one.quarantined().await?;
     ensure!(quarantine != before, "{quarantine:?} was the name before it forgot");
-    is_same(&one.abstains(&guarded(&held, scene.ttl())).await?, &quarantine)?;
-    is_same(&one.quarantined().await?, &quarantine)
+    other.abstains(&guarded(&scene.claim(&held.key)?, scene.ttl(), &known)).await?;
+    is_same(&other.quarantined().await?, &quarantine)
 }
 
 pub(in super::super) async fn an_abstention_holds_nothing<H>(scene: Scene<'_, H>) -> Check
@@ -68,20 +76,47 @@ where
     let (key, ttl) = (scene.key()?, scene.long());
     one.standing().await?;
     scene.forget().await?;
+    let out = one.out().await?;
     let claim = scene.claim(&key)?;
-    one.abstains(&guarded(&claim, ttl)).await?;
+    one.abstains(&guarded(&claim, ttl, &out)).await?;
     one.lost(&claim, ttl).await?;
     one.not_held(&claim).await?;
     let held = scene.claim(&key)?;
     other.elected(&ballot(&held, ttl, soon(), 1)).await?;
-    // Whether somebody else holds the key or who asks itself, the lease stays as it is.
-    one.abstains(&guarded(&claim, ttl)).await?;
-    other.abstains(&guarded(&held, ttl)).await?;
+    // The lease stays as it is, whether another owner holds the key or the owner of the ballot.
+    one.abstains(&guarded(&claim, ttl, &out)).await?;
+    other.abstains(&guarded(&held, ttl, &out)).await?;
     other.renewed(&held, ttl).await?;
     one.refused(&key, ttl).await?;
     other.freed(&held).await?;
     one.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
+}
+
+pub(in super::super) async fn a_ballot_for_another_record_gets_no_vote<H>(
+    scene: Scene<'_, H>,
+) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let (key, elsewhere) = (scene.key()?, scene.other_server().await?);
+    let foreign = elsewhere.out().await?;
+    elsewhere.vouches(&foreign.quarantine, scene.long(), true).await?;
+    let foreign = elsewhere.standing().await?;
+    one.standing().await?;
+    scene.forget().await?;
+    let out = one.out().await?;
+    one.vouches(&out.quarantine, scene.ttl(), true).await?;
+    let shorter = other.standing().await?;
+    one.vouches(&out.quarantine, scene.long(), true).await?;
+    // These standings are of another server, of the quarantine, and of a time before the last vouch.
+    for stale in [&foreign, &out, &shorter] {
+        for client in [&one, &other] {
+            client.abstains(&guarded(&scene.claim(&key)?, scene.ttl(), stale)).await?;
+        }
+    }
+    votes(&other, &key, scene.ttl()).await
 }
 
 pub(in super::super) async fn a_quarantine_is_the_same_for_all<H>(scene: Scene<'_, H>) -> Check
@@ -91,12 +126,12 @@ where
     let (one, other) = scene.two_clients().await?;
     one.standing().await?;
     scene.forget().await?;
-    let quarantine = one.abstains(&guarded(&scene.claim(&scene.key()?)?, scene.ttl())).await?;
+    let out = one.out().await?;
     for client in [&other, &one, &scene.client().await?] {
-        is_same(&client.quarantined().await?, &quarantine)?;
+        is_same(&client.quarantined().await?, &out.quarantine)?;
         let claim = scene.claim(&scene.key()?)?;
-        is_same(&client.abstains(&guarded(&claim, scene.ttl())).await?, &quarantine)?;
-        // One that is not guarded changes nothing.
+        client.abstains(&guarded(&claim, scene.ttl(), &out)).await?;
+        // A ballot that expects no standing changes nothing.
         client.elected(&ballot(&claim, scene.ttl(), soon(), 1)).await?;
         client.freed(&claim).await?;
     }
@@ -112,7 +147,7 @@ where
     scene.forget().await?;
     let quarantine = other.quarantined().await?;
     one.vouches(&quarantine, scene.long(), true).await?;
-    // Those who come later need not vouch again.
+    // Clients that come later need not vouch again.
     for client in [&one, &other, &scene.client().await?] {
         votes(client, &scene.key()?, scene.long()).await?;
         let standing = client.standing().await?;
@@ -130,18 +165,20 @@ where
     let ttl = scene.long();
     one.standing().await?;
     scene.forget().await?;
-    let past = one.quarantined().await?;
-    let unheard = Quarantine::new("nobody gave this name");
+    let out = one.out().await?;
+    let past = out.quarantine.clone();
+    let unheard = Quarantine::new("no server gave this name");
     one.vouches(&unheard, ttl, false).await?;
     is_same(&other.quarantined().await?, &past)?;
     scene.forget().await?;
-    // Nobody has looked since, so nobody knows yet that another began.
+    // No client has looked since, so no client knows yet that another quarantine began.
     one.vouches(&past, ttl, false).await?;
     let claim = scene.claim(&scene.key()?)?;
-    let present = other.abstains(&guarded(&claim, ttl)).await?;
+    other.abstains(&guarded(&claim, ttl, &out)).await?;
+    let present = other.quarantined().await?;
     for stale in [&past, &unheard] {
         one.vouches(stale, ttl, false).await?;
-        is_same(&other.abstains(&guarded(&claim, ttl)).await?, &present)?;
+        is_same(&other.quarantined().await?, &present)?;
     }
     one.vouches(&present, ttl, true).await?;
     one.vouches(&past, Ttl::MAX, false).await?;
@@ -169,7 +206,7 @@ where
         is_too_long(client, &key, by_little, max).await?;
         votes(client, &key, max).await?;
     }
-    // The guard is what forbids it.
+    // Only the record forbids it.
     let claim = scene.claim(&key)?;
     other.elected(&ballot(&claim, longer, soon(), 1)).await?;
     other.renewed(&claim, longer).await?;
@@ -207,12 +244,149 @@ where
     let foreign = elsewhere.standing().await?;
     ensure!(foreign.server != ours.server, "two servers are {:?}", ours.server);
     ensure!(foreign.quarantine != ours.quarantine, "two servers have {:?}", ours.quarantine);
-    // What is done to one is done to it alone.
+    // Vouching for one server has no effect on another.
     one.vouches(&foreign.quarantine, scene.long(), false).await?;
     elsewhere.vouches(&foreign.quarantine, scene.long(), true).await?;
     let after = other.standing().await?;
-    ensure!(after == ours, "it was {ours:?} until somebody vouched for another, now {after:?}");
+    ensure!(after == ours, "it was {ours:?}, now {after:?} by a vouch for another");
     Ok(())
+}
+
+pub(in super::super) async fn a_quarantine_ends_by_the_clock_of_the_node<H>(
+    scene: Scene<'_, H>,
+) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let [short, long] = [scene.ttl(), scene.long()].map(|ttl| terms(["a", "b", "c"], ttl));
+    one.standing().await?;
+    for longest in [&short, &long] {
+        scene.forget().await?;
+        let begun = one.standing_under(&short).await?;
+        ensure!(begun.max_ttl.is_none(), "no time has passed, and it votes: {begun:?}");
+        // The longest lease that any client names counts.
+        let named = other.standing_under(longest).await?;
+        is_same(&named.quarantine, &begun.quarantine)?;
+        scene.elapse(2 * short.max_ttl.duration()).await;
+        let still = one.standing_under(&short.clone().ending(Ending::Later)).await?;
+        ensure!(still.max_ttl.is_none(), "a client that puts the end off ended it: {still:?}");
+        let after = one.standing_under(&short).await?;
+        is_same(&after.quarantine, &begun.quarantine)?;
+        let expected = (longest == &short).then_some(short.max_ttl);
+        ensure!(after.max_ttl == expected, "{after:?} after {short:?}, where {longest:?} counts");
+    }
+    scene.forget().await?;
+    one.standing_under(&short).await?;
+    scene.elapse(2 * short.max_ttl.duration()).await;
+    let standing = other.standing_under(&short).await?;
+    let claim = scene.claim(&scene.key()?)?;
+    other.elected(&guarded(&claim, scene.ttl(), &standing)).await?;
+    other.freed(&claim).await
+}
+
+pub(in super::super) async fn a_quarantine_without_a_clock_goes_on<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let usual = terms(["a", "b", "c"], scene.ttl());
+    let strict = usual.clone().ending(Ending::Never);
+    one.standing().await?;
+    // One client is enough, whichever looks first.
+    for clients in [[&strict, &usual], [&usual, &strict]] {
+        scene.forget().await?;
+        for terms in clients {
+            one.standing_under(terms).await?;
+        }
+        scene.elapse(2 * usual.max_ttl.duration()).await;
+        let standing = other.standing_under(&usual).await?;
+        ensure!(standing.max_ttl.is_none(), "it has ended by the clock: {standing:?}");
+    }
+    let quarantine = other.standing_under(&usual).await?.quarantine;
+    one.vouches(&quarantine, scene.long(), true).await?;
+    votes(&other, &scene.key()?, scene.ttl()).await
+}
+
+pub(in super::super) async fn a_reassigned_node_votes_for_its_new_members<H>(
+    scene: Scene<'_, H>,
+) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let [old, new] = [["a", "b", "c"], ["a", "b", "d"]].map(|nodes| terms(nodes, scene.long()));
+    let (key, ttl) = (scene.key()?, scene.ttl());
+    one.standing().await?;
+    scene.forget().await?;
+    let begun = one.standing_under(&old).await?;
+    one.vouches(&begun.quarantine, scene.long(), true).await?;
+    let before = one.standing_under(&old).await?;
+    let held = scene.claim(&key)?;
+    one.elected(&guarded(&held, scene.long(), &before)).await?;
+    for _ in 0..2 {
+        let after = other.reassigns(&old, &new).await?;
+        ensure!(after.membership == new.membership, "it is reassigned, and has {after:?}");
+        is_same(&after.quarantine, &before.quarantine)?;
+        ensure!(after.max_ttl == before.max_ttl, "{after:?} follows {before:?}");
+        // Its leases are as they were.
+        one.abstains(&guarded(&held, ttl, &before)).await?;
+        one.abstains(&guarded(&scene.claim(&scene.key()?)?, ttl, &before)).await?;
+        one.renewed(&held, scene.long()).await?;
+        let rival = other.vote(&guarded(&scene.claim(&key)?, ttl, &after)).await?;
+        ensure!(matches!(rival, Vote::Busy { .. }), "the key is held, and another got {rival:?}");
+        let claim = scene.claim(&scene.key()?)?;
+        other.elected(&guarded(&claim, ttl, &after)).await?;
+        other.freed(&claim).await?;
+        ensure!(one.standing_under(&old).await? == after, "looking changes the membership");
+    }
+    one.freed(&held).await
+}
+
+pub(in super::super) async fn only_the_named_membership_is_replaced<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let [first, second, third] =
+        [["a", "b", "c"], ["a", "b", "d"], ["a", "b", "e"]].map(|nodes| terms(nodes, scene.long()));
+    one.standing().await?;
+    scene.forget().await?;
+    let begun = one.standing_under(&first).await?;
+    one.vouches(&begun.quarantine, scene.long(), true).await?;
+    let before = one.standing_under(&first).await?;
+    let after = other.reassigns(&second, &third).await?;
+    ensure!(after == before, "{before:?} became {after:?}, although another quorum was named");
+    // A node without a record has none that could be replaced.
+    scene.forget().await?;
+    let after = other.reassigns(&first, &second).await?;
+    ensure!(after.membership == second.membership, "it has forgotten, and has {after:?}");
+    ensure!(after.max_ttl.is_none(), "it votes although it has forgotten: {after:?}");
+    Ok(())
+}
+
+pub(in super::super) async fn an_admitted_node_is_kept_out<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let [old, new] = [["a", "b", "c"], ["a", "b", "d"]].map(|nodes| terms(nodes, scene.long()));
+    one.standing().await?;
+    scene.forget().await?;
+    let begun = one.standing_under(&old).await?;
+    one.vouches(&begun.quarantine, scene.long(), true).await?;
+    let before = one.standing_under(&old).await?;
+    let after = one.bounded("admit", one.backend.admit(&new)).await??;
+    ensure!(after.membership == new.membership, "it is admitted, and has {after:?}");
+    ensure!(after.max_ttl.is_none(), "it is admitted, and votes: {after:?}");
+    ensure!(after.quarantine != before.quarantine, "{after:?} is the quarantine of {before:?}");
+    for standing in [&before, &after] {
+        let claim = scene.claim(&scene.key()?)?;
+        other.abstains(&guarded(&claim, scene.ttl(), standing)).await?;
+    }
+    one.vouches(&before.quarantine, scene.long(), false).await?;
+    one.vouches(&after.quarantine, scene.long(), true).await?;
+    votes(&other, &scene.key()?, scene.ttl()).await
 }
 
 fn seconds(count: u64) -> Check<Ttl> {
@@ -224,17 +398,19 @@ fn is_same(quarantine: &Quarantine, expected: &Quarantine) -> Check {
     Ok(())
 }
 
-/// Checks that a node takes a guarded ballot, and leaves the key free.
+/// Checks that a node votes, and leaves the key free.
 async fn votes<B: QuorumNode>(client: &Client<B>, key: &Key, ttl: Ttl) -> Check {
     let claim = client.claim(key)?;
-    client.elected(&guarded(&claim, ttl)).await?;
+    let standing = client.standing().await?;
+    client.elected(&guarded(&claim, ttl, &standing)).await?;
     client.freed(&claim).await
 }
 
-/// Checks that a guarded ballot is refused for its time, and holds nothing.
+/// Checks that a ballot is refused because its ttl is too long, and holds nothing.
 async fn is_too_long<B: QuorumNode>(client: &Client<B>, key: &Key, ttl: Ttl, max: Ttl) -> Check {
     let claim = client.claim(key)?;
-    match client.try_vote(&guarded(&claim, ttl)).await? {
+    let standing = client.standing().await?;
+    match client.try_vote(&guarded(&claim, ttl, &standing)).await? {
         Err(error) if error.kind() == ErrorKind::InvalidConfig => {
             let message = error.to_string();
             for time in [ttl, max] {
@@ -245,20 +421,4 @@ async fn is_too_long<B: QuorumNode>(client: &Client<B>, key: &Key, ttl: Ttl, max
         other => return Err(Failure::Broken(format!("a lease of {ttl:?} came to {other:?}"))),
     }
     client.not_held(&claim).await
-}
-
-impl<B: QuorumNode> Client<B> {
-    /// Asks until the server answers again.
-    async fn reaches_again(&self, patience: Duration) -> Check {
-        let clock = self.clock();
-        let deadline = clock.now() + patience;
-        loop {
-            match self.bounded("standing", self.backend.standing()).await? {
-                Err(error) if error.is_retryable() && clock.now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                answer => return Ok(answer.map(drop)?),
-            }
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! How the key passes from its holder to the first in line.
+//! How the key passes from its holder to the first waiter.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +17,7 @@ pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     holder.granted(&held, ttl).await?;
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
-    // The waiter has not done anything, and the key is its own.
+    // The waiter has done nothing, and yet it holds the key.
     newcomer.refused(&key, ttl).await?;
     holder.refused(&key, ttl).await?;
     holder.not_held(&held).await?;
@@ -47,12 +47,12 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     holder.freed(&held).await?;
     first.hears_grant().await?;
     first.claims().await?;
-    // The hint brings the token that proves ownership, so it is nobody else's business.
+    // The hint carries the token that proves ownership, so no other client may hear it.
     let [ours, theirs] = &mut watches;
     let leaked = async {
         tokio::select! {
             () = hears(ours, is_grant) => "the former holder",
-            () = hears(&mut second.watch, is_grant) => "the next in line",
+            () = hears(&mut second.watch, is_grant) => "the next waiter",
             () = hears(theirs, names_an_owner) => "a bystander",
         }
     };
@@ -70,7 +70,7 @@ fn names_an_owner(hint: Hint) -> bool {
     matches!(hint, Hint::Granted { .. } | Hint::Next { .. })
 }
 
-/// Waits for such a hint, for ever if there is none.
+/// Waits for such a hint, and forever if there is none.
 async fn hears(watch: &mut Watch, is_such: impl Fn(Hint) -> bool) {
     loop {
         match watch.next().await {
@@ -131,7 +131,7 @@ pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     scene.elapse(ttl.claim().duration()).await;
-    // Whoever asks next sets it going.
+    // The next request of any client passes the lease on.
     newcomer.refused(&key, ttl).await?;
     heir.hears_grant().await?;
     heir.claims().await?;
@@ -169,7 +169,7 @@ pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
     let mut heir = third.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     let claim_time = ttl.claim().duration();
-    // It asks in time without a hint.
+    // The heir asks in time without a hint.
     if heir.retry_after.is_some_and(|time| time <= claim_time * 3 / 2) {
         return Ok(());
     }
@@ -196,7 +196,7 @@ pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     let mut heir = other.waits(scene.queued(&key, ttl)?).await?;
     scene.cut(&gone).await?;
     drop(dead);
-    // The store may need a moment to see it.
+    // The store may need a moment to notice the cut.
     scene.elapse(scene.ttl().duration() / 4).await;
     let clock = other.clock();
     let released = clock.now();
@@ -220,7 +220,7 @@ pub(in super::super) async fn an_expired_holder_is_followed_by_the_first_in_line
     let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     let mut third = other.waits(scene.queued(&key, ttl)?).await?;
     scene.elapse(scene.ttl().duration()).await;
-    // The last one asks first. Only the first is granted, and hears of it.
+    // The last waiter asks first. Only the first waiter is granted the key, and hears of it.
     third.still_waits().await?;
     second.still_waits().await?;
     first.hears_grant().await?;
@@ -266,12 +266,12 @@ pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
     let held = scene.claim(&key)?;
     let mut watch = holder.watch(&key).await?;
     holder.granted(&held, ttl).await?;
-    // The store knows now where to tell the holder.
+    // Now the store knows which client to tell.
     let before = demand_of(&holder, &held, ttl).await?;
     let waiter = other.waits(scene.queued(&key, ttl)?).await?;
-    ensure!(before == Demand::Quiet, "nobody waited, but the holder was told {before:?}");
+    ensure!(before == Demand::Quiet, "no claim waited, but the holder was told {before:?}");
     hears_wanted(&holder, &mut watch).await?;
-    // And once more, when the queue was empty in between.
+    // The holder hears it once more after the queue was empty.
     waiter.leaves().await?;
     let _waiter = other.waits(scene.queued(&key, ttl)?).await?;
     hears_wanted(&holder, &mut watch).await
@@ -297,14 +297,14 @@ pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
     let demand = |grant: Option<Grant>| grant.map(|grant| grant.demand);
     ensure!(
         matches!(demand(pushed), None | Some(Demand::Wanted)),
-        "one still waited, but it was pushed that {pushed:?}"
+        "a claim still waited, but {pushed:?} was pushed"
     );
     let claimed = first.claims().await?;
     told(claimed.demand == Demand::Wanted, "a claimed grant", claimed.demand)?;
     ensure!(first.leaves().await?, "the lease was lost");
 
     let pushed = second.hears_grant().await?;
-    ensure!(demand(pushed) != Some(Demand::Wanted), "nobody waited, but {pushed:?} was pushed");
+    ensure!(demand(pushed) != Some(Demand::Wanted), "no claim waited, but {pushed:?} was pushed");
     let last = second.claims().await?;
     told(last.demand != Demand::Wanted, "the last grant", last.demand)?;
     let renewal = demand_of(second.client, second.claim(), ttl).await?;
@@ -354,7 +354,7 @@ pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness
     first.hears_grant().await?;
     first.claims().await?;
     let mut last = other.waits(scene.queued(&key, ttl)?).await?;
-    // What is not held cannot be exchanged, and puts nobody into the queue.
+    // A lease that is not held cannot be exchanged, and the request gets no place in the queue.
     let (released, attempt) = holder.exchange(&held, &scene.queued(&key, ttl)?).await??;
     ensure!(
         released == Released::NotHeld && attempt.is_none(),

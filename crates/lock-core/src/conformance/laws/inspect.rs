@@ -1,4 +1,4 @@
-//! Looking at holders and waiters, and ending leases by force.
+//! Inspections and forced releases.
 
 use super::super::Harness;
 use super::super::line::queued;
@@ -9,7 +9,7 @@ use crate::{
 };
 use crate::{OwnerToken, Ttl};
 
-/// Modes in which two leases fit beside each other.
+/// Modes in which two leases fit beside one another.
 const SIDE_BY_SIDE: [Mode; 2] = [Mode::Shared, Mode::Permits { take: 2, of: 5 }];
 
 pub(in super::super) async fn an_inspection_shows_holders_and_waiters<H>(
@@ -51,8 +51,8 @@ where
     waits(&one.inspect(&key).await?, &[])
 }
 
-/// Checks that an inspection shows these leases, each with the most that can be left of it, and
-/// nobody who waits.
+/// Checks that an inspection shows these leases, each with no more time than it can have left, and
+/// no waiters.
 fn shows(inspection: &Inspection, kind: Kind, leases: &[(Grant, Ttl)]) -> Check {
     ensure!(
         inspection.holding == leases.len() as u64 && inspection.holders.len() == leases.len(),
@@ -72,7 +72,7 @@ fn shows(inspection: &Inspection, kind: Kind, leases: &[(Grant, Ttl)]) -> Check 
     Ok(())
 }
 
-/// Checks that an inspection shows that requests wait which ask for leases of these times.
+/// Checks that an inspection shows waiting requests for leases of these ttls, in this order.
 fn waits(inspection: &Inspection, ttls: &[Ttl]) -> Check {
     let is_right = inspection.waiting == ttls.len() as u64
         && inspection.waiters.len() == ttls.len()
@@ -101,7 +101,7 @@ where
         for secret in [held.owner, group] {
             is_hidden(secret, &inspection)?;
         }
-        // Nor is it hidden in a number.
+        // Nor does a number contain the secret.
         for holder in &inspection.holders {
             let token = holder.token;
             ensure!(token == Some(grant.tokens.first()), "{token:?} is no token of {grant:?}");
@@ -209,7 +209,7 @@ impl<B: InspectBackend> Client<B> {
         Ok(self.bounded("inspect", self.backend.inspect(key)).await??)
     }
 
-    /// Ends so many leases.
+    /// Releases a key by force, which must end `count` leases.
     async fn forces(&self, key: &Key, count: u64) -> Check {
         let ended = self.bounded("force_release", self.backend.force_release(key)).await??;
         ensure!(ended == count, "{count} leases were to be ended, but it said {ended}");

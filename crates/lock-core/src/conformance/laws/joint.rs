@@ -30,7 +30,7 @@ where
     for (client, member) in &members {
         client.renewed(member, ttl).await?;
     }
-    // One who waits is not before those who belong to the holders.
+    // A waiter does not come before members of the group.
     let mut waiter = one.waits(scene.queued(&key, ttl)?).await?;
     let late = in_mode(&key, group)?;
     other.obtains(&late, ttl).await?;
@@ -54,7 +54,7 @@ where
     let many = NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN);
     let first = in_mode(&key, group)?;
     let tokens = granted(one.ask(&Acquire::new(first.clone(), ttl).reserving(many)).await?)?.tokens;
-    // Whatever they ask for, and whoever has left meanwhile.
+    // That holds whatever the members ask for, and whichever members have left.
     let second = in_mode(&key, group)?;
     same(other.obtains(&second, ttl).await?.tokens, tokens)?;
     one.freed(&first).await?;
@@ -96,7 +96,7 @@ where
         for client in [&one, &other] {
             match client.try_acquire(&Acquire::new(in_mode(&key, mode)?, ttl)).await? {
                 Ok(Attempt::Busy { .. }) => {}
-                // Not every backend that knows groups counts permits.
+                // A backend with groups need not count permits.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
                 answer => {
                     let broken = format!("beside a group, {mode:?} came to {answer:?}");
@@ -129,7 +129,7 @@ where
     let members = [in_mode(&key, ours)?, in_mode(&key, ours)?];
     one.obtains(&members[0], ttl).await?;
     other.obtains(&members[1], ttl).await?;
-    // The first to come is the first to go.
+    // The first member to come leaves first.
     one.freed(&members[0]).await?;
     one.not_held(&members[0]).await?;
     one.refused(&key, ttl).await?;
@@ -156,7 +156,7 @@ where
     one.not_held(&dead).await?;
     other.renewed(&live, scene.long()).await?;
     one.refused(&key, scene.long()).await?;
-    // The dead one holds back nobody.
+    // The dead member holds back no claim.
     other.freed(&live).await?;
     one.granted(&scene.claim(&key)?, scene.long()).await?;
     Ok(())

@@ -1,6 +1,6 @@
-//! The tests of the laws, in the groups of the contract, and those of each ability.
+//! The tests of the laws of the contract and of each ability, in their groups.
 //!
-//! Each takes a [`Scene`](super::scene::Scene) and is listed in one of the [tables](super::tables).
+//! Each test takes a [`Scene`](super::scene::Scene) and is listed in one of the [tables](super::tables).
 
 pub(super) mod arena;
 pub(super) mod cell;

@@ -1,4 +1,4 @@
-//! What a semaphore remembers: how many permits there are, and whether it is closed.
+//! The state of a semaphore: how many permits there are, and whether it is closed.
 
 use super::super::Harness;
 use super::super::line::queued;
@@ -19,7 +19,7 @@ where
 {
     let (one, other) = scene.two_clients().await?;
     let ttl = scene.long();
-    // Whether it is looked at first, or asked for a permit that has been given back since.
+    // The first user looks at the semaphore, or acquires a permit and gives it back.
     for looks in [true, false] {
         let key = scene.key()?;
         if looks {
@@ -102,7 +102,7 @@ where
     let (key, ttl) = (scene.key()?, scene.long());
     let held = in_mode(&key, permits(2, 2))?;
     one.obtains(&held, ttl).await?;
-    // There is no such number of them.
+    // So many permits cannot exist.
     match other.resize(&key, 2, Resize::Add(Permits::MAX - 1)).await? {
         Err(error) if error.kind() == ErrorKind::InvalidConfig => {}
         answer => return Err(Failure::Broken(format!("too many permits came to {answer:?}"))),
@@ -119,7 +119,7 @@ where
     let mut first = other.waits(queued(&key, permits(2, 2), ttl)?).await?;
     let mut second = one.waits(queued(&key, permits(1, 2), ttl)?).await?;
     one.changes(&key, 2, Resize::Add(1), (1, 6)).await?;
-    // Whoever is first waits for as many as it wants, and nobody overtakes.
+    // The first waiter waits for all its permits, and no other waiter overtakes it.
     second.still_waits().await?;
     first.still_waits().await?;
     other.changes(&key, 2, Resize::Add(2), (2, 8)).await?;
@@ -167,7 +167,7 @@ where
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
     let claim = in_mode(&key, permits(1, 0))?;
-    // None of them stands in line.
+    // None of the watchers is in the queue.
     let mut watches = Vec::new();
     for client in [&one, &other, &other] {
         watches.push((client, client.watch(&key).await?));
@@ -195,12 +195,12 @@ where
     one.renewed(&held, ttl).await?;
     other.is_refused(&in_mode(&key, permits(1, 6))?, ttl).await?;
     one.freed(&held).await?;
-    // One for as many as there were can wait for better times.
+    // A request for as many permits as there were waits.
     one.is_refused(&in_mode(&key, permits(3, 6))?, ttl).await?;
     let held = in_mode(&key, permits(1, 6))?;
     one.obtains(&held, ttl).await?;
     let mut waiter = other.waits(queued(&key, permits(2, 6), ttl)?).await?;
-    // One is free, but somebody waits for it and another.
+    // One permit is free, but a waiter wants it and another one.
     one.changes(&key, 6, Resize::Remove(1), (0, 2)).await?;
     one.freed(&held).await?;
     waiter.hears_grant().await?;
@@ -226,7 +226,7 @@ where
     one.freed(&held).await?;
     scene.elapse(ttl.duration()).await;
     one.counts(&key, 3, Permits::new(1)).await?;
-    // It goes by the name that it was given at first.
+    // The semaphore is known by the limit that was declared first.
     let renamed = Acquire::new(in_mode(&key, permits(1, 5))?, ttl);
     other.fails(&renamed, ErrorKind::InvalidConfig).await?;
     Ok(())
@@ -243,12 +243,7 @@ where
     let convert = Convert::new(held.clone(), permits(2, 4), ttl);
     for client in [&one, &other, &one] {
         let after = granted(client.ask(&convert).await?)?;
-        ensure!(
-            after.tokens == before.tokens,
-            "the tokens were {:?} and are {:?} with fewer permits",
-            before.tokens,
-            after.tokens
-        );
+        ensure!(after.tokens == before.tokens, "the tokens are {:?} with fewer", after.tokens);
     }
     one.lost(&held, ttl).await?;
     one.not_held(&held).await?;
@@ -256,16 +251,10 @@ where
     let theirs = in_mode(&key, permits(2, 4))?;
     other.obtains(&theirs, ttl).await?;
 
-    one.fails(
-        &Convert::new(convert.request.claim.clone(), permits(3, 4), ttl),
-        ErrorKind::InvalidConfig,
-    )
-    .await?;
-    one.fails(
-        &Convert::new(convert.request.claim.clone(), permits(0, 4), ttl),
-        ErrorKind::InvalidConfig,
-    )
-    .await?;
+    for take in [3, 0] {
+        let senseless = Convert::new(convert.request.claim.clone(), permits(take, 4), ttl);
+        one.fails(&senseless, ErrorKind::InvalidConfig).await?;
+    }
     let never = in_mode(&key, permits(2, 4))?;
     one.fails(&Convert::new(never.clone(), permits(1, 4), ttl), ErrorKind::NotHeld).await?;
 
@@ -299,7 +288,7 @@ where
     other.obtains(&last, ttl).await?;
     one.is_refused(&in_mode(&key, permits(1, 3))?, ttl).await?;
 
-    // Nobody is served with what does not come back.
+    // Permits that do not come back serve no waiter.
     let mut waiter = one.waits(queued(&key, permits(1, 3), ttl)?).await?;
     other.forgets(&last).await?;
     waiter.still_waits().await?;
@@ -348,7 +337,7 @@ where
         client.close(&key, 3).await??;
     }
     for client in [&one, &other] {
-        // One is free, but not for anybody.
+        // One permit is free, but no request gets it.
         let request = queued(&key, permits(1, 3), ttl)?;
         client.fails(&request, ErrorKind::Closed).await?;
         let state = client.permits(&key, 3).await??;
@@ -371,7 +360,7 @@ where
     let hint = other.bounded("a hint that it is closed", waiter.watch.next()).await?;
     ensure!(hint.is_some(), "the watch ended");
     one.freed(&held).await?;
-    // Nor is it served with what comes back.
+    // Nor do returned permits serve the waiter.
     other.fails(&waiter.request, ErrorKind::Closed).await?;
     other.lost(waiter.claim(), ttl).await?;
     Ok(())
@@ -394,14 +383,14 @@ impl<B: PermitBackend> Client<B> {
         Ok(self.bounded("forget", self.backend.forget(claim)).await??)
     }
 
-    /// Looks at what must be this state.
+    /// Looks at the semaphore, which must be in this state.
     async fn counts(&self, key: &Key, of: u32, expected: Permits) -> Check {
         let state = self.permits(key, of).await??;
         ensure!(state == expected, "it should be {expected:?}, but it is {state:?}");
         Ok(())
     }
 
-    /// Makes a change that must come to so many permits more or fewer, and so many in all.
+    /// Makes a change that must change this number of permits, to this number in all.
     async fn changes(
         &self,
         key: &Key,

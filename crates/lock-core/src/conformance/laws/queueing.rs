@@ -1,4 +1,4 @@
-//! Who has a place in the queue, and which.
+//! Places in the queue.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
     let (key, ttl) = (scene.key()?, scene.long());
     holder.granted(&scene.claim(&key)?, ttl).await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
-    // Whoever comes then is queued as well, the holder's own client too.
+    // Every later request is queued as well, also from the holder's own client.
     let mut line = Vec::new();
     for client in [&holder, &other, &holder] {
         let waiter = client.joins(scene.queued(&key, ttl)?).await?;
@@ -52,13 +52,13 @@ pub(in super::super) async fn only_who_asks_and_watches_is_queued<H: Harness>(
     let waiter = other.waits(scene.queued(&key, ttl)?).await?;
     ensure!(!waiter.leaves().await?, "a waiter held the key of another");
 
-    // One watches another key, and one watches but does not ask.
+    // One client watches another key, and one watches the key but does not ask for a place.
     let _elsewhere = stranger.watch(&scene.key()?).await?;
     refused(stranger.ask(&scene.queued(&key, ttl)?).await?)?;
     let _watch = other.watch(&key).await?;
     refused(other.ask(&Acquire::new(scene.claim(&key)?, ttl)).await?)?;
 
-    // So none of them is first in line.
+    // So none of them is in the queue.
     holder.freed(&held).await?;
     holder.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
@@ -99,7 +99,7 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
     let key = scene.key()?;
-    // The holder dies, and so the key is free, but there is somebody in line.
+    // The holder dies, and so the key is free, but there is a waiter.
     holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
     let mut waiter = other.waits(scene.queued(&key, scene.long())?).await?;
     scene.elapse(scene.ttl().duration()).await;
@@ -107,7 +107,7 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
     let late = newcomer.joins(scene.queued(&key, scene.long())?).await?;
     waiter.hears_grant().await?;
     waiter.claims().await?;
-    ensure!(late.is_some(), "the first was queued, but not who came later");
+    ensure!(late.is_some(), "the first request was queued, but not the later one");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
     first.hears_grant().await?;
     first.claims().await?;
     second.still_waits().await?;
-    // It has one place, however often it asked.
+    // The first waiter has one place, however often it asked.
     ensure!(first.leaves().await?, "the lease was lost");
     second.hears_grant().await?;
     ensure!(second.leaves().await?, "the lease was lost");
@@ -155,7 +155,7 @@ pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
     holder.freed(&held).await?;
     heir.hears_grant().await?;
     heir.claims().await?;
-    // The last one leaves as well, and then nobody is in line.
+    // The last waiter leaves as well, and then the queue is empty.
     if let Some(last) = last {
         ensure!(!last.leaves().await?, "a waiter held the key of another");
     }
@@ -193,7 +193,7 @@ pub(in super::super) async fn a_queue_belongs_to_one_key<H: Harness>(scene: Scen
     holder.freed(&theirs).await?;
     elsewhere.hears_grant().await?;
     ensure!(elsewhere.leaves().await?, "the hint of a grant was wrong");
-    // Nobody is in line there any more, but here.
+    // The queue of that key is empty, but not the queue of this one.
     holder.granted(&scene.claim(&foreign)?, ttl).await?;
     waiter.still_waits().await?;
     let mine_was_said = async {
@@ -224,7 +224,7 @@ pub(in super::super) async fn a_full_queue_is_an_error<H: Harness>(scene: Scene<
     let one_more = scene.queued(&key, ttl)?;
     let message = client.fails(&one_more, ErrorKind::QueueFull).await?;
     ensure!(message.contains(&LIMIT.to_string()), "the limit of {LIMIT} is not in {message:?}");
-    // Those who have a place keep it, and whoever leaves makes room.
+    // Waiters keep their places, and a waiter that leaves makes room.
     for waiter in &mut line {
         waiter.still_waits().await?;
     }

@@ -71,7 +71,7 @@ pub(in super::super) async fn renew_by_another_owner_is_lost<H: Harness>(
     scene.elapse(scene.ttl().duration()).await;
     holder.granted(&current, scene.long()).await?;
     former.lost(&stale, scene.long()).await?;
-    // One that never held it fares no better, and the holder is none the worse for either.
+    // An owner that never held the key gets the same answer. Neither affects the holder.
     former.lost(&scene.claim(&key)?, scene.long()).await?;
     former.refused(&key, scene.long()).await?;
     holder.renewed(&current, scene.long()).await?;

@@ -1,4 +1,4 @@
-//! What a backend promises that knows readers from writers.
+//! The promise of a backend that tells readers from writers.
 
 use super::super::Harness;
 use super::super::scene::{Scene, in_mode};

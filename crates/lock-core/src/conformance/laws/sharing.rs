@@ -62,7 +62,7 @@ pub(in super::super) async fn each_reader_has_its_own_lease<H: Harness>(
     one.not_held(&dead).await?;
     other.renewed(&live, scene.long()).await?;
     one.refused(&key, scene.long()).await?;
-    // The dead one holds back nobody.
+    // The dead reader holds back no claim.
     other.freed(&live).await?;
     one.granted(&scene.claim(&key)?, scene.long()).await?;
     Ok(())
@@ -106,7 +106,7 @@ pub(in super::super) async fn readers_in_line_are_granted_together<H: Harness>(
         reader.hears_grant().await?;
         reader.claims().await?;
     }
-    // The run ends where a writer stands.
+    // The readers are granted together up to the next writer.
     for reader in readers {
         writer.still_waits().await?;
         last.still_waits().await?;
@@ -137,7 +137,7 @@ pub(in super::super) async fn a_waiting_writer_holds_back_later_readers<H: Harne
     later.still_waits().await?;
     ensure!(writer.leaves().await?, "the lease was lost");
     later.hears_grant().await?;
-    // A writer that gives up no longer holds anybody back.
+    // A writer that gives up no longer holds back a reader.
     later.claims().await?;
     let writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
     let mut latest = one.waits(queued(&key, Mode::Shared, ttl)?).await?;
@@ -158,7 +158,7 @@ pub(in super::super) async fn only_one_reader_is_upgradable<H: Harness>(
         client.is_refused(&in_mode(&key, Mode::Upgradable)?, ttl).await?;
         client.refused(&key, ttl).await?;
     }
-    // Plain readers are welcome, whichever came first.
+    // Plain readers get in, whichever came first.
     let reader = in_mode(&key, Mode::Shared)?;
     other.obtains(&reader, ttl).await?;
     one.freed(&upgradable).await?;
@@ -180,7 +180,7 @@ pub(in super::super) async fn a_key_is_one_kind_of_lock<H: Harness>(scene: Scene
         }
         one.freed(&holder).await?;
     }
-    // It can change.
+    // A free key can become another kind of lock.
     other.obtains(&in_mode(&key, Mode::Exclusive)?, ttl).await?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 /// Polls `request` once, so that it is on its way, and not again before `pause` is over.
 ///
-/// This makes a reply late without a hook for it: the store answers meanwhile, and nobody looks.
+/// This delays a reply without a hook: the store answers in the meantime, and the client does not look.
 pub(super) async fn seen_late<T>(
     request: impl Future<Output = T>,
     pause: impl Future<Output = ()>,

@@ -14,7 +14,6 @@ use crate::{Acquire, Attempt, Backend, Error, ErrorKind, Grant, Key, Ttl};
 pub(in super::super) async fn leases_are_granted_together_or_not_at_all<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    const CONTENDERS: usize = 8;
     let (one, other) = scene.two_clients().await?;
     let keys = [scene.key()?, scene.key()?, scene.key()?];
     let ttl = scene.long();
@@ -25,7 +24,7 @@ pub(in super::super) async fn leases_are_granted_together_or_not_at_all<H: Harne
         one.freed(&request.claim).await?;
     }
 
-    // Whichever is held, nobody gets the rest.
+    // Whichever key is held, no request gets the rest.
     for held in &keys {
         let holder = scene.claim(held)?;
         other.granted(&holder, ttl).await?;
@@ -45,7 +44,16 @@ pub(in super::super) async fn leases_are_granted_together_or_not_at_all<H: Harne
         other => return Err(Failure::Broken(format!("twice the same key came to {other:?}"))),
     }
 
-    // Asked for at once and in different orders, exactly one gets them.
+    one_of_many_is_granted(&scene, &keys, ttl).await
+}
+
+/// Checks that of several requests at once, in different orders, exactly one is granted.
+async fn one_of_many_is_granted<H: Harness>(
+    scene: &Scene<'_, H>,
+    keys: &[Key; 3],
+    ttl: Ttl,
+) -> Check {
+    const CONTENDERS: usize = 8;
     let start = Arc::new(Barrier::new(CONTENDERS));
     let mut tasks = JoinSet::new();
     for (index, client) in scene.clients(CONTENDERS).await?.into_iter().enumerate() {
@@ -86,7 +94,7 @@ pub(in super::super) async fn leases_granted_together_are_leases_like_any_other<
     let grants = all_granted(one.together(&requests).await?)?;
     let lowest = grants[0].tokens.first();
     ensure!(lowest > highest, "{lowest} was granted after {highest}");
-    // Repeated, together or each for itself, they are the same.
+    // Repeated together or one by one, the grants are the same.
     for client in [&one, &other] {
         let again = all_granted(client.together(&requests).await?)?;
         for ((request, first), again) in requests.iter().zip(&grants).zip(again) {
@@ -108,7 +116,7 @@ pub(in super::super) async fn leases_granted_together_are_leases_like_any_other<
     other.granted(&scene.claim(&keys[1])?, ttl).await?;
     other.freed(&next).await?;
 
-    // They run out as well.
+    // They expire as well.
     let keys = [scene.key()?, scene.key()?];
     all_granted(one.together(&one.requests(&keys, short)?).await?)?;
     scene.elapse(short.duration()).await;
@@ -123,14 +131,14 @@ pub(in super::super) async fn nobody_is_overtaken_together<H: Harness>(
     let newcomer = scene.client().await?;
     let keys = [scene.key()?, scene.key()?];
     let (ttl, short) = (scene.long(), scene.ttl());
-    // Looked at first, because what follows needs a queue too.
+    // Checked first, because the rest needs a queue too.
     let requests = newcomer.requests(&keys, ttl)?;
     all_granted(newcomer.together(&requests).await?)?;
     for request in &requests {
         newcomer.freed(&request.claim).await?;
     }
 
-    // The holder dies, and so both keys are free, but somebody is in line for the second.
+    // The holder dies, and so both keys are free, but a claim waits for the second.
     holder.granted(&scene.claim(&keys[1])?, short).await?;
     let mut waiter = other.waits(scene.queued(&keys[1], ttl)?).await?;
     scene.elapse(short.duration()).await;
@@ -141,7 +149,7 @@ pub(in super::super) async fn nobody_is_overtaken_together<H: Harness>(
     waiter.hears_grant().await?;
     waiter.claims().await?;
     none_granted(&newcomer.together(&requests).await?)?;
-    // Nobody stands in line because of that.
+    // That put no request into the queue.
     ensure!(waiter.leaves().await?, "the lease was lost");
     for key in &keys {
         holder.granted(&scene.claim(key)?, ttl).await?;

@@ -1,4 +1,4 @@
-//! One vote among several.
+//! Votes of a node.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ where
     loop {
         match other.bounded("a hint of the release", watch.next()).await? {
             Some(Hint::Granted { .. }) => {
-                return Err(Failure::Broken("who asked for a vote was granted the key".into()));
+                return Err(Failure::Broken("a refused ballot was granted the key later".into()));
             }
             Some(Hint::Released) => break,
             Some(_) => {}
@@ -94,7 +94,7 @@ where
 {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
-    // The first holder lets go, the second runs out.
+    // The first holder releases its lease, and the second lease expires.
     for lives in [true, false] {
         let held = scene.claim(&key)?;
         one.elected(&ballot(&held, if lives { ttl } else { scene.ttl() }, soon(), 1)).await?;
@@ -106,7 +106,7 @@ where
             scene.elapse(scene.ttl().duration()).await;
         }
         let (holder, _) = one.outvoted(&scene.claim(&key)?, ttl).await?;
-        ensure!(holder == Some(waiter.claim().owner.tag()), "{holder:?} is not who waited");
+        ensure!(holder == Some(waiter.claim().owner.tag()), "{holder:?} is not the waiter");
         waiter.claims().await?;
         ensure!(waiter.leaves().await?, "the lease was lost");
     }
@@ -126,11 +126,11 @@ where
 {
     let (one, other) = scene.two_clients().await?;
     let (ttl, floor) = (scene.long(), soon());
-    // Each key is as good as a node.
+    // For tokens, each key stands for a node.
     for client in [&one, &other, &one] {
         let key = scene.key()?;
         let steps = [
-            // The floor, the tokens that are wanted, and the last that they bring.
+            // The floor, the number of wanted tokens, and the expected last token.
             (floor, 1, floor),
             (after(floor, 100), 16, after(floor, 100)),
             (after(floor, 104), 16, after(floor, 104)),
@@ -149,7 +149,7 @@ where
             client.freed(&claim).await?;
         }
     }
-    // What was granted otherwise counts as well.
+    // Tokens of ordinary grants count as well.
     let key = scene.key()?;
     let claim = scene.claim(&key)?;
     let floor = one.granted(&claim, ttl).await?.tokens.last();
@@ -225,7 +225,7 @@ where
     for (client, floor, wanted) in [(&one, floor, 8), (&other, after(floor, 500), 64)] {
         same(client.elected(&ballot(&claim, ttl, floor, wanted)).await?.tokens)?;
     }
-    // Neither does it matter what was confirmed, nor which of the two requests it is that is repeated.
+    // Confirmations make no difference, nor which of the two requests is repeated.
     one.confirms(&claim, after(floor, 700), true).await?;
     same(one.elected(&ballot(&claim, ttl, floor, 8)).await?.tokens)?;
     same(other.granted(&claim, ttl).await?.tokens)?;
@@ -250,13 +250,13 @@ where
         }
         for client in [&one, &other] {
             let (holder, time) = client.outvoted(&scene.claim(&key)?, long).await?;
-            ensure!(holder == Some(held.owner.tag()), "{holder:?} is not who holds the key");
+            ensure!(holder == Some(held.owner.tag()), "{holder:?} is not the holder");
             let is_plausible = time.is_some_and(|time| short.duration() < time);
             ensure!(is_plausible, "a lease of {long:?} seems to end after {time:?}");
         }
         one.freed(&held).await?;
     }
-    // Of several, whichever came first, the one whose lease ends last.
+    // Of several holders, it names the one whose lease ends last, whichever came first.
     for (first, second) in [(short, long), (long, short)] {
         let key = scene.key()?;
         let readers = [in_mode(&key, Mode::Shared)?, in_mode(&key, Mode::Shared)?];
@@ -265,7 +265,7 @@ where
         let last = if first > second { &readers[0] } else { &readers[1] };
         for client in [&one, &other] {
             let (holder, _) = client.outvoted(&scene.claim(&key)?, long).await?;
-            ensure!(holder == Some(last.owner.tag()), "{holder:?} is not who holds longest");
+            ensure!(holder == Some(last.owner.tag()), "{holder:?} does not hold longest");
         }
     }
     Ok(())
@@ -280,21 +280,16 @@ where
     let of = 3;
     for take in [1, 3] {
         let claim = in_mode(&key, Mode::Permits { take, of })?;
-        let plain = ballot(&claim, ttl, soon(), 1);
-        for refused in [plain.clone(), plain.guarded()] {
-            match one.try_vote(&refused).await? {
-                Err(error) if error.kind() == ErrorKind::Unsupported => {}
-                answer => {
-                    return Err(Failure::Broken(format!("a ballot for permits got {answer:?}")));
-                }
-            }
+        match one.try_vote(&ballot(&claim, ttl, soon(), 1)).await? {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            answer => return Err(Failure::Broken(format!("a ballot for permits got {answer:?}"))),
         }
     }
     elected(other.vote(&ballot(&scene.claim(&key)?, ttl, soon(), 1)).await?)?;
     Ok(())
 }
 
-/// Checks that all of these tokens are above all before.
+/// Checks that all of these tokens are above all earlier ones.
 fn above(highest: &mut Option<FencingToken>, tokens: TokenRange) -> Check {
     let before = highest.replace(tokens.last());
     ensure!(before < Some(tokens.first()), "{} came after {before:?}", tokens.first());

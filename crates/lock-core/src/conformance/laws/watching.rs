@@ -15,7 +15,7 @@ pub(in super::super) async fn a_release_wakes_a_watcher<H: Harness>(scene: Scene
     holder.freed(&held).await?;
     waiter.hears_release(&mut watch).await?;
 
-    // The watch goes on: one release must not use it up.
+    // The watch goes on, because one release must not use it up.
     for _ in 0..3 {
         let held = scene.claim(&key)?;
         holder.granted(&held, scene.long()).await?;
@@ -32,7 +32,7 @@ pub(in super::super) async fn every_watcher_is_woken<H: Harness>(scene: Scene<'_
     let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
     let mut watches = Vec::new();
-    // Two by each waiter, and one by the holder itself.
+    // Each waiter has two watches, and the holder has one.
     for waiter in waiters.iter().chain(&waiters).chain([&holder]) {
         watches.push((waiter, waiter.watch(&key).await?));
     }
@@ -54,7 +54,7 @@ pub(in super::super) async fn a_watch_sees_only_its_key<H: Harness>(scene: Scene
     let mut watch = waiter.watch(&key).await?;
     let mut control = waiter.watch(&foreign).await?;
     holder.freed(&other).await?;
-    // The hint of the other key has come through, and a while later there is none of this one.
+    // The hint about the other key has arrived. Even a while later there is none about this one.
     waiter.hears_release(&mut control).await?;
     let foreign_hint = async {
         loop {

@@ -35,27 +35,27 @@ macro_rules! __lock_core_convert_laws {
             a_downgrade_leaves_no_gap:
                 "A writer becomes a reader at once, and no other writer gets in between.",
             a_downgrade_lets_readers_in:
-                "A downgrade keeps its tokens and lets in those readers who are first in line.",
+                "A downgrade keeps its tokens and lets in the readers that are first in the queue.",
             an_upgrade_waits_for_readers:
-                "An upgrade is granted to the last reader alone, with higher tokens.",
+                "An upgrade is granted only when its owner is the last reader, with higher tokens.",
             an_upgrade_goes_before_those_in_line:
-                "Who waits for an upgrade comes before all others who wait.",
+                "A waiting upgrade comes before all other waiters.",
             a_waiting_upgrade_keeps_its_lease:
-                "Until it is upgraded, a lease stays what it was, and holds back new readers.",
+                "Until the upgrade is granted, the lease stays as it was, and holds back new readers.",
             an_upgrade_ends_with_its_lease:
-                "When the lease is over, so is the wait for its upgrade.",
+                "When a lease is over, the wait for its upgrade is over too.",
             an_upgrade_never_shortens_the_lease:
-                "An upgraded lease has at least the time that it had before.",
+                "An upgraded lease has at least the time that it had left before.",
             an_upgrade_can_leave_the_line:
-                "Who asks for its upgrade again without a place gives up the one it had, and holds on.",
+                "A holder that repeats its upgrade without asking for a place gives up its place, and keeps its lease.",
             an_upgradable_holder_hears_that_it_is_alone:
                 "When the last reader beside an upgradable one lets go, all watchers hear of it.",
             a_repeated_conversion_returns_the_same_grant:
-                "Who asks again for a conversion that it has gets the same tokens.",
+                "A conversion that is repeated after it was granted returns the same tokens.",
             converting_what_is_not_held_fails:
-                "A lease that is over, or another's, is not converted.",
+                "A lease that is over, or that another owner holds, is not converted.",
             impossible_conversions_are_refused:
-                "A conversion that there is no safe way for is refused, and the lease stays.",
+                "A conversion that cannot be done safely is refused, and the lease stays.",
         }
     } };
 }
@@ -66,19 +66,19 @@ macro_rules! __lock_core_joint_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         joint {
             a_group_holds_a_key_together:
-                "Members of a group that holds the key are granted it at once, before all who wait.",
+                "Members of a group that holds the key are granted it at once, before all waiters.",
             a_group_has_one_set_of_tokens:
-                "All members of a group have the same tokens, and renewing brings no others.",
+                "All members of a group have the same tokens, and a renewal brings no others.",
             groups_exclude_each_other:
-                "While a group holds the key, it is busy for other groups and in every other mode.",
+                "While a group holds the key, the key is busy for other groups and in every other mode.",
             a_group_holds_until_its_last_member_leaves:
                 "The key passes on when the last member has let go, and not before.",
             each_member_has_its_own_lease:
-                "A member whose time is over takes no other member's lease with it.",
+                "A member's lease that expires ends no other member's lease.",
             a_group_that_returns_gets_new_tokens:
-                "When a group comes again after all its members had left, its tokens are higher.",
+                "A group that comes again after all its members have left gets higher tokens.",
             a_group_in_line_is_granted_together:
-                "When the first of a group is served, so are all who wait for the same group.",
+                "When the first member of a group is granted the key, so are all waiters of that group.",
         }
     } };
 }
@@ -89,27 +89,27 @@ macro_rules! __lock_core_permit_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         permits {
             the_first_user_declares_the_limit:
-                "Whoever declares another limit than the first user is told both, even if all are free.",
+                "A request that declares another limit than the first user fails with both limits, even if all permits are free.",
             the_state_of_a_semaphore_can_be_seen:
-                "Every client sees how many permits there are, are held and are waited for.",
+                "Every client sees how many permits there are, how many are held and how many requests wait.",
             added_permits_serve_those_who_wait:
-                "Permits that are added go to those who wait first, and to everybody afterwards.",
+                "Permits that are added go to the waiters first, and to later requests afterwards.",
             more_than_there_are_can_be_waited_for:
-                "Who asks for more permits than there are, even if that is none, waits until there are.",
+                "A request for more permits than there are, even if there are none, waits until there are enough.",
             added_permits_wake_every_watcher:
                 "All watchers of a semaphore hear that permits were added.",
             only_free_permits_can_be_removed:
-                "Of the permits that are to go only those go that nobody holds or waits for.",
+                "Only permits that no claim holds or waits for can be removed.",
             a_changed_limit_stays:
-                "A limit that was changed is everybody's limit, also when nobody has held a permit since.",
+                "A changed limit applies to every client, even if no client has held a permit since.",
             a_lease_can_give_back_some_permits:
-                "A lease that is converted to fewer permits keeps its tokens and serves those who wait.",
+                "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters.",
             forgotten_permits_are_gone_for_good:
                 "Forgetting a lease ends it, and its permits do not come back.",
             forgetting_twice_takes_once:
-                "Forgetting again, or what is not held, takes no permit away.",
+                "Forgetting a lease again, or a lease that is not held, takes no permit away.",
             a_closed_semaphore_grants_nothing:
-                "After closing, whoever asks is told so, whoever waits is woken, and holders stay.",
+                "After closing, every request fails, every waiter is woken, and holders keep their permits.",
         }
     } };
 }
@@ -120,27 +120,27 @@ macro_rules! __lock_core_cell_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         cell {
             a_stored_value_can_be_loaded:
-                "Every client loads what was stored last, byte for byte, with the writer's token.",
+                "Every client loads the value that was stored last, byte for byte, with the writer's token.",
             a_value_outlives_its_lease:
-                "A value stays when the lease of its writer was released, or ran out.",
+                "A value stays after the lease of its writer was released or has expired.",
             only_the_holder_can_store:
-                "Who does not hold the key stores nothing.",
+                "A client that does not hold the key stores nothing.",
             a_value_with_a_lower_token_is_refused:
                 "A value is not replaced by one with a lower token.",
             loading_tells_whether_the_writer_still_holds:
-                "A value comes with whether the lease is held under which it was stored.",
+                "A load says whether the lease under which the value was stored is still held.",
             what_was_written_is_settled:
-                "What was reported as written every later load returns.",
+                "Once a value is reported as written, every later load returns it.",
             the_holder_loads_all_that_there_is:
-                "What the holder loads under its claim is what was stored before, and stays.",
+                "Under its claim the holder loads the value stored last, and no earlier holder can replace it.",
             storing_wakes_watchers:
-                "All watchers of a key hear that something was stored.",
+                "All watchers of a key hear that a value was stored.",
             an_erased_value_is_gone:
-                "What was erased is not loaded any more.",
+                "A value that was erased is not loaded any more.",
             storing_twice_is_no_error:
-                "The holder can store the same again, and something else after it.",
+                "The holder can store the same value again, and another value after it.",
             a_value_has_a_limit:
-                "The longest value is stored, and a longer one refused.",
+                "A value of the greatest length is stored, and a longer one is refused.",
         }
     } };
 }
@@ -151,15 +151,15 @@ macro_rules! __lock_core_inspect_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         inspect {
             an_inspection_shows_holders_and_waiters:
-                "Every live lease is shown and every place in the queue, and no other.",
+                "An inspection shows every live lease and every place in the queue, and nothing else.",
             an_inspection_keeps_secrets:
-                "Nothing that is shown proves ownership.",
+                "An inspection shows nothing that proves ownership.",
             a_forced_release_ends_every_lease:
-                "After a forced release nobody holds the key, and renewals say so.",
+                "After a forced release no client holds the key, and renewals say so.",
             a_forced_release_serves_the_queue:
-                "A forced release hands the key to the first in line.",
+                "A forced release hands the key to the first claim in the queue.",
             tokens_increase_after_a_forced_release:
-                "Tokens increase also after a forced release.",
+                "Tokens increase after a forced release, too.",
         }
     } };
 }
@@ -170,61 +170,73 @@ macro_rules! __lock_core_quorum_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         voting {
             a_vote_is_a_lease:
-                "A vote is given, repeated, dated, renewed, released and ends as a lease is.",
+                "Votes are given, repeated, dated, renewed and released as leases are, and expire as leases do.",
             a_vote_keeps_to_its_mode:
-                "Readers vote beside readers, and writers alone.",
+                "Readers' votes are given beside one another, and a writer's vote only alone.",
             a_vote_queues_nobody:
-                "Who is refused a vote has no place in the node's queue.",
+                "A ballot that is refused gets no place in the node's queue.",
             a_vote_overtakes_nobody:
-                "Who waits in the node's own queue comes before those who ask for a vote.",
+                "A waiter in the node's own queue comes before every ballot.",
             votes_agree_on_their_tokens:
-                "Tokens end with the floor where that is above all before, and with the next elsewhere.",
+                "The last token of a vote is the floor if that is above all earlier tokens, and else the next number.",
             tokens_increase_from_vote_to_vote:
-                "Whatever the floors are, tokens are above those of all votes, grants and renewals before.",
+                "Whatever the floors are, tokens are above those of all earlier votes, grants and renewals.",
             a_wild_floor_is_bounded:
                 "A floor that is far ahead of the time puts tokens an hour ahead, and no more.",
             a_repeated_vote_is_the_same:
-                "A vote that is asked for again brings the same tokens, whatever the floor is now.",
+                "A ballot that is repeated brings the same tokens, whatever the floor is now.",
             a_refusal_names_the_holder:
-                "A refusal names who holds the key, of several the one whose lease ends last.",
+                "A refusal names the holder of the key, and of several holders the one whose lease ends last.",
             permits_are_not_voted_on:
                 "A ballot for permits is refused as unsupported, and holds nothing.",
         }
         confirming {
             a_token_is_confirmed_while_its_lease_is_held:
-                "Only the claim that holds the key confirms a token, as often as it likes.",
+                "Only the claim that holds the key can confirm a token, any number of times.",
             a_stale_token_is_not_confirmed:
                 "A token is not confirmed after a higher one was given out or confirmed.",
             a_confirmed_token_is_never_reissued:
-                "All tokens that are given out after a confirmed one are above it.",
+                "All tokens that are given out after a confirmed token are above it.",
         }
         guarding {
-            an_unknown_node_abstains:
-                "A server that nobody has vouched for takes no guarded ballot.",
+            a_ballot_for_another_record_gets_no_vote:
+                "A node votes on a ballot only while its record is the one that the ballot expects.",
             a_restarted_node_abstains:
-                "After a restart a server is another, and nobody has vouched for that.",
+                "A restarted server counts as a new one, for which no client has vouched.",
             a_node_that_forgot_abstains:
-                "After a server has lost its leases it takes no guarded ballot.",
+                "After a server has lost its leases, it abstains from ballots that expect a standing.",
+            an_unknown_node_abstains:
+                "A server that no client has vouched for abstains from ballots that expect a standing.",
             an_abstention_holds_nothing:
-                "Who asked a node that abstained holds nothing there, and loses nothing.",
+                "A node that abstains grants no lease and ends none.",
             a_quarantine_is_the_same_for_all:
-                "Every client sees the same quarantine, as often as it looks.",
+                "Every client sees the same quarantine, however often it looks.",
             a_node_votes_once_vouched_for:
-                "After one client has vouched for a node it votes for every client.",
+                "After one client has vouched for a node, the node votes for every client.",
             a_stale_vouch_has_no_effect:
-                "Vouching for a quarantine that is past, or never was, ends none.",
+                "Vouching for a quarantine that is past, or that never existed, ends none.",
+            a_quarantine_ends_by_the_clock_of_the_node:
+                "A quarantine ends by itself after twice the longest lease that any client named in it.",
+            a_quarantine_without_a_clock_goes_on:
+                "A quarantine does not end by itself if the terms of one client rule that out.",
             a_lease_longer_than_vouched_for_is_refused:
-                "A lease for which nobody has vouched is refused, with both times in the message.",
+                "A lease longer than any that was vouched for is refused, with both times in the message.",
             vouching_again_only_lengthens:
                 "Vouching for longer leases allows them, and vouching for shorter ones forbids none.",
             a_server_is_told_from_another:
-                "All clients of a server see the same name, and those of another server another.",
+                "All clients of one server see the same name, and clients of another server see another name.",
+            a_reassigned_node_votes_for_its_new_members:
+                "A node that was reassigned abstains from ballots for its earlier membership, and keeps its leases.",
+            only_the_named_membership_is_replaced:
+                "Reassigning a node from a membership that it does not have changes nothing.",
+            an_admitted_node_is_kept_out:
+                "A node that was admitted to a quorum is in a quarantine that no client has seen before.",
         }
     } };
 }
 
 __lock_core_shared_laws! { [suite]
-    /// The laws of [`SharedBackend`] beside those under *Sharing* and *Converting* in the contract of
+    /// The laws of [`SharedBackend`] in addition to those under *Sharing* in the contract of
     /// [`Backend`](crate::Backend).
     shared(SharedBackend, PROMISED)
 }
@@ -240,7 +252,7 @@ __lock_core_joint_laws! { [suite]
 }
 
 __lock_core_permit_laws! { [suite]
-    /// The laws of [`PermitBackend`] beside those under *Counting* in the contract of
+    /// The laws of [`PermitBackend`] in addition to those under *Counting* in the contract of
     /// [`Backend`](crate::Backend).
     permits(PermitBackend, PROMISED)
 }

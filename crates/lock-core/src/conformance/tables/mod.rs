@@ -11,12 +11,12 @@ pub struct Law {
 }
 
 impl Law {
-    /// The name of the law, which is that of its test.
+    /// The name of the law and of its test.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What the law says, in one sentence.
+    /// The law in one sentence.
     pub fn sentence(&self) -> &'static str {
         self.sentence
     }

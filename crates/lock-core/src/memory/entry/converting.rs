@@ -1,4 +1,4 @@
-//! From one mode to another without letting go.
+//! Conversions from one mode to another.
 
 use std::num::NonZeroU32;
 
@@ -31,15 +31,15 @@ impl Entry {
         }
     }
 
-    /// Converts a lease to a weaker mode, which lets in the claims in line for which that makes room, and no
-    /// claim before.
+    /// Converts a lease to a weaker mode. Then lets in the claims in the queue for which that makes room, and no
+    /// claim earlier.
     fn weaken(&mut self, request: &Convert, visit: &Visit<'_>, post: &mut Post) -> Result<Attempt> {
         let grant = self.turn(request, visit)?.grant(visit);
         self.serve(None, visit.now, post);
         Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
     }
 
-    /// Makes an upgradable lease exclusive once it is the only one on the key, before every claim in line.
+    /// Makes an upgradable lease exclusive once it is the only one on the key, before every claim in the queue.
     fn upgrade(
         &mut self,
         convert: &Convert,
@@ -65,7 +65,7 @@ impl Entry {
         Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
     }
 
-    /// Turns the lease in the former mode into the one that was asked for, which lives no shorter.
+    /// Turns the lease in the former mode into the requested lease, which lives no shorter.
     fn turn(&mut self, convert: &Convert, visit: &Visit<'_>) -> Result<&mut Lease> {
         let Convert { request, from } = convert;
         let lease = self.leases.find(request.claim.owner, *from).ok_or_else(not_held)?;

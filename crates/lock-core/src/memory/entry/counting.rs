@@ -1,4 +1,4 @@
-//! Permits: how many there are, and what is left of them.
+//! Permits: how many there are, and how many are left.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{Acquire, Claim, Error, ErrorKind, Hint, Instant, Mode, Permits, Rele
 use crate::{Resized, Result};
 
 impl Entry {
-    /// The state of the semaphore that a client declares to have so many permits.
+    /// The state of the semaphore that a client declares to have `of` permits.
     pub(in super::super) fn permits(&mut self, of: u32, now: Instant) -> Result<Permits> {
         self.semaphore(of, now)?;
         Ok(self.count(now))
     }
 
-    /// Adds permits, serves those who wait for them and tells everybody, or removes those that are
+    /// Adds permits, serves the waiters and tells every watcher. Or removes permits that are
     /// free.
     pub(in super::super) fn resize(
         &mut self,
@@ -47,7 +47,7 @@ impl Entry {
         Ok(Resized::new(changed, self.count(now)))
     }
 
-    /// Ends a lease as a release does, but keeps its permits from coming back.
+    /// Ends a lease as a release does, but its permits do not come back.
     pub(in super::super) fn forget_permits(
         &mut self,
         claim: &Claim,
@@ -66,7 +66,7 @@ impl Entry {
         Ok(self.let_go(claim, held, client, now, post))
     }
 
-    /// Grants no permit any more, and has those who wait for one find out.
+    /// Closes the semaphore, and tells its waiters to ask again.
     pub(in super::super) fn close(
         &mut self,
         of: u32,
@@ -90,17 +90,17 @@ impl Entry {
         Ok(())
     }
 
-    /// Refuses a request for permits of which none is granted any more.
+    /// Refuses a request for permits of a closed semaphore.
     pub(super) fn admit(&self, mode: Mode) -> Result<()> {
         match &self.semaphore {
             Some(semaphore) if mode.counts() && semaphore.is_closed() => {
-                Err(Error::new(ErrorKind::Closed, "the semaphore is closed for everybody"))
+                Err(Error::new(ErrorKind::Closed, "the semaphore is closed"))
             }
             _ => Ok(()),
         }
     }
 
-    /// The semaphore with the limit that a user declares, if the key is not another kind of lock.
+    /// The semaphore with the limit that a client declares, if the key is not another kind of lock.
     fn semaphore(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
         self.drop_ended(now);
         if !self.leases.as_slice().iter().all(|lease| lease.mode.counts()) {
@@ -110,7 +110,7 @@ impl Entry {
         self.declare(of, now)
     }
 
-    /// The semaphore, which the first user declares and every other must know.
+    /// The semaphore. The first client declares its limit, and every other client must declare the same limit.
     fn declare(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
         if self.semaphore.as_ref().is_some_and(|semaphore| semaphore.is_spent(now)) {
             self.semaphore = None;

@@ -1,4 +1,4 @@
-//! What people who look after a store see and do.
+//! Inspections and forced releases.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Entry {
         )
     }
 
-    /// Ends every lease, and serves those who wait; how many leases there were.
+    /// Ends every lease, and serves the queue. Returns how many leases there were.
     pub(in super::super) fn force_release(
         &mut self,
         client: &Arc<Connection>,
@@ -33,7 +33,7 @@ impl Entry {
     ) -> u64 {
         let ended = self.leases.live(now) as u64;
         self.leases.clear();
-        // Told also if somebody is served: those who held the key are to look after their leases.
+        // Told even if a waiter is served, because the former holders have to check their leases.
         self.watchers.tell_all(Hint::Released, client, post);
         self.serve(None, now, post);
         ended

@@ -8,7 +8,7 @@ use super::Entry;
 use crate::Stored;
 use crate::{Cell, Claim, FencingToken, Hint, Instant, Mode, OwnerToken};
 
-/// A value, and who has written it.
+/// A value, and the claim and token of its writer.
 #[derive(Debug)]
 pub(super) struct Kept {
     value: Vec<u8>,
@@ -25,7 +25,7 @@ impl Entry {
         Some(Cell::new(kept.value.clone(), kept.token, held))
     }
 
-    /// Writes the value, or erases it, if the claim holds the key and nobody after it has written.
+    /// Writes or erases the value, if the claim holds the key and no higher token has written.
     pub(in super::super) fn store(
         &mut self,
         claim: &Claim,

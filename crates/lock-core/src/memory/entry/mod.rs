@@ -1,4 +1,4 @@
-//! What the store keeps about one key, and what the verbs do to it.
+//! The data of the store about one key, and what the verbs do to them.
 
 mod converting;
 mod counting;
@@ -27,8 +27,8 @@ use super::watchers::Watchers;
 use crate::{Acquire, Attempt, Claim, Error, FencingToken, Grant, Hint, Instant, Mode};
 use crate::{Released, Renew, Renewal, TokenRange};
 
-/// One key: who holds it, who waits for it, the counter of its tokens, how many permits it has, the
-/// value beside it, and who wants to hear of it.
+/// One key: its leases, its queue, the counter of its tokens, its permits, the
+/// value beside it, and its watches.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     leases: Leases,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a key of which nothing is known, but that its counter may have been thrown away.
+    /// The entry of an unknown key, whose counter may have been thrown away.
     pub(super) fn counting_above(swept: Fence) -> Self {
         Self { fence: swept, ..Self::default() }
     }
@@ -61,7 +61,7 @@ impl Entry {
         }
     }
 
-    /// Moves the end of a lease, if it is held.
+    /// Extends a lease, if it is held.
     pub(super) fn renew(&mut self, request: &Renew, visit: &Visit<'_>) -> Renewal {
         let Renew { claim, ttl, .. } = request;
         self.drop_ended(visit.now);
@@ -72,7 +72,7 @@ impl Entry {
         if let (true, Some(semaphore)) = (lease.mode.counts(), &mut self.semaphore) {
             semaphore.used_until(lease.ends);
         }
-        // Tokens of one member of a group could not be told from those of the next group.
+        // Further tokens of one member could not be told from tokens of the next group.
         let is_joint = claim.mode.is_joint();
         let wanted = NonZeroU32::new(request.tokens).filter(|_| !is_joint);
         Renewal::Renewed {
@@ -82,7 +82,7 @@ impl Entry {
         }
     }
 
-    /// Ends a lease, or gives up a place in the queue, and serves who comes next.
+    /// Ends a lease, or gives up a place in the queue, and serves the queue.
     pub(super) fn release(
         &mut self,
         claim: &Claim,
@@ -95,8 +95,8 @@ impl Entry {
         self.let_go(claim, held, client, now, post)
     }
 
-    /// Ends a lease that others wait for, and puts the request behind them. `None` if that cannot be
-    /// done, and nothing was.
+    /// Ends a lease for which other claims wait, and puts the request behind them. `None` if that cannot be
+    /// done; then nothing was done.
     pub(super) fn exchange(
         &mut self,
         claim: &Claim,
@@ -133,7 +133,7 @@ impl Entry {
         self.leases.live(now)
     }
 
-    /// Whether nothing would be lost with this entry.
+    /// Whether this entry can be dropped without a loss.
     pub(super) fn is_idle(&mut self, now: Instant, ticks: Ticks) -> bool {
         self.leases.drop_expired(now);
         self.queue.drop_lapsed(now);
@@ -154,7 +154,7 @@ impl Entry {
         self.queue.drop_dead_heads(&self.leases, now);
     }
 
-    /// The grant of a request whose claim holds the key already: the same again, for no less time.
+    /// The grant of a request whose claim holds the key already: the former grant, for no less time.
     fn repeat(&mut self, request: &Acquire, visit: &Visit<'_>) -> Option<Grant> {
         let lease = self.leases.find(request.claim.owner, request.claim.mode)?;
         lease.extend(request.ttl, visit.now);
@@ -163,9 +163,9 @@ impl Entry {
         Some(grant.in_demand(self.demand(visit.client)))
     }
 
-    /// A request for a lease beside those that there are. Those who wait go first, whoever they are:
-    /// nobody overtakes, not even in a mode for which there would be room. Only a group that holds
-    /// the key takes in its own at once, because they and it are one holder.
+    /// A request for a lease beside the existing ones. It never overtakes a waiter, not even in a mode for which
+    /// there is room. Only a member of the group that holds the key enters at once, because the group
+    /// is one holder.
     fn ask(
         &mut self,
         request: &Acquire,
@@ -175,7 +175,7 @@ impl Entry {
     ) -> Result<Attempt, Error> {
         let mode = request.claim.mode;
         if let Err(error) = self.admit(mode) {
-            // It is granted nothing any more, and must not hold up the others.
+            // A closed semaphore grants nothing, so this request must not hold up the others.
             self.queue.leave(&request.claim);
             self.serve(None, visit.now, post);
             return Err(error);
@@ -199,8 +199,8 @@ impl Entry {
         self.refuse(free, (request, None), visit, limit, post)
     }
 
-    /// Refuses a request for which there may be room at `free`, and gives it a place in the queue if
-    /// it asks for one and its client can be told of the grant. A conversion names the mode that it has.
+    /// Refuses a request for which there may be room at `free`. Gives it a place in the queue if
+    /// it asks for one and its client can be told of the grant. A conversion names its present mode.
     fn refuse(
         &mut self,
         free: Option<Instant>,
@@ -221,7 +221,7 @@ impl Entry {
         Ok(self.queued(request, retry_after, visit.now))
     }
 
-    /// The answer to a request that has a place in the queue: ask again when it is to be repeated, or
+    /// The answer to a request that has a place in the queue: ask again in time to keep the place, or
     /// earlier if there may be room by then.
     fn queued(&self, request: &Acquire, free: Option<Duration>, now: Instant) -> Attempt {
         let repeat_after = Some(request.ttl.place().duration() / 3);
@@ -257,7 +257,7 @@ impl Entry {
         }
     }
 
-    /// Tokens that nobody has: those that a quorum wants, if it asks, or the store's own.
+    /// Tokens that were never given out: those that a quorum wants, if it asks, or the store's own.
     fn new_tokens(&mut self, wanted: NonZeroU32, floor: Option<FencingToken>) -> TokenRange {
         match floor {
             Some(floor) => self.fence.reserve_up_to(floor, wanted, Ticks::now()),
@@ -265,13 +265,13 @@ impl Entry {
         }
     }
 
-    /// Whether there is room for another lease, were it not for those who wait.
+    /// Whether there is room for another lease, regardless of the queue.
     fn room(&self, mode: Mode) -> Room {
         let limit = self.semaphore.as_ref().map_or(0, Semaphore::limit);
         Room::beside(self.leases.as_slice(), mode, limit)
     }
 
-    /// Serves those who come after a lease that has just ended, or after a claim that gives up its
+    /// Serves the queue after a lease has ended, or after a claim has given up its
     /// place.
     fn let_go(
         &mut self,
@@ -288,10 +288,10 @@ impl Entry {
         if !held {
             return Released::NotHeld;
         }
-        // Whoever was served holds the key and has been told. The others need not know.
+        // A claim that was served holds the key and has been told. The others need not know.
         let is_free = self.leases.is_empty();
         let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
-        // An upgrade in the queue was served. One that stands in none can only ask again.
+        // An upgrade in the queue was served. An upgrade without a place can only ask again.
         let is_reader = claim.mode == Mode::Shared;
         if is_reader && self.queue.is_empty() && self.leases.can_be_upgraded() {
             self.watchers.tell_all(Hint::Released, client, post);

@@ -1,4 +1,4 @@
-//! How a key passes to those who wait for it.
+//! How a key passes to its waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::Entry;
 use crate::{Claim, Demand, Grant, Hint, Instant};
 
 impl Entry {
-    /// Hands the key to those at the head of the queue, as long as there is room for the first. Tells
-    /// them, and the one that is next. Only `asker` is not told: it waits for an answer, and gets one.
+    /// Hands the key to the claims at the head of the queue, as long as there is room for the first one. Tells
+    /// each of them, and the claim that is next. Only `asker` gets no hint, because it gets an answer.
     pub(super) fn serve(&mut self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
         let mut told = Vec::new();
         while let Some(slot) = self.next_in_line(asker, now) {
@@ -24,7 +24,7 @@ impl Entry {
         }
         let handed_over = !told.is_empty();
         for (Slot { owner, client, .. }, grant) in told {
-            // Known only now, because those behind may have been served as well.
+            // The demand is known only now, because the claims behind may have been served as well.
             let grant = Some(grant.in_demand(self.demand(&client)));
             self.watchers.tell(&client, Hint::Granted { owner, grant }, post);
         }
@@ -33,8 +33,8 @@ impl Entry {
         }
     }
 
-    /// Tells the first in line when its turn comes if the claims that were just served stay silent. It passes
-    /// over claims whose client has gone, as the next hand-over does.
+    /// Tells the first claim in the queue when its turn comes if the claims that were just served stay silent.
+    /// Passes over claims whose client has gone, as the next hand-over does.
     fn tell_next(&self, asker: Option<&Claim>, now: Instant, post: &mut Post) {
         let asks = |slot: &Slot| asker.is_some_and(|asker| slot.is_of(asker));
         let is_there = |slot: &&Slot| asks(slot) || self.watchers.reach(&slot.client);
@@ -45,15 +45,15 @@ impl Entry {
         self.watchers.tell(&next.client, Hint::Next { owner: next.owner, after }, post);
     }
 
-    /// How long the first lease lives that ends, if no holder renews. When it ends, there may be less
-    /// to wait for than there was: its owner may have given up others by then.
+    /// The time until the first lease ends, if no holder renews. By then its owner may have given up other
+    /// leases as well, so there may be less to wait for.
     pub(super) fn time_to_first_end(&self, now: Instant) -> Option<Duration> {
         let first = self.leases.as_slice().iter().map(|lease| lease.ends).min();
         first.map(|ends| ends.saturating_duration_since(now))
     }
 
-    /// What a holder is told about those who wait. That nobody does is worth something only to a
-    /// client that will be told when this changes.
+    /// The demand that the answer to a holder names. `Quiet` is worth telling only to a
+    /// client that will hear of a change.
     pub(super) fn demand(&self, client: &Arc<Connection>) -> Demand {
         if !self.queue.is_empty() {
             Demand::Wanted
@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// Tells every client that holds the key that it is wanted.
+    /// Tells every client that holds the key that other claims want it.
     pub(super) fn tell_holders(&self, post: &mut Post) {
         let holders = self.leases.as_slice();
         for (index, lease) in holders.iter().enumerate() {
@@ -75,8 +75,8 @@ impl Entry {
         }
     }
 
-    /// Takes the place that is to be served next. Those of clients that have gone are dropped on the
-    /// way: nobody would hear of the grant.
+    /// Takes the place that is served next. Drops the places of clients that have gone on the
+    /// way, because they would not hear of the grant.
     fn next_in_line(&mut self, asker: Option<&Claim>, now: Instant) -> Option<Slot> {
         loop {
             let slot = self.take_next(now)?;
@@ -86,8 +86,8 @@ impl Entry {
         }
     }
 
-    /// Takes the first place of the queue, if there is room for it, or that of a member of the group
-    /// that holds the key, wherever it stands.
+    /// Takes the first place of the queue, if there is room for it. Or takes the place of a member of the group
+    /// that holds the key, at any position.
     fn take_next(&mut self, now: Instant) -> Option<Slot> {
         self.queue.drop_dead_heads(&self.leases, now);
         if let Some((group, _)) = self.leases.group()
@@ -103,8 +103,8 @@ impl Entry {
         if is_served { self.queue.take_first() } else { None }
     }
 
-    /// Writes the lease of a waiter, which lives only until its owner has had time to renew it, or for
-    /// what is left of the one that it replaces.
+    /// Writes the lease of a waiter. It lives only until its owner has had time to renew it, or for
+    /// the time that is left of the lease that it replaces.
     fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
         let mut ttl = slot.ttl.claim();
         let mut ends = now + ttl.duration();
@@ -124,7 +124,7 @@ impl Entry {
             ends,
             client: Arc::clone(&slot.client),
         });
-        // The store's clock is the clients' as well, so there is nothing to convert.
+        // Store and clients share a clock, so there is nothing to convert.
         Grant::new(tokens, now + ends.saturating_duration_since(now).saturating_sub(ttl.drift()))
     }
 }

@@ -8,14 +8,14 @@ use super::super::visit::Visit;
 use super::Entry;
 use crate::{Acquire, Grant, Result};
 
-/// What a request for one of several keys would come to.
+/// The expected outcome of a request for one of several keys.
 pub(in super::super) enum Prospect {
     Granted,
     Refused { retry_after: Option<Duration> },
 }
 
 impl Entry {
-    /// What the request would come to now, and those who wait having been served.
+    /// Serves the queue, and returns the expected outcome of the request.
     pub(in super::super) fn prospect(
         &mut self,
         request: &Acquire,
@@ -25,7 +25,7 @@ impl Entry {
         let mode = request.claim.mode;
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
-        // Not for the claim itself, even if it waits: it is granted with the others, or not by this.
+        // `None`, because even if the claim itself waits here, this request grants it only with the others.
         self.serve(None, visit.now, post);
         if self.leases.has(request.claim.owner, mode) {
             return Ok(Prospect::Granted);
@@ -43,7 +43,7 @@ impl Entry {
         Ok(Prospect::Refused { retry_after })
     }
 
-    /// Grants what has been found to be possible.
+    /// Grants a request whose [prospect](Self::prospect) is a grant.
     pub(in super::super) fn grant_now(&mut self, request: &Acquire, visit: &Visit<'_>) -> Grant {
         match self.repeat(request, visit) {
             Some(grant) => grant,

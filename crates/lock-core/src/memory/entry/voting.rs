@@ -8,8 +8,8 @@ use super::Entry;
 use crate::{Acquire, Attempt, Claim, FencingToken, Instant, OwnerTag, Result, Vote};
 
 impl Entry {
-    /// Grants the request, or says who is in the way. Nobody is queued, and who had a place in the queue
-    /// has given it up.
+    /// Grants the request, or names the holder that is in the way. Queues no request. If the claim had a place
+    /// in the queue, it gives that place up.
     pub(in super::super) fn vote(
         &mut self,
         request: &Acquire,
@@ -27,7 +27,7 @@ impl Entry {
         })
     }
 
-    /// Goes on above a token, if the claim holds the key and nobody was given a higher one.
+    /// Raises the counter to a token, if the claim holds the key and no higher token was given out.
     pub(in super::super) fn confirm(
         &mut self,
         claim: &Claim,
@@ -38,10 +38,10 @@ impl Entry {
         self.leases.has(claim.owner, claim.mode) && self.fence.confirm(token)
     }
 
-    /// The owner whose lease ends last; if there is no lease, the first in line.
+    /// The owner whose lease ends last, or the first waiter if there is no lease.
     fn first_holder(&self) -> Option<OwnerTag> {
         let leases = self.leases.as_slice().iter();
-        // The tag decides between leases that end at once.
+        // The tag decides between leases that end at the same instant.
         let last = leases.map(|lease| (lease.ends, lease.owner.tag())).max();
         let first = || self.queue.first().map(|slot| slot.owner.tag());
         last.map(|(_, tag)| tag).or_else(first)

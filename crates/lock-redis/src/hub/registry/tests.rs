@@ -1,4 +1,4 @@
-//! How the registry passes messages on, and to whom.
+//! How the registry hands messages on, and to which watchers.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn a_channel_is_heard_from_its_confirmation_to_the_end_of_the_connection() {
 #[test]
 fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
     let inbox = Channel::from(&b"lock:inbox:7"[..]);
-    let registry = Registry::new(Some(Arc::clone(&inbox)));
+    let registry = Registry::new(Some(Arc::clone(&inbox)), false);
     let lock = Channel::from(&b"lock:{a}"[..]);
     registry.enter(&lock, 1, &Arc::default());
     assert_eq!(registry.inbox_for(&lock), None);
@@ -48,7 +48,7 @@ fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
     assert_eq!(registry.inbox_for(&lock), None);
 }
 
-/// Whether somebody was woken, which is then forgotten.
+/// Whether the reader was woken since the last call.
 fn is_woken(bell: &Notify) -> bool {
     bell.notified().now_or_never().is_some()
 }
@@ -64,7 +64,7 @@ fn the_reader_of_the_latest_task_reads_what_changed() {
     registry.wake_reader(older, Arc::clone(&first));
     registry.hear(Push::Invalid { key: LOCK });
     assert!(is_woken(&first));
-    // It is displaced before it has looked, by one who has to.
+    // The first reader is replaced before it has looked, and the second one has to look.
     registry.wake_reader(older, Arc::clone(&second));
     assert!(is_woken(&first) && is_woken(&second));
     assert_eq!(registry.changed(&first), None);
@@ -77,7 +77,7 @@ fn the_reader_of_the_latest_task_reads_what_changed() {
     assert_eq!(registry.changed(&late), None);
     registry.hear(Push::Invalid { key: &other });
     assert!(is_woken(&first));
-    // What nobody watches any more is not read.
+    // A key that no watcher watches any more is not read.
     registry.leave(&other, 2);
     assert_eq!(registry.changed(&first), Some(HashSet::new()));
 }
@@ -109,10 +109,11 @@ const LOCK: &[u8] = b"lock:{a}";
 const INBOX: &[u8] = b"lock:inbox:7";
 const NOON: u64 = 1_795_000_000_000_000;
 
-/// What the server says, or something like it.
+/// Pushes of the server, and similar ones.
 #[derive(Clone, Debug)]
 enum Said {
-    /// This claim was granted, so many microseconds after it took its place, for so many milliseconds.
+    /// This claim was granted, this many microseconds after it took its place, for this many
+    /// milliseconds.
     Granted {
         who: u8,
         lock: &'static [u8],
@@ -151,7 +152,7 @@ fn owner(who: u8) -> OwnerToken {
     OwnerToken::from_bytes([who; 16])
 }
 
-/// The grants that are told, with what was granted.
+/// The grants in the hints, each with its owner.
 fn grants(mailbox: &Mailbox) -> Vec<(OwnerToken, Grant)> {
     let waker = noop_waker();
     let mut grants = Vec::new();
@@ -164,11 +165,11 @@ fn grants(mailbox: &Mailbox) -> Vec<(OwnerToken, Grant)> {
 }
 
 proptest! {
-    /// Whatever is pushed, a grant is only for a claim that waits, at most once, of this lock, and no
-    /// longer than what that claim expects.
+    /// Whatever is pushed, a grant goes only to a claim that waits for this lock, at most once, and
+    /// for no longer than that claim expects.
     #[test]
     fn pushes_grant_only_what_is_waited_for(said in prop::collection::vec(said(), 0..20)) {
-        let registry = Registry::new(Some(INBOX.into()));
+        let registry = Registry::new(Some(INBOX.into()), false);
         let (lock, mailbox) = (Channel::from(LOCK), Arc::<Mailbox>::default());
         registry.enter(&lock, 1, &mailbox);
         registry.add(&Channel::from(&b"lock:{a}:released@0"[..]), Topic::Releases, 1, &mailbox);
@@ -180,7 +181,7 @@ proptest! {
             let claim = Claim::exclusive(Key::new("a").unwrap(), owner(who));
             registry.inbox_of(LOCK, &Acquire::new(claim, ttl).queued());
         }
-        // Of the other it is not known how the clocks stood.
+        // The second claim has no sample of the clocks.
         registry.compare(LOCK, owner(0), Sample { sent, seen: NOON });
         let (mut proper, mut entered) = (false, Vec::new());
         for said in &said {

@@ -1,4 +1,4 @@
-//! What servers say when they fail, and which error follows.
+//! The errors of servers, and the errors that follow.
 
 use redis::Value;
 
@@ -41,6 +41,7 @@ fn every_code_has_a_kind() {
         ("LOCKVOUCH", InvalidConfig),
         ("LOCKNODE", ForeignKey),
         ("LOCKINFO", Denied),
+        ("LOCKTERM", Denied),
         ("LOCKCLUSTER", Unsupported),
         ("MOVED", Unsupported),
         ("ERR", Other),
@@ -64,7 +65,46 @@ fn errors_without_a_code_are_known_by_their_text() {
     }
 }
 
-/// The wrapping as Redis 5 and 6 do it.
+#[test]
+fn a_redirection_says_where_to_go() {
+    let asked = Address::Tcp { host: "redis.example".into(), port: 6379 };
+    let at = |host: &str, port| Some(Address::Tcp { host: host.into(), port });
+    let failure = |code, text| Refusal::new(code, text).failure(&Sent::to(&asked));
+    for (text, slot, address) in [
+        ("3999 127.0.0.1:6381", 3999, at("127.0.0.1", 6381)),
+        ("0 :7000", 0, at("redis.example", 7000)),
+        ("16383 ::1:7000", 16383, at("::1", 7000)),
+        ("7 redis.example:1", 7, at("redis.example", 1)),
+        ("7 ?:1", 7, None),
+    ] {
+        let Failure::Moved(moved, error) = failure("MOVED", text) else { panic!("{text}") };
+        assert_eq!(moved, Redirect { slot, address: address.clone() });
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let Failure::Asks(asks, _) = failure("ASK", text).of_keys(1) else { panic!("{text}") };
+        assert_eq!(asks, moved);
+        // No other server has all of several keys while they are moved.
+        assert!(matches!(failure("ASK", text).of_keys(2), Failure::Moving(_)));
+        assert!(matches!(failure("MOVED", text).of_keys(2), Failure::Moved(..)));
+    }
+    for text in ["", "7", "7 h", "7 h:x", "7 h:65536", "16384 h:1", "-1 h:1", "7 h:1 more", "x h:1"]
+    {
+        assert!(matches!(failure("MOVED", text), Failure::Error(_)), "{text}");
+        assert!(matches!(failure("ASK", text), Failure::Error(_)), "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_serve_now_did_not_run_the_request() {
+    let asked = Address::Tcp { host: "redis.example".into(), port: 6379 };
+    for code in ["CLUSTERDOWN", "MASTERDOWN", "LOADING"] {
+        let failure = Refusal::new(code, "no").failure(&Sent::to(&asked));
+        assert!(matches!(failure, Failure::Later(_)), "{failure:?}");
+        // Within a script that ran it may mean something else.
+        assert!(matches!(failure.of_one_that_ran(), Failure::Error(_)));
+    }
+}
+
+/// The wrapping of Redis 5 and 6.
 #[test]
 fn what_goes_wrong_inside_a_script_is_known_by_its_own_code() {
     use ErrorKind::*;

@@ -1,18 +1,18 @@
-//! How many requests are under way.
+//! The count of the requests under way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::foreign::Bell;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts requests, so that a shutdown can wait until the last has its answer.
+/// Counts requests, so that a shutdown can wait until the last one has its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     count: AtomicUsize,
     landed: Bell,
 }
 
-/// One request under way, from before it is sent until after its answer was used.
+/// One request under way, from before it is sent until after its answer is used.
 #[derive(Debug)]
 pub(crate) struct Flight(Arc<Flights>);
 
@@ -22,7 +22,7 @@ impl Flights {
         Flight(Arc::clone(self))
     }
 
-    /// Waits for a moment in which nothing is under way.
+    /// Waits for a moment in which no request is under way.
     pub(crate) async fn all_landed(&self) {
         loop {
             let landed = Bell::listen(&self.landed);

@@ -1,8 +1,8 @@
-//! The driver: where everything lives that must not depend on the tasks that use the locks.
+//! The driver runs everything that must not depend on the tasks that use the locks: renewals, releases of dropped
+//! guards, requests whose task went away, watches and timers.
 //!
-//! Renewals, releases of dropped guards, requests whose task went away, watches and timers. It runs
-//! on a thread of its own unless told otherwise, so that a blocked executor does not end a lease and
-//! a runtime that shuts down does not keep a lock.
+//! By default it runs on a thread of its own. So a blocked executor does not end a lease, and a runtime that shuts
+//! down does not keep a lock.
 
 mod flights;
 mod timers;
@@ -18,23 +18,26 @@ use crate::foreign::survive;
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use timers::{Timed, Timers};
 
-/// Something for the driver to do. Sending it never blocks and never fails loudly: `Drop` does it.
+/// Something for the driver to do. Sending it never blocks, never panics and returns no error, because `Drop` sends
+/// errands.
 pub(crate) trait Errand: Send + 'static {
-    /// Begins it, on the driver.
+    /// Begins the errand, on the driver.
     fn begin(self);
 
-    /// The driver has gone. This comes at once, on the sender's thread: the sender may hold no lock of an entry.
+    /// Handles an errand that comes after the driver has gone. This is called at once, on the sender's thread, so the
+    /// sender must not hold the lock of an entry.
     fn refuse(self);
 }
 
-/// The way to the driver.
+/// A handle to the driver.
 pub(crate) struct Driver<C> {
     runtime: Handle,
     commands: UnboundedSender<C>,
 }
 
 impl<C: Errand> Driver<C> {
-    /// Starts a driver on this runtime, or on a thread of its own. It calls `gone` when it goes, in whatever way.
+    /// Starts a driver on this runtime, or on a thread of its own. The driver calls `gone` when it ends, for whatever
+    /// reason.
     pub(crate) fn start(
         runtime: Option<Handle>,
         timers: &Arc<Timers<impl Timed>>,
@@ -60,12 +63,12 @@ impl<C: Errand> Driver<C> {
         &self.runtime
     }
 
-    /// Whether there is still somebody who listens.
+    /// Whether the driver still takes errands.
     pub(crate) fn is_running(&self) -> bool {
         !self.commands.is_closed()
     }
 
-    /// Sends an errand. The caller may hold no lock of an entry: see [`Errand::refuse`].
+    /// Sends an errand. The caller must not hold the lock of an entry: see [`Errand::refuse`].
     pub(crate) fn send(&self, errand: C) {
         if let Err(refused) = self.commands.send(errand) {
             refused.0.refuse();
@@ -73,12 +76,12 @@ impl<C: Errand> Driver<C> {
     }
 }
 
-/// How many commands are carried out before the timers are looked at again.
+/// How many commands the driver begins before it looks at the timers again.
 const AT_ONCE: usize = 4096;
 
-/// Works until every handle is gone, and then until nothing is under way.
+/// Works until every handle is gone, and then until no request is under way.
 ///
-/// What comes first is dropped last: whoever hears that the driver has gone finds nobody listening.
+/// The first parameter is dropped last: when it says that the driver has gone, the driver no longer takes commands.
 async fn run(
     _obituary: Obituary<impl FnOnce()>,
     mut commands: UnboundedReceiver<impl Errand>,
@@ -90,8 +93,8 @@ async fn run(
         tokio::select! {
             count = commands.recv_many(&mut batch, AT_ONCE) => match count {
                 0 => break,
-                // What one look at the timers leads to begins at once, with no other task in between: a
-                // backend can send it together.
+                // All commands of one look at the timers begin at once, with no other task in between, so that
+                // a backend can send their requests together.
                 _ => batch.drain(..).for_each(|command| survive(|| command.begin())),
             },
             due = timers.due() => {
@@ -102,7 +105,7 @@ async fn run(
     flights.all_landed().await;
 }
 
-/// Says that the driver has gone, in whatever way it did.
+/// Calls back when the driver ends, for whatever reason.
 struct Obituary<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for Obituary<F> {

@@ -1,38 +1,38 @@
-//! When each key wants to be looked at.
+//! The timers: when the driver has to call the entry of each key.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::{Clock, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::Deadline;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Something that the timers call.
 pub(crate) trait Timed: Send + Sync + 'static {
-    /// Its deadline has passed, or nearly so.
+    /// The deadline has passed, or is within the window.
     fn tick(self: &Arc<Self>);
 }
 
-/// The deadlines of all keys, at most one for each that matters.
+/// The deadlines of all entries, at most one for each entry.
 ///
-/// The timers of the runtime stop while the machine is suspended, leases do not. So the driver never
-/// sleeps longer than [`SLICE`] while there is a deadline, and reads the clock of the backend when it
-/// wakes up. The slice also bounds what arming costs: a deadline further away than the driver's next
-/// look does not wake it.
+/// The timers of the runtime stop while the computer is suspended, but leases do not. So while there is a deadline,
+/// the driver never sleeps for longer than [`SLICE`], and it reads the clock of the backend when it wakes up. The
+/// slice also keeps arming cheap: a deadline after the driver's next look does not wake the driver.
 ///
-/// Renewals are flexible, and so are requests that only keep a place in a queue: they may be early. When one
-/// of them is due, the driver takes all that are due within the *window*. Those of many keys then travel
-/// together, and stay together from then on. Other deadlines do not open the window: where there are
-/// many of them, each renewal would leave by itself.
+/// Renewals are flexible, and so are requests that only keep a place in a queue: they may be early. When a flexible
+/// deadline has passed, the driver takes all flexible deadlines within the *window*. So the requests of many keys
+/// travel together, and stay together from then on. A deadline that is not flexible does not open the window. If it
+/// did, many such deadlines would take the renewals one by one.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     clock: Clock,
     window: Duration,
     deadlines: Mutex<Deadlines<T>>,
-    /// When the driver is going to look next, in nanoseconds on `clock`.
+    /// When the driver looks next, in nanoseconds on `clock`.
     next_look: AtomicU64,
     earlier: Notify,
 }
@@ -58,7 +58,7 @@ impl<T: Timed> Timers<T> {
             deadlines.of(former.flexible).remove(&(former.at, id));
         }
         deadlines.of(deadline.flexible).insert((deadline.at, id), Arc::downgrade(entry));
-        // Under the lock, so that it cannot fall between the driver's look and its sleep.
+        // Read under the lock, so that the driver has stored the instant of its next look.
         let wake = deadline.at.as_nanos() < self.next_look.load(Ordering::Relaxed);
         drop(deadlines);
         if wake {
@@ -71,11 +71,11 @@ impl<T: Timed> Timers<T> {
         self.lock().of(deadline.flexible).remove(&(deadline.at, id));
     }
 
-    /// Waits until some deadline has passed, and takes it and those within the window.
+    /// Waits until a deadline has passed. Returns its entry, and those of the flexible deadlines within an open window.
     ///
     /// # Cancel safety
     ///
-    /// No deadline is lost: they are taken in the poll that returns them.
+    /// No deadline is lost: deadlines are taken in the poll that returns their entries.
     pub(crate) async fn due(&self) -> Vec<Arc<T>> {
         loop {
             let look = {
@@ -104,7 +104,7 @@ impl<T: Timed> Timers<T> {
     }
 }
 
-/// Entries by instant, and by address to tell them apart.
+/// Entries by instant, and by address to tell apart the entries of one instant.
 type Line<T> = BTreeMap<(Instant, usize), Weak<T>>;
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl<T> Deadlines<T> {
         if flexible { &mut self.flexible } else { &mut self.exact }
     }
 
-    /// Takes what is due, and what is flexible within the window if some of that is due.
+    /// Takes the deadlines that have passed. If a flexible one has passed, takes all flexible ones within the window.
     fn take(&mut self, now: Instant, window: Duration) -> Vec<Arc<T>> {
         let mut due = take_until(&mut self.exact, now);
         if self.flexible.first_key_value().is_some_and(|((first, _), _)| *first <= now) {

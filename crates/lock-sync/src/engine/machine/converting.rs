@@ -1,139 +1,104 @@
-//! Conversions: a lease takes another mode, and no other process gets in between.
+//! Conversions: a lease takes another mode, and no other process gets the key in between.
 //!
-//! A holder may need less than its lease is; then the lease becomes weaker. An upgradable hold may want to be
-//! exclusive: that is a waiter at the head of the line, which every other waiter waits for.
+//! A lease that is stronger than its holders need becomes weaker. An upgradable hold may become exclusive: its
+//! upgrade is a waiter at the head of the line, and all other waiters wait until the upgrade is over.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
-use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Instant, Mode, OwnerToken};
+use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode, Ttl};
 
-use super::facts::{Change, Outage, Upgrade};
-use super::leased::Stage;
+use super::facts::{Change, Upgrade};
+use super::leased::{Leased, PAUSE, Stage};
 use super::seat::Seat;
-use super::timing::{BACKOFF, pause};
-use super::{Denial, Machine, Op, Pass};
-use crate::engine::holds::{HoldId, State};
+use super::{Denial, Machine, Op};
+use crate::engine::holds::HoldId;
 use crate::engine::queue::{Patience, WaiterId};
+use crate::engine::tokens::Tokens;
 use crate::error::{LeaseLost, LossReason};
 
-/// A part of a lease of permits that is given back.
-#[derive(Debug)]
-pub(in super::super) struct Part {
-    seat: usize,
-    owner: OwnerToken,
-    /// It is back when the lease has changed so often.
-    after: u64,
-}
+/// A lease that is stronger than its holders need stays strong for this time, unless another process wants it,
+/// because the next holder may need the strength.
+const STRONG: Duration = Duration::from_millis(5);
 
 impl<W> Machine<W> {
-    // ---- What holders want ----
+    // ---- Calls of holders ----
 
-    /// A holder goes on in a weaker mode. The lease becomes weaker afterwards.
-    pub(in super::super) fn downgrade(&mut self, hold: HoldId, to: Mode, pass: &mut Pass<W>) {
-        let now = pass.now;
+    /// A holder goes on in a weaker mode. The lease becomes weaker later.
+    pub(in super::super) fn downgrade(&mut self, hold: HoldId, to: Mode) {
         if let Some(leased) = self.seats.get_mut(hold.seat()).and_then(Seat::leased_mut) {
-            match leased.stage {
-                Stage::Live => leased.downgrade(hold, to, now),
-                // Its guard only reads from now on.
-                _ => leased.holds.change(hold, |holding| holding.mode = to),
-            }
+            leased.downgrade(hold, to, self.pass.now);
         }
-        self.settle(pass);
     }
 
-    /// A holder wants to hold alone. It waits at the head of the line.
+    /// A holder wants to be exclusive. It waits at the head of the line.
     ///
     /// # Errors
     ///
-    /// Why that cannot be.
+    /// The reason if there can be no upgrade.
     pub(in super::super) fn begin_upgrade(
         &mut self,
         hold: HoldId,
         patience: Patience,
-        pass: &mut Pass<W>,
     ) -> Result<WaiterId, Denial> {
-        if self.closed {
-            return Err(Denial::Closed);
-        }
-        let expired = Denial::Lost(LeaseLost::new(LossReason::Expired));
-        let leased = self.seats.get(hold.seat()).and_then(Seat::leased).ok_or(expired.clone())?;
-        match (&leased.stage, leased.holds.get(hold)) {
-            (Stage::Lost(loss), _) => return Err(Denial::Lost(*loss)),
-            (Stage::Live, Some(holding)) if holding.state == State::Live => {}
-            _ => return Err(expired),
+        if let Some(denial) = self.refuses_upgrade(hold) {
+            return Err(denial);
         }
         let id = self.queue.push_aside(patience);
-        self.upgrade = Some(Upgrade { id, hold, stocked: false });
-        self.settle(pass);
+        self.upgrade = Some(Upgrade { id, hold });
         Ok(id)
     }
 
-    /// Whether the mode that the store has for this hold's lease is unknown.
+    /// The reason why this hold can never become exclusive, if there is one.
+    pub(super) fn refuses_upgrade(&self, hold: HoldId) -> Option<Denial> {
+        let lost = |reason| Some(Denial::Lost(LeaseLost::new(reason)));
+        let leased = self.seats.get(hold.seat()).and_then(Seat::leased);
+        match leased.map(|leased| (&leased.stage, leased.holds.get(hold))) {
+            _ if self.closed => Some(Denial::Closed),
+            Some((Stage::Lost(loss), _)) => Some(Denial::Lost(*loss)),
+            Some((Stage::Live, Some(holding))) if holding.is_live() => None,
+            Some((Stage::Live, Some(_))) => lost(LossReason::HeldTooLong),
+            _ => lost(LossReason::Expired),
+        }
+    }
+
+    /// Whether the mode of this hold's lease in the store is unknown.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        let leased = self.seats.get(hold.seat()).and_then(Seat::live);
-        leased.is_some_and(|leased| leased.change.is_some() && leased.holds.get(hold).is_some())
-    }
-
-    /// A hold on a part of a lease of permits is over: gives that part back at once, unless another holder
-    /// here has it by now.
-    pub(super) fn give_back(&mut self, now: Instant, hold: HoldId) -> Option<Part> {
-        let seat = hold.seat();
-        let leased = self.seats.get_mut(seat)?.live_mut().filter(|leased| leased.is_held())?;
-        if !leased.has_idle_permits() {
-            return None;
-        }
-        let after = leased.next_conversion();
-        leased.hurry(now);
-        Some(Part { seat, owner: leased.claim.owner, after })
-    }
-
-    /// Whether this part of a lease is back, or a holder here has it; `None` while that is to come. A part
-    /// that is not back when the lease ends comes back with its end.
-    pub(in super::super) fn is_back(&self, part: &Part) -> Option<bool> {
-        let leased = self.seats.get(part.seat).and_then(Seat::leased);
-        match leased.filter(|leased| leased.claim.owner == part.owner) {
-            Some(leased) if leased.is_held() => {
-                let over = leased.conversions >= part.after || !leased.has_idle_permits();
-                over.then_some(true)
-            }
-            Some(leased) => Some(!matches!(leased.stage, Stage::Lost(_))),
-            None => Some(false),
-        }
+        let changes = |it: &Leased| it.change.is_some() && it.holds.get(hold).is_some();
+        self.live(hold).is_some_and(changes)
     }
 
     // ---- The upgrade ----
 
-    pub(super) fn grant_upgrade(&mut self, seat: usize, pass: &mut Pass<W>) {
-        let Some(upgrade) = self.upgrade.take() else { return };
-        let ticket = self.seats[seat].live_mut().and_then(|leased| leased.strengthen(upgrade.hold));
-        match ticket {
-            Some(ticket) => pass.wake(self.queue.settle(upgrade.id, Ok(ticket))),
-            None => self.upgrade = Some(upgrade),
-        }
-    }
-
-    /// The upgrade will not be.
-    pub(super) fn deny_upgrade(&mut self, denial: Denial, pass: &mut Pass<W>) {
-        if let Some(upgrade) = &self.upgrade {
-            let id = upgrade.id;
-            self.deny(id, denial, pass);
-        }
-    }
-
-    /// No caller waits for the upgrade any more.
-    ///
-    /// The store may have a place for it, or may have granted it. The process asks for it once more, without
-    /// a place: then it is granted or gone. It does not release the claim, which a holder may rely on.
-    pub(super) fn leave_upgrade(&mut self, now: Instant) {
-        let Some(upgrade) = self.upgrade.take() else { return };
-        if let Some(leased) = self.seats[upgrade.hold.seat()].live_mut()
-            && let Some(change) = leased.change.as_mut().filter(|change| change.strengthens())
+    pub(super) fn grant_upgrade(&mut self, seat: usize) {
+        if let Some(upgrade) = &self.upgrade
+            && let Some(leased) = self.seats[seat].live_mut()
+            && let Some(ticket) = leased.strengthen(upgrade.hold)
         {
-            change.at = now;
+            self.pass.wake(self.queue.settle(upgrade.id, Ok(ticket)));
+            self.upgrade = None;
         }
     }
 
-    /// Whether the upgrade that is wanted is of a hold on this seat.
+    /// Denies the upgrade. Its hold stays as it is.
+    pub(super) fn deny_upgrade(&mut self, denial: Denial) {
+        if let Some(upgrade) = self.leave_upgrade(|_| true) {
+            self.pass.wake(self.queue.settle(upgrade.id, Err(denial)));
+        }
+    }
+
+    /// No caller waits any more for the upgrade, if it is this one.
+    ///
+    /// The store may have queued or granted the upgrade. The process asks for it once more, without a place: the
+    /// answer either grants the upgrade or removes it from the queue. The process does not release the claim, because
+    /// a holder may rely on it.
+    pub(super) fn leave_upgrade(&mut self, this: impl Fn(&Upgrade) -> bool) -> Option<Upgrade> {
+        self.upgrade.as_ref().filter(|upgrade| this(upgrade))?;
+        self.hint_at_change();
+        self.upgrade.take()
+    }
+
+    /// Whether a hold on this seat waits for an upgrade.
     #[inline]
     pub(super) fn upgrades(&self, seat: usize) -> bool {
         self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold.seat() == seat)
@@ -141,202 +106,191 @@ impl<W> Machine<W> {
 
     // ---- Asking the store ----
 
-    pub(super) fn begin_to_weaken(&mut self, seat: usize, hurried: bool, now: Instant) {
-        if let Some(leased) = self.seats[seat].live_mut()
-            && let Some(to) = leased.weaker(now, hurried)
-        {
-            leased.change = Some(Change::new(to, now));
-        }
-    }
-
-    pub(super) fn send_conversion(&mut self, seat: usize, pass: &mut Pass<W>) {
-        let now = pass.now;
+    pub(super) fn send_conversion(&mut self, seat: usize) {
         let (ttl, upgrades) = (self.policy.ttl, self.upgrades(seat));
         let waits = upgrades && !self.tries_to_upgrade();
         let Some(leased) = self.seats[seat].live_mut() else { return };
+        let mut limit = leased.answer_limit(self.pass.now, ttl);
         let Some(change) = &mut leased.change else { return };
-        (change.sent, change.again) = (true, false);
-        let stronger = change.strengthens();
+        change.request.send();
         let mut request = Convert::new(leased.claim.clone(), change.to, ttl);
-        if stronger && upgrades {
-            request = request.reserving(NonZeroU32::MIN.saturating_add(8));
+        if change.strengthens() {
+            limit = ttl.duration();
+            if upgrades {
+                request = request.reserving(NonZeroU32::MIN.saturating_add(8));
+            }
+            if waits {
+                request = request.queued();
+            }
+        } else {
+            leased.renewal.at = Instant::FAR_FUTURE;
         }
-        if stronger && waits {
-            request = request.queued();
-        }
-        if !stronger {
-            leased.check_at = None;
-        }
-        let Some(leased) = self.seats[seat].live() else { return };
-        let limit = if stronger { ttl.duration() } else { self.answer_limit(leased, now) };
-        pass.ops.push(Op::Convert(request, limit));
+        self.pass.ops.push(Op::Convert(request, limit));
     }
 
-    /// The store answered to the conversion to this claim.
+    /// The store has answered the conversion to this claim.
     pub(in super::super) fn convert_done(
         &mut self,
         claim: &Claim,
-        result: Result<Attempt, Error>,
-        pass: &mut Pass<W>,
+        result: &Result<Attempt, Error>,
     ) {
-        let ours = |seat: &Seat| {
-            seat.leased().is_some_and(|leased| {
-                leased.claim.owner == claim.owner
-                    && leased.change.as_ref().is_some_and(|it| it.sent && it.to == claim.mode)
-            })
-        };
-        match self.seats.iter().position(ours) {
-            Some(seat) => self.converted(seat, result, pass),
-            None if matches!(result, Ok(Attempt::Granted(_) | Attempt::Queued { .. })) => {
-                // It was given up meanwhile.
-                self.forget_stranger(claim.clone(), pass);
-            }
-            None => {}
+        let change = |seat: usize| self.seats[seat].leased()?.change.as_ref();
+        let sent = |change: &Change| change.request.sent && change.to == claim.mode;
+        match self.seat_of(claim.owner).filter(|seat| change(*seat).is_some_and(sent)) {
+            Some(seat) => self.converted(seat, result),
+            None => self.refuse(claim, result),
         }
-        self.settle(pass);
     }
 
-    fn converted(&mut self, seat: usize, result: Result<Attempt, Error>, pass: &mut Pass<W>) {
-        let now = pass.now;
+    fn converted(&mut self, seat: usize, result: &Result<Attempt, Error>) {
         let ttl = self.policy.ttl;
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Some(mut change) = leased.change.take() else { return };
-        change.sent = false;
+        change.request.sent = false;
         match result {
-            Ok(Attempt::Granted(grant)) if leased.lease.is_valid(now) => {
-                leased.become_mode(change.to, grant, ttl, now);
+            Ok(Attempt::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
+                leased.become_mode(change.to, *grant, ttl, self.pass.now);
             }
             Ok(Attempt::Granted(_)) => {
                 leased.claim.mode = change.to;
-                self.lose(seat, LossReason::Expired, pass);
+                self.lose(seat, LossReason::Expired);
             }
             Err(error) if error.kind() == ErrorKind::NotHeld => {
-                self.lose(seat, LossReason::Revoked, pass);
+                self.lose(seat, LossReason::Revoked);
             }
-            other if change.strengthens() => self.not_stronger(seat, change, other, pass),
-            other => self.not_weaker(seat, change, other, pass),
+            other => self.not_converted(seat, change, other),
         }
-        self.end_conversion_of_release(seat, pass);
+        // A lease that was given up meanwhile can now be released. If its mode is still unknown, both modes are.
+        if let Some(leased) = self.seats[seat].leased_mut()
+            && matches!(leased.stage, Stage::Going(_))
+        {
+            leased.spent = true;
+            self.pass.ops.extend(leased.forget_change());
+        }
     }
 
-    /// A conversion to a weaker mode has no answer. It may be done or not: the process asks again.
-    fn not_weaker(
-        &mut self,
-        seat: usize,
-        mut change: Change,
-        result: Result<Attempt, Error>,
-        pass: &mut Pass<W>,
-    ) {
-        let now = pass.now;
-        let undecided = || Error::new(ErrorKind::NotReady, "the lease could not be converted");
-        let error = result.err().unwrap_or_else(undecided);
-        let Some(leased) = self.seats[seat].leased_mut() else { return };
-        change.at = leased.retry_at(now, self.policy.ttl);
-        let mode = change.to;
-        leased.change = Some(change);
-        // A caller that does not wait for others does not wait for the store either.
-        if mode.counts() {
-            self.deny_tries(&Denial::Failed(error.clone()), pass);
-        }
-        self.deny_trying_upgrade(seat, error, pass);
-    }
-
-    /// The store has not made a lease exclusive.
-    fn not_stronger(
-        &mut self,
-        seat: usize,
-        mut change: Change,
-        result: Result<Attempt, Error>,
-        pass: &mut Pass<W>,
-    ) {
-        let now = pass.now;
-        let wanted = self.upgrades(seat);
-        let tries = self.tries_to_upgrade();
-        let Some(claim) = self.seats[seat].leased().map(|leased| leased.claim.clone()) else {
-            return;
-        };
-        match result {
-            Ok(Attempt::Busy { .. }) if tries || !wanted => {
-                self.deny_upgrade(Denial::WouldBlock, pass);
-                return;
+    /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
+    fn not_converted(&mut self, seat: usize, mut change: Change, answer: &Result<Attempt, Error>) {
+        let (now, ttl) = (self.pass.now, self.policy.ttl);
+        let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
+        let wanted = upgrades && change.strengthens();
+        let Some(leased) = self.seats[seat].leased() else { return };
+        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, ttl));
+        match answer {
+            Ok(Attempt::Busy { .. }) if change.strengthens() && (tries || !wanted) => {
+                return self.deny_upgrade(Denial::WouldBlock);
             }
-            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. })) => {
-                change.outage = None;
-                // One that is not wanted leaves the queue; a hint makes the refusal old.
-                let now_or_never = !wanted || change.again;
-                let pause = self.pause_after(&claim, &refusal);
-                change.at = if now_or_never { now } else { now + pause };
+            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. }))
+                if change.strengthens() =>
+            {
+                change.request.outage = None;
+                let pause = self.pause_after(&claim, refusal);
+                // An upgrade that is no longer wanted must leave the queue at once.
+                change.request.by(if wanted { now + pause } else { now }, false);
             }
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Protocol, "an outcome this version cannot read");
-                self.deny_upgrade(Denial::Failed(error), pass);
-                // Not at once: the answer may be the same.
-                let leased = self.seats[seat].leased();
-                change.at = leased.map_or(now, |leased| leased.retry_at(now, self.policy.ttl));
+            // The store has not carried it out.
+            Err(error) if wanted && !error.is_retryable() => {
+                return self.deny_upgrade(Denial::Failed(error.clone()));
             }
-            Err(error) => return self.conversion_failed(seat, change, error, pass),
+            other => {
+                let undecided = Error::new(ErrorKind::NotReady, "the lease was not converted");
+                let error = other.as_ref().err().unwrap_or(&undecided);
+                change.request.fail(now, error, &claim, &mut self.errors);
+                if !wanted {
+                    change.request.at = retry;
+                }
+                // A caller that only tries does not wait for the store either.
+                if change.to.counts() {
+                    self.deny_tries(&Denial::Failed(error.clone()));
+                }
+                if tries && upgrades {
+                    self.deny_upgrade(Denial::Failed(error.clone()));
+                }
+            }
         }
         if let Some(leased) = self.seats[seat].leased_mut() {
             leased.change = Some(change);
         }
     }
 
-    fn conversion_failed(
-        &mut self,
-        seat: usize,
-        mut change: Change,
-        error: Error,
-        pass: &mut Pass<W>,
-    ) {
-        let now = pass.now;
-        let wanted = self.upgrades(seat);
-        let tries = self.tries_to_upgrade();
-        let Some(leased) = self.seats[seat].leased_mut() else { return };
-        if wanted && !error.is_retryable() {
-            // The store has not carried it out.
-            return self.deny_upgrade(Denial::Failed(error), pass);
-        }
-        let outage = Outage::continued(change.outage.take(), now, error.clone());
-        change.at = match wanted {
-            true => now + pause(BACKOFF, outage.tries, &leased.claim),
-            false => leased.retry_at(now, self.policy.ttl),
-        };
-        change.outage = Some(outage);
-        leased.change = Some(change);
-        if tries {
-            self.deny_trying_upgrade(seat, error, pass);
-        }
-    }
-
-    /// The store does not answer about a lease on which an upgrade waits. A caller that only tries does not
-    /// wait for the store.
-    fn deny_trying_upgrade(&mut self, seat: usize, error: Error, pass: &mut Pass<W>) {
-        if self.upgrades(seat) && self.tries_to_upgrade() {
-            self.deny_upgrade(Denial::Failed(error), pass);
-        }
-    }
-
-    /// A lease that was given up while its conversion was under way can be released now, in either mode.
-    fn end_conversion_of_release(&mut self, seat: usize, pass: &mut Pass<W>) {
-        if let Some(leased) = self.seats[seat].leased_mut()
-            && matches!(leased.stage, Stage::Going(_))
+    /// A hint says that the store may have granted the upgrade, or may now grant it.
+    pub(super) fn hint_at_change(&mut self) {
+        let now = self.pass.now;
+        if let Some(hold) = self.upgrade.as_ref().map(|upgrade| upgrade.hold)
+            && let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut())
+            && change.strengthens()
         {
-            leased.spent = true;
-            if let Some(change) = leased.change.take() {
-                pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to)));
-            }
+            change.request.at = now;
+        }
+    }
+}
+
+impl Leased {
+    /// The conversion to a weaker mode that the store may have carried out.
+    pub(super) fn weakening(&self) -> Option<&Change> {
+        self.change.as_ref().filter(|change| !change.strengthens())
+    }
+
+    /// The store may have carried out the conversion, and never answers: releases the claim in the other mode as well.
+    pub(super) fn forget_change(&mut self) -> Option<Op> {
+        let change = self.change.take()?;
+        self.spent = true;
+        Some(Op::Forget(self.claim.clone().in_mode(change.to)))
+    }
+
+    /// The number of conversions after which the store has back what no holder uses now. A conversion that has begun
+    /// may have been sent before the latest holder let go, so one more follows it.
+    pub(super) fn next_conversion(&self) -> u64 {
+        self.conversions + 1 + u64::from(self.change.is_some())
+    }
+
+    /// Considers when to make the lease weaker, if a weaker mode is enough for its holders.
+    #[inline]
+    pub(super) fn consider_weaker(&mut self, now: Instant) {
+        let mode = self.claim.mode;
+        if self.holds.need(mode) == mode {
+            self.weaken_at = Instant::FAR_FUTURE;
+            return;
+        }
+        // As many permits stay as were lately used at once, so that they need not go back and come again.
+        let used_lately = self.weaken_at <= now && self.holds.need_at_peak(mode) == mode;
+        if used_lately {
+            self.holds.forget_peak();
+        }
+        if used_lately || self.weaken_at == Instant::FAR_FUTURE {
+            self.weaken_at = now + if mode.counts() { PAUSE } else { STRONG };
         }
     }
 
-    /// A hint: the store may have granted the upgrade, or have room for it.
-    pub(super) fn hint_at_change(&mut self, seat: usize, now: Instant) {
-        let wanted = self.upgrades(seat);
-        if let Some(leased) = self.seats[seat].live_mut()
-            && let Some(change) = leased.change.as_mut().filter(|change| change.strengthens())
-            && wanted
-        {
-            change.again |= change.sent;
-            change.at = now;
+    /// When to make the lease weaker, and the mode. `hurried`: a waiter here needs what the holders do not.
+    #[inline]
+    pub(super) fn weaker(&self, hurried: bool) -> (Instant, Mode) {
+        let (at, mode) = (self.weaken_at, self.claim.mode);
+        if at < Instant::FAR_FUTURE && (hurried || self.turn.is_wanted()) {
+            return (Instant::from_nanos(0), self.holds.need(mode));
+        }
+        (at, self.holds.need_at_peak(mode))
+    }
+
+    /// Makes the process give back at once what no holder uses now.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.holds.forget_peak();
+        self.weaken_at = self.weaken_at.min(now);
+    }
+
+    /// The store has converted the lease.
+    pub(super) fn become_mode(&mut self, mode: Mode, grant: Grant, ttl: Ttl, now: Instant) {
+        self.claim.mode = mode;
+        self.conversions += 1;
+        self.lease.extend(grant.valid_until);
+        self.turn.answer(grant.demand, now);
+        self.weaken_at = Instant::FAR_FUTURE;
+        self.holds.forget_peak();
+        if mode == Mode::Exclusive {
+            self.tokens = Tokens::new(grant.tokens);
+            self.group = None;
+        } else {
+            self.renewal.by(now + ttl.duration() / 3, true);
         }
     }
 }

@@ -1,84 +1,94 @@
-//! What this process has given up, and the store does not know yet.
+//! Leases and permits that this process has given up and the store does not have back yet.
 
-use lock_core::OwnerToken;
+use lock_core::{Error, OwnerToken};
 
+use super::Machine;
 use super::leased::{Leased, Stage};
 use super::seat::Seat;
-use super::{Machine, Pass};
+use crate::engine::holds::HoldId;
 
-/// A lease on its way back to the store, or a part of one.
+/// A lease, or a part of one, that is going back to the store.
 #[derive(Debug)]
 pub(crate) struct Return {
     owner: OwnerToken,
-    /// A part is back when the lease has changed so often.
+    /// A part is back when the lease has been converted this many times.
     conversions: u64,
 }
 
 impl<W> Machine<W> {
-    /// The store is about to be asked what is free: gives back what only lingers here. Returns what the store has
-    /// to hear of first.
+    /// Gives back the leases and permits that no holder uses, before a query asks the store what is free. Returns
+    /// those that the store must have back first.
     ///
-    /// What a waiter of this process needs stays, and so does a lease that is cached on purpose.
-    pub(in super::super) fn give_back_all(&mut self, pass: &mut Pass<W>) -> Vec<Return> {
-        let now = pass.now;
-        // A conversion under way was sent before the last permits came back: one more follows it.
+    /// Leases and permits stay if a waiter of this process may need them. So does a lease that the user caches.
+    pub(in super::super) fn give_back_all(&mut self) -> Vec<Return> {
+        // Computed first: permits that were freed after a conversion was sent need one more conversion.
         let returns = self.seats.iter().filter_map(|seat| self.to_return(seat)).collect();
         if self.queue.is_empty() {
             let cached = self.manner.cache.is_some();
             for leased in self.seats.iter_mut().filter_map(Seat::live_mut) {
                 if leased.is_idle() && !cached {
-                    leased.idle_until = now;
+                    leased.idle_until = self.pass.now;
                 } else if leased.has_idle_permits() {
-                    leased.hurry(now);
+                    leased.hurry(self.pass.now);
                 }
             }
         }
-        self.settle(pass);
         returns
     }
 
+    /// A hold on a part of a lease of permits is over: gives unused permits back at once. `None` if the other holders
+    /// use all permits of the lease, or the lease has no holder.
+    pub(super) fn give_back(&mut self, hold: HoldId) -> Option<Return> {
+        let now = self.pass.now;
+        let leased = self.live_mut(hold)?;
+        if !leased.is_held() || !leased.has_idle_permits() {
+            return None;
+        }
+        let conversions = leased.next_conversion();
+        leased.hurry(now);
+        Some(Return { owner: leased.claim.owner, conversions })
+    }
+
     fn to_return(&self, seat: &Seat) -> Option<Return> {
-        let leased = match seat {
-            Seat::Free => return None,
-            // A task has left that asked for it.
+        let owner = seat.claim().filter(|_| self.goes_back(seat))?.owner;
+        let part = seat.live().filter(|leased| leased.is_held());
+        Some(Return { owner, conversions: part.map_or(0, Leased::next_conversion) })
+    }
+
+    /// Whether the claim on this seat, or a part of the claim, is going back to the store.
+    fn goes_back(&self, seat: &Seat) -> bool {
+        match seat {
+            Seat::Free => false,
+            // The task that asked for this claim may have left.
             Seat::Asking(asking) => {
-                let owner = asking.claim.owner;
-                return asking.sent.is_some().then_some(Return { owner, conversions: 0 });
+                asking.request.sent && self.queue.first_want() != Some(asking.claim.mode)
             }
-            Seat::Leased(leased) => leased,
-        };
-        let goes = match &leased.stage {
-            Stage::Going(_) => true,
-            Stage::Live if leased.is_idle() => self.manner.cache.is_none(),
-            Stage::Live => self.is_shrinking(leased),
-            Stage::Lost(_) => false,
-        };
-        let conversions =
-            if leased.is_held() { leased.next_conversion() } else { leased.conversions };
-        goes.then_some(Return { owner: leased.claim.owner, conversions })
-    }
-
-    /// Whether the store has this back, or a holder of this process uses it again, or the store does not answer.
-    pub(in super::super) fn is_returned(&self, part: &Return) -> bool {
-        self.seats.iter().all(|seat| match seat {
-            Seat::Asking(asking) if asking.claim.owner == part.owner => {
-                let wanted = self.queue.first_want() == Some(asking.claim.mode);
-                asking.sent.is_none() || asking.outage.is_some() || wanted
-            }
-            Seat::Leased(leased) if leased.claim.owner == part.owner => match &leased.stage {
-                Stage::Live if !leased.holds.is_empty() => {
-                    let failed = leased.change.as_ref().is_some_and(|change| !change.sent);
-                    failed || leased.conversions >= part.conversions || !self.is_shrinking(leased)
-                }
-                Stage::Going(going) => going.outage.is_some(),
-                Stage::Live | Stage::Lost(_) => true,
+            Seat::Leased(leased) => match &leased.stage {
+                Stage::Going(_) => true,
+                Stage::Live if leased.is_idle() => self.manner.cache.is_none(),
+                Stage::Live => leased.is_shrinking(),
+                Stage::Lost(_) => false,
             },
-            _ => true,
-        })
+        }
     }
 
-    /// Whether the store has more of this lease than the holders use, and no waiter of this process needs the rest.
-    fn is_shrinking(&self, leased: &Leased) -> bool {
-        leased.weakening().is_some() || self.queue.is_empty() && leased.has_idle_permits()
+    /// `None` while one of these is still to come back to the store. Otherwise the error if the store does not answer.
+    /// A part also comes back if a holder of this process uses it, or with the whole lease.
+    pub(in super::super) fn returned(&self, parts: &[Return]) -> Option<Result<(), Error>> {
+        let coming = parts.iter().filter_map(|part| {
+            let seat = &self.seats[self.seat_of(part.owner)?];
+            let comes = seat.live().is_none_or(|it| it.conversions < part.conversions);
+            (comes && self.goes_back(seat)).then(|| seat.outage())
+        });
+        let outages: Option<Vec<_>> = coming.collect();
+        let outage = outages?.first().copied();
+        Some(outage.map_or(Ok(()), |outage| Err(Error::clone(&outage.error))))
+    }
+}
+
+impl Leased {
+    /// Whether the lease is stronger than its holders need, and the rest goes back to the store.
+    fn is_shrinking(&self) -> bool {
+        self.weakening().is_some() || self.has_idle_permits()
     }
 }

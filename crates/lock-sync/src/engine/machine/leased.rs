@@ -1,24 +1,26 @@
-//! A lease of this process: its tokens, its turn, and when the store has to hear of it.
+//! A lease of this process: its tokens, its turn, and when to send the store a request about it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Clock, Demand, FencingToken, Grant, Instant, Mode, TokenRange, Ttl};
+use lock_core::{Claim, Clock, FencingToken, Grant, Instant, Mode, Ttl};
 
 use super::super::lease::Lease;
 use super::Ticket;
-use super::facts::{Asking, Change, Outage};
+use super::facts::{Asking, Change};
 use crate::engine::holds::{HoldId, Holds};
+use crate::engine::request::Request;
 use crate::engine::tokens::Tokens;
+use crate::engine::turn::Turn;
 use crate::error::LeaseLost;
 
-/// The process watches a lease that is held for longer than this: the holder hears at once if the key goes.
+/// The process watches a lease that it has for longer than this, so that a holder hears at once if the key is lost.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
-/// A lease that was given up and wanted again at once stays for this time when its holder goes: that is
-/// likely to happen again.
+/// A lease that was given up and taken back at once stays for this time when its next holder goes, because it is
+/// likely to be wanted at once again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
-/// The process checks a hint after this time. Most hints are the echo of what the process did itself, and
-/// concern a hold that is over by then.
+/// The process checks its lease this time after a hint. Most hints are echoes of its own requests, and the hold that
+/// they are about is over by then.
 const CHECK_AFTER: Duration = Duration::from_millis(3);
 /// The shortest pause before a request about a lease is repeated.
 pub(super) const SOON: Duration = Duration::from_millis(1);
@@ -32,172 +34,120 @@ pub(super) struct Leased {
     pub(super) tokens: Tokens,
     /// How many holders the lease has had.
     pub(super) used: u32,
-    /// A holder came while another had it, or while more waited.
-    pub(super) crowded: bool,
-    /// The value of `used` at which the process last asked for more tokens.
-    pub(super) stocked: Option<u32>,
-    /// The store had no more tokens to give.
-    pub(super) barren: bool,
-    pub(super) demand: Demand,
-    /// The store answered, and could not say whether other processes wait.
-    silent: bool,
-    /// The process has asked for that since hints may have been missed. If no answer comes, it asks again with the
-    /// next renewal, not at once.
-    pub(super) inquired: bool,
-    /// A wish was heard while a renewal was under way, whose answer may be older.
-    wish: bool,
     pub(super) granted: Instant,
-    /// What counts against the budget: since when others may be waiting, and the holders since.
-    pub(super) turn: (Instant, u32),
+    pub(super) turn: Turn,
     pub(super) holds: Holds,
     /// The token of the holders that share the lease now.
     pub(super) group: Option<FencingToken>,
     /// Until when the lease stays if it has no holder.
     pub(super) idle_until: Instant,
-    /// The conversion that the store has been asked for, and may have carried out.
+    /// The conversion that has begun. The store may have carried it out.
     pub(super) change: Option<Change>,
     /// How often the mode has changed.
     pub(super) conversions: u64,
-    /// From then on the process makes the lease weaker, if a weaker mode will do.
+    /// When the process makes the lease weaker, if a weaker mode is enough by then.
     pub(super) weaken_at: Instant,
-    /// The renewal under way: whether it asks for tokens.
-    pub(super) renewal: Option<Stocking>,
-    pub(super) renew_at: Instant,
-    /// The renewal may come a little early, in company.
-    pub(super) relaxed: bool,
-    /// A hint cast doubt on the lease: renew it then.
-    pub(super) check_at: Option<Instant>,
+    pub(super) renewal: Request,
     pub(super) watch_at: Instant,
-    /// The store may have another lease than this one: it cannot be passed on.
+    /// The store may not know the lease as this process does. The process must not pass it on.
     pub(super) spent: bool,
-    /// It was given up, and wanted again before the store had heard of that.
+    /// The process gave the lease up, and took it back before it sent the release.
     pub(super) retaken: bool,
 }
 
-/// The memory of a lease that is over. The next lease takes it, so that a pass allocates less.
-#[derive(Debug)]
-pub(super) struct Memory {
-    lease: Arc<Lease>,
-    holds: Holds,
-}
-
-impl Memory {
-    pub(super) fn of(leased: Leased) -> Self {
-        Self { lease: leased.lease, holds: leased.holds }
-    }
-
-    /// Memory for the next lease. A guard or a future may still look at the earlier one.
-    fn reused(memory: Option<Self>, next: Lease) -> (Arc<Lease>, Holds) {
-        let Some(Self { mut lease, holds }) = memory else {
-            return (Arc::new(next), Holds::default());
-        };
-        match Arc::get_mut(&mut lease) {
-            Some(earlier) => *earlier = next,
-            None => lease = Arc::new(next),
-        }
-        (lease, holds.emptied())
-    }
-}
-
-/// How this process stands to a lease.
+/// The stage of a lease, for this process.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It is this process's, with holders or without.
+    /// The lease is here, with or without holders.
     Live,
-    /// It is over, but guards live that had it, and with them a way to the data.
+    /// The lease is over, but some of its guards live on and still give access to the data.
     Lost(LeaseLost),
-    /// It was given up. The store has not confirmed that.
+    /// The process has given the lease up, and the store has not confirmed that.
     Going(Going),
 }
 
 /// A lease that goes back to the store.
 #[derive(Debug)]
 pub(super) struct Going {
-    pub(super) release: Release,
-    /// The claim that takes a place in the queue in the same step.
+    /// The release. Until it is sent for the first time, the process may take the lease back.
+    pub(super) release: Request,
+    /// The claim that takes a place in the store's queue in the step that releases the lease.
     pub(super) next: Option<Box<Asking>>,
-    /// The store has stopped answering.
-    pub(super) outage: Option<Outage>,
-    /// Another grant of the claim was heard of while the release was under way. The store may have made that
-    /// grant after it carried out the release.
+    /// The process heard of another grant of the claim while the release was under way. The store may have made
+    /// that grant after it carried out the release.
     pub(super) granted_again: bool,
 }
 
 impl Going {
-    /// Nothing was sent yet.
-    pub(super) fn due() -> Self {
-        Self { release: Release::Due, next: None, outage: None, granted_again: false }
+    /// A release that is due.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { release: Request::new(now), next: None, granted_again: false }
+    }
+
+    /// Whether the release has failed and waits to be repeated.
+    pub(super) fn is_failing(&self) -> bool {
+        self.release.outage.is_some() && !self.release.sent
     }
 }
 
-#[derive(Debug)]
-pub(super) enum Release {
-    /// Nothing was sent: the process may still take the lease back.
-    Due,
-    /// The request is under way. At this instant the shell looks after it.
-    Sent(Instant),
-    /// It failed, and is due again at this instant.
-    Failed(Instant),
-}
-
-/// Whether a renewal asks for tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stocking {
-    Yes,
-    No,
-}
-
 impl Leased {
-    /// `memory` is what an earlier lease has left.
+    /// A lease that was just granted. It reuses the memory of an earlier lease, so that a pass allocates less.
     pub(super) fn new(
-        memory: Option<Memory>,
+        former: Option<Box<Self>>,
         clock: Clock,
         claim: Claim,
         grant: Grant,
         ttl: Ttl,
         now: Instant,
     ) -> Box<Self> {
-        let (lease, holds) = Memory::reused(memory, Lease::new(clock, grant.valid_until));
         let left = grant.valid_until.saturating_duration_since(now);
-        // A lease that was handed over is short: a holder that keeps it for longer than a moment claims it.
+        // A lease that was handed over is short. An early renewal gives it the full length, unless its holder lets
+        // go before that.
         let short = left <= ttl.duration() / 2;
-        Box::new(Self {
+        let mut renewal = Request::new(Instant::FAR_FUTURE);
+        let after = if short { left / 10 } else { left.min(ttl.duration()) / 3 };
+        renewal.by(now + after, !short);
+        let new = |lease, holds| Self {
             claim,
             lease,
             stage: Stage::Live,
             tokens: Tokens::new(grant.tokens),
             used: 0,
-            crowded: false,
-            stocked: None,
-            barren: false,
-            demand: grant.demand,
-            silent: false,
-            inquired: false,
-            wish: false,
             granted: now,
-            turn: (now, 0),
+            turn: Turn::new(grant.demand, now),
             holds,
             group: None,
             idle_until: now,
             change: None,
             conversions: 0,
             weaken_at: Instant::FAR_FUTURE,
-            renewal: None,
-            renew_at: now + if short { left / 10 } else { left.min(ttl.duration()) / 3 },
-            relaxed: !short,
-            check_at: None,
+            renewal,
             watch_at: now + WATCH_AFTER,
             spent: false,
             retaken: false,
-        })
+        };
+        Self::in_memory_of(former, Lease::new(clock, grant.valid_until), new)
     }
 
-    /// A claim that the store may have granted although this process has seen no grant.
-    pub(super) fn unseen(clock: Clock, claim: Claim, until: Instant, now: Instant) -> Box<Self> {
-        let tokens = TokenRange::single(FencingToken::new(0));
-        let mut leased = Self::new(None, clock, claim, Grant::new(tokens, until), Ttl::MAX, now);
-        leased.spent = true;
-        leased
+    fn in_memory_of(
+        former: Option<Box<Self>>,
+        lease: Lease,
+        new: impl FnOnce(Arc<Lease>, Holds) -> Self,
+    ) -> Box<Self> {
+        let Some(mut former) = former else {
+            return Box::new(new(Arc::new(lease), Holds::default()));
+        };
+        let lease = match Arc::get_mut(&mut former.lease) {
+            Some(unused) => {
+                *unused = lease;
+                Arc::clone(&former.lease)
+            }
+            // A guard or a future still refers to the earlier lease.
+            None => Arc::new(lease),
+        };
+        let holds = std::mem::take(&mut former.holds).emptied();
+        *former = new(lease, holds);
+        former
     }
 
     // ---- Stage ----
@@ -207,36 +157,41 @@ impl Leased {
         matches!(self.stage, Stage::Live)
     }
 
-    /// Whether this process has holders that rely on the lease.
+    /// Whether the lease is live and has holds.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.is_live() && !self.holds.is_empty()
     }
 
-    /// Whether the lease is here and has no holder.
+    /// Whether the lease is live and has no hold.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.is_live() && self.holds.is_empty()
     }
 
-    /// Whether it was given up and the store cannot have heard of that.
+    /// Whether the lease was given up and no release of it is under way.
     #[inline]
     pub(super) fn is_going_soon(&self) -> bool {
-        matches!(&self.stage, Stage::Going(going) if matches!(going.release, Release::Due))
+        matches!(&self.stage, Stage::Going(going) if !going.release.sent)
+    }
+
+    /// Whether this process may still give the lease to holders.
+    #[inline]
+    pub(super) fn is_usable(&self, now: Instant) -> bool {
+        !self.spent && self.lease.is_valid(now)
     }
 
     // ---- Holders ----
 
-    /// Gives the lease to one more holder. `None` if there is no token left.
+    /// Gives the lease to one more holder. `None` if no token is left.
     ///
-    /// Holders that share the lease have one token, until one of them holds it alone.
+    /// Holders that share the lease have one token in common, until a holder that does not share enters.
     #[inline]
     pub(super) fn ticket(
         &mut self,
         (seat, serial): (usize, u64),
         want: Mode,
         until: Instant,
-        now: Instant,
     ) -> Option<Ticket> {
         let shares = matches!(want, Mode::Shared | Mode::Upgradable | Mode::Joint { .. });
         let token = match self.group {
@@ -244,25 +199,10 @@ impl Leased {
             _ => self.tokens.take()?,
         };
         self.group = shares.then_some(token);
-        let hold = self.add((seat, serial), want, token, until);
-        self.consider_weaker(now);
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
-    }
-
-    /// Gives the lease to one more reader. `None` if the readers have no token yet.
-    #[inline]
-    pub(super) fn share(&mut self, at: (usize, u64)) -> Option<Ticket> {
-        let token = self.group?;
-        let until = Instant::FAR_FUTURE;
-        let hold = self.add(at, Mode::Shared, token, until);
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
-    }
-
-    #[inline]
-    fn add(&mut self, at: (usize, u64), mode: Mode, token: FencingToken, until: Instant) -> HoldId {
         self.used = self.used.saturating_add(1);
-        self.turn.1 = self.turn.1.saturating_add(1);
-        self.holds.add(at.0, at.1, mode, token, until)
+        self.turn.serve();
+        let hold = self.holds.add(seat, serial, want, token, until);
+        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
     }
 
     /// Makes a hold exclusive, with a token of its own.
@@ -278,7 +218,7 @@ impl Leased {
         Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
     }
 
-    /// Makes a hold weaker. More holders may join it.
+    /// Makes a hold weaker, so that more holders may join it.
     pub(super) fn downgrade(&mut self, hold: HoldId, to: Mode, now: Instant) {
         let Some(holding) = self.holds.get(hold).copied() else { return };
         if holding.mode.is_stronger_than(to) {
@@ -288,12 +228,12 @@ impl Leased {
         }
     }
 
-    /// Whether the holders read under this lease, and no other process is known to want it. The first reader of a lease
-    /// that is stronger than it needs makes the lease weaker: that is not the short way.
+    /// Whether one more reader may take the short way: the lease serves readers, and no other process is known to want
+    /// it. The first reader of a lease that is too strong may not, because the machine must plan to make it weaker.
     pub(super) fn is_shared_quietly(&self) -> bool {
         self.is_live()
             && (!self.holds.is_empty() || self.claim.mode == Mode::Shared)
-            && self.demand == Demand::Quiet
+            && self.turn.is_quiet()
             && self.group.is_some()
             && self.has_room(Mode::Shared)
     }
@@ -301,14 +241,14 @@ impl Leased {
     /// Whether one more hold in this mode fits on the lease.
     #[inline]
     pub(super) fn has_room(&self, want: Mode) -> bool {
-        // While a weaker mode has been asked for, the lease may have it.
+        // While a conversion to a weaker mode is under way, the lease may already have that mode.
         let mode = self.weakening().map_or(self.claim.mode, |change| change.to);
-        // A lease of which a part is to be forgotten comes to an end first.
+        // A lease with forgotten permits admits no holder, so that it ends.
         let ends = mode.counts() && self.holds.has_forgotten();
         mode.covers(want) && !ends && self.holds.have_room(mode, want)
     }
 
-    /// Whether the lease has permits that no holder uses, or that are on their way back.
+    /// Whether the lease has permits that no holder uses, or that are going back to the store.
     #[inline]
     pub(super) fn has_idle_permits(&self) -> bool {
         self.claim.mode.counts()
@@ -318,7 +258,7 @@ impl Leased {
 
     /// The permits that this process certainly has by this lease.
     pub(super) fn permits(&self, of: u32) -> u64 {
-        // Those that are being given back belong to others already, for all that is known.
+        // Permits that are being given back may belong to another process already.
         let mode = self.change.as_ref().map_or(self.claim.mode, |change| change.to);
         match mode {
             Mode::Permits { take, of: known }
@@ -332,57 +272,19 @@ impl Leased {
 
     // ---- What the store says ----
 
-    /// When to repeat a request about the lease that got no answer, while there is time.
+    /// When to repeat a request about the lease that failed.
     pub(super) fn retry_at(&self, now: Instant, ttl: Ttl) -> Instant {
         let left = self.lease.deadline().saturating_duration_since(now);
         now + (ttl.duration() / 10).min(left / 4).max(SOON)
     }
 
-    #[inline]
-    pub(super) fn demand(&self) -> Demand {
-        self.demand
-    }
-
-    /// Whether the store has answered that it cannot tell whether other processes wait.
-    pub(super) fn is_silent(&self) -> bool {
-        self.silent
-    }
-
-    /// Others were heard of, or not. Their waiting counts from now, the present holder included.
-    fn set_demand(&mut self, demand: Demand, now: Instant) {
-        if self.demand == Demand::Quiet && demand != Demand::Quiet {
-            self.turn = (now, 1);
-        }
-        self.demand = demand;
-    }
-
-    /// Another process waits.
-    pub(super) fn hear_wish(&mut self, now: Instant) {
-        self.wish =
-            self.renewal.is_some() || self.change.as_ref().is_some_and(|change| change.sent);
-        self.set_demand(Demand::Wanted, now);
-    }
-
-    /// Hints may have been missed: what others want is unknown.
-    pub(super) fn hear_nothing(&mut self, now: Instant) {
-        self.listen_again();
-        self.set_demand(Demand::Unknown, now);
-    }
-
-    /// The store may know by now whether other processes wait.
-    pub(super) fn listen_again(&mut self) {
-        (self.silent, self.inquired) = (false, false);
-    }
-
-    /// The store has answered a request about the lease.
-    pub(super) fn answered(&mut self, demand: Demand, now: Instant) {
-        let demand = if std::mem::take(&mut self.wish) { Demand::Wanted } else { demand };
-        self.silent = demand == Demand::Unknown;
-        self.set_demand(demand, now);
+    /// Whether a renewal or a conversion is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.renewal.sent || self.change.as_ref().is_some_and(|change| change.request.sent)
     }
 
     /// A hint casts doubt on the lease.
     pub(super) fn doubt(&mut self, now: Instant) {
-        self.check_at.get_or_insert(now + CHECK_AFTER);
+        self.renewal.by(now + CHECK_AFTER, false);
     }
 }

@@ -2,80 +2,57 @@
 
 use std::sync::Arc;
 
-use lock_core::Mode;
-
 use super::leased::Stage;
 use super::seat::Seat;
-use super::{Denial, Machine, Op, Pass};
-use crate::engine::holds::{HoldId, State};
+use super::{Machine, Op};
+use crate::engine::holds::State;
 use crate::error::{LeaseLost, LossReason};
 
 impl<W> Machine<W> {
     /// The lease on this seat is over, for all of its holders.
-    pub(super) fn lose(&mut self, seat: usize, reason: LossReason, pass: &mut Pass<W>) {
+    pub(super) fn lose(&mut self, seat: usize, reason: LossReason) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         if !leased.is_live() {
-            // What was given up is still to be released, but cannot be taken back.
+            // The release of a going lease must still be sent, but the lease cannot be taken back.
             leased.spent = true;
             return;
         }
         let loss = LeaseLost::new(reason);
-        // After a revocation the store has only what an unanswered conversion may have left.
+        // After a revocation the store has no lease of this claim, except one that an unanswered upgrade may bring.
         let revoked = reason == LossReason::Revoked;
-        if let Some(change) = leased.change.take()
-            && (change.strengthens() || !revoked)
-        {
-            pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to)));
+        if !revoked || leased.weakening().is_none() {
+            self.pass.ops.extend(leased.forget_change());
         }
         if !revoked {
-            // The store may still have it for a moment; there is no reason to make others wait.
-            pass.ops.push(Op::Forget(leased.claim.clone()));
+            // The store may still have the lease. Releasing it spares other clients the wait for its end.
+            self.pass.ops.push(Op::Forget(leased.claim.clone()));
         }
         let lost = leased.holds.end_all();
         if !lost.is_empty() {
             leased.lease.end(lost, reason);
-            pass.lose(Arc::clone(&leased.lease), loss);
+            self.pass.lose(Arc::clone(&leased.lease), loss);
         }
         self.used_last = leased.used;
-        let mode = leased.claim.mode;
-        // Permits guard no data of this process that another holder might reach.
-        if leased.holds.has_dead() && !mode.counts() {
+        // A guard of a lost lease keeps other holders out, because it still gives access to the data. Permits guard
+        // no data.
+        if leased.holds.has_dead() && !leased.claim.mode.counts() {
             leased.stage = Stage::Lost(loss);
         } else {
             self.seats[seat] = Seat::Free;
         }
-        self.lose_waiters(seat, mode, loss, pass);
     }
 
-    /// Denies the waiters that waited for more of the lease that was lost.
-    fn lose_waiters(&mut self, seat: usize, mode: Mode, loss: LeaseLost, pass: &mut Pass<W>) {
-        if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.hold.seat() == seat) {
-            pass.wake(self.queue.settle(upgrade.id, Err(Denial::Lost(loss))));
-        }
-        if mode.is_joint() {
-            // They are one owner, and would wait for themselves.
-            while let Some((id, _)) = self.queue.first() {
-                pass.wake(self.queue.settle(id, Err(Denial::Lost(loss))));
-            }
-        }
-    }
-
-    /// One holder has held for too long.
-    pub(super) fn lose_hold(&mut self, hold: HoldId, pass: &mut Pass<W>) {
-        let now = pass.now;
+    /// A hold has reached its limit.
+    pub(super) fn end_overdue_hold(&mut self, seat: usize) {
         let reason = LossReason::HeldTooLong;
-        let Some(leased) = self.seats[hold.seat()].live() else { return };
-        if leased.holds.live() <= 1 {
-            return self.lose(hold.seat(), reason, pass);
-        }
         let loss = LeaseLost::new(reason);
-        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.hold == hold) {
-            self.deny_upgrade(Denial::Lost(loss), pass);
+        let Some(leased) = self.seats[seat].live_mut() else { return };
+        let Some(hold) = leased.holds.overdue(seat, self.pass.now) else { return };
+        if leased.holds.live() <= 1 {
+            return self.lose(seat, reason);
         }
-        let Some(leased) = self.seats[hold.seat()].live_mut() else { return };
         leased.holds.change(hold, |holding| holding.state = State::Dead);
-        leased.consider_weaker(now);
         leased.lease.end_for([hold.serial()], reason);
-        pass.lose(Arc::clone(&leased.lease), loss);
+        self.pass.lose(Arc::clone(&leased.lease), loss);
     }
 }

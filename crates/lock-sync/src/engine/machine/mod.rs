@@ -1,20 +1,20 @@
-//! The state machine of one key: events in, pass out.
+//! The state machine of one key: events in, passes out.
 //!
-//! It decides everything that happens to a lock inside one process, and does nothing. It has no runtime,
-//! no clock and no I/O: every event brings the time, and what the shell has to do comes back as
-//! [`Pass`]. That is why tests can put any events in any order.
+//! The machine makes every decision about a lock inside one process, and carries out none of them. It has no
+//! runtime and no I/O. Each event brings the time, and the work for the shell comes back as a [`Pass`].
+//! Therefore tests can feed it any events in any order.
 //!
-//! One lease on the store serves many holders here, as far as they fit on it together. Where a lease does
-//! not do for the first waiter, and the store may grant a second one beside it, the machine asks for that.
-//! Each lease has a *seat*. Holds in one group, which hold jointly, have a machine of their own.
+//! One lease from the store serves many holders of this process, as long as their modes fit on it together. If no
+//! lease has room for the first waiter and the store may grant another lease beside the present ones, the machine
+//! asks for that lease. Each lease has a *seat*. Each group that holds the key jointly has a machine of its own.
 //!
-//! How it works: an event records facts, then [`settle`] compares what each seat is with what its [`plan`]
-//! says that it should be, and acts. No event picks its own follow-ups.
+//! An event records facts. Then [`settle`] compares each seat with its [`plan`], and takes the steps that are due.
+//! No event picks its own follow-ups.
 //!
-//! What the machine upholds, whatever the order of events:
-//! - holders that hold the lock at once may do so together;
+//! The machine keeps these invariants in every order of events:
+//! - the modes of simultaneous holders are compatible;
 //! - waiters are served in the order in which they came;
-//! - this process has one request for a lease under way at a time, and one owner per request;
+//! - this process has at most one request for a lease under way, and each request has its own owner;
 //! - the machine forgets a claim that the store may hold only when the claim is released or its lease has
 //!   ended;
 //! - while other processes wait, the lock goes back to the store within the budget;
@@ -36,71 +36,77 @@ mod seat;
 mod settle;
 mod short_ways;
 mod staying;
-mod step;
 mod terms;
-mod timing;
 mod watching;
-mod weakening;
+
+use std::sync::Arc;
 
 use lock_core::{Claim, Clock, Error, Instant, Key, Mode, OwnerToken};
 
 use super::queue::{Patience, Queue, WaiterId};
-use crate::error::{LeaseLost, LossReason};
+use crate::error::LossReason;
 use crate::handoff::Handoff;
 
-pub(super) use converting::Part;
 pub(crate) use giving_back::Return;
 pub(crate) use pass::Deadline;
-pub(super) use pass::{Op, Pass};
-pub(super) use releasing::{Ending, Rest, Urgency};
+pub(super) use pass::Op;
+use pass::Pass;
+pub(crate) use releasing::Ending;
+pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
 pub(crate) use terms::{Denial, Manner, Policy, Ticket};
-pub(crate) use timing::{BACKOFF, renewal_window};
 
 use super::holds::HoldId;
-use facts::{Outage, Upgrade, Watching};
-use leased::{Memory, Release, Stage};
+use super::request::Outage;
+use facts::{Upgrade, Watching};
+use leased::{Going, Leased, Stage};
 use seat::Seat;
 use terms::Outcome;
 
 #[derive(Debug)]
-pub(super) struct Machine<W> {
+pub(crate) struct Machine<W> {
     key: Key,
     policy: Policy,
     clock: Clock,
     owners: fn() -> Result<OwnerToken, Error>,
-    /// What the store knows of this process.
+    /// The claims of this process, one on each seat. The first seat always exists.
     seats: Vec<Seat>,
     queue: Queue<W, Outcome>,
-    /// The waiter at the head of the line, if a holder wants to be exclusive.
+    /// The upgrade that a holder waits for. Its waiter goes before the line.
     upgrade: Option<Upgrade>,
-    /// How the latest task wants the lock to be passed on.
+    /// How the task of the latest call wants the lock to be passed on.
     manner: Manner,
     watch: Watching,
-    /// When a watch that is not needed any more is given up.
+    /// How often in a row the watch has failed.
+    watch_failures: u32,
+    /// When the machine gives up a watch that it no longer needs.
     rest_at: Instant,
     /// When [`tick`](Self::tick) has something to do, if no event comes first.
-    next: Option<Deadline>,
+    pub(super) next: Option<Deadline>,
     closed: bool,
     /// How many holds there have been: the serial number of the latest.
     holds: u64,
-    /// How many tokens the last lease used: the measure for the next reservation.
+    /// How many tokens the last lease used. The next reservation is sized by this number.
     used_last: u32,
-    /// When a reader last came the short way.
+    /// When a reader last took the short way.
     shared_at: Instant,
-    /// For how many waiters the machine asks for permits at once.
+    /// For how many waiters the machine asks for permits in one request.
     run: u32,
     /// How often in a row the store has refused a claim that no hint can reach.
     polls: u32,
-    /// Since when this process has taken the lock turn after turn without hearing whether others want it.
+    /// Since when this process has taken the lock turn after turn without hearing whether other processes want it.
     alone_since: Option<Instant>,
-    /// The next claim lets other processes go first: until the first instant if a hint says that the key is
-    /// free, and until the second in any case.
+    /// The next claim lets other processes go first. It asks at the first instant if a hint has said by then that
+    /// the key is free, and at the second instant in any case.
     courtesy: Option<(Instant, Instant)>,
-    /// What the latest lease has left for the next.
-    memory: Option<Memory>,
-    /// The store did not answer the last release: the next claim has waited for the store since then.
+    /// The memory of the latest lease, for the next one.
+    memory: Option<Box<Leased>>,
+    /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,
+    /// Every error of an outage. An error may own anything, so its last copy leaves in a pass.
+    errors: Vec<Arc<Error>>,
+    /// The time of the present event, and what the event has asked for so far.
+    pass: Pass<W>,
 }
 
 impl<W> Machine<W> {
@@ -120,6 +126,7 @@ impl<W> Machine<W> {
             upgrade: None,
             manner: Manner { handoff: Handoff::Fair, cache: None },
             watch: Watching::Off,
+            watch_failures: 0,
             rest_at: Instant::FAR_FUTURE,
             next: None,
             closed: false,
@@ -132,59 +139,83 @@ impl<W> Machine<W> {
             courtesy: None,
             memory: None,
             trouble: None,
+            errors: Vec::new(),
+            pass: Pass::at(Instant::from_nanos(0)),
         }
     }
 
-    // ---- What others ask ----
+    // ---- Events ----
 
-    /// When [`tick`](Self::tick) has something to do, if no event comes first.
-    pub(super) fn next_deadline(&self) -> Option<Deadline> {
-        self.next
+    /// An event begins now. All calls up to [`end`](Self::end) belong to the event. The last of them must be, or
+    /// imply, [`settle`](Self::settle).
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.pass.now = now;
     }
 
-    /// Whether a holder of this process has the lock.
+    /// The event ends. Returns the work that it asks for.
+    pub(super) fn end(&mut self) -> Pass<W> {
+        let over = self.errors.extract_if(.., |error| Arc::strong_count(error) == 1);
+        self.pass.errors.extend(over);
+        let next = Pass::at(self.pass.now);
+        std::mem::replace(&mut self.pass, next)
+    }
+
+    // ---- Queries ----
+
+    /// Whether this process has a holder.
     pub(super) fn is_held(&self) -> bool {
-        self.seats.iter().filter_map(Seat::live).any(|leased| !leased.holds.is_empty())
+        self.leases().any(Leased::is_held)
     }
 
-    /// Whether a lease is here although no holder has it.
+    /// Whether this process keeps a lease that no holder uses and no waiter wants.
     pub(super) fn is_cached(&self) -> bool {
-        self.queue.is_empty()
-            && self.seats.iter().filter_map(Seat::live).any(|leased| leased.is_idle())
+        self.queue.is_empty() && self.left_behind().next().is_some()
     }
 
-    /// The claims to be released if the machine goes away now.
+    /// The claims to be released if the machine is dropped now.
     pub(super) fn left_behind(&self) -> impl Iterator<Item = &Claim> {
-        let idle = self.seats.iter().filter_map(Seat::live).filter(|leased| leased.is_idle());
-        idle.map(|leased| &leased.claim)
+        self.leases().filter(|leased| leased.is_idle()).map(|leased| &leased.claim)
     }
 
     /// The claim under which the store knows the lease of this hold, unless the lease is over.
     pub(super) fn claim(&self, hold: HoldId) -> Option<&Claim> {
-        let leased = self.seats.get(hold.seat())?.live()?;
-        leased.holds.get(hold).map(|_| &leased.claim)
+        self.live(hold).filter(|leased| leased.holds.get(hold).is_some()).map(|it| &it.claim)
+    }
+
+    /// The lease of this hold, if this process has the lease and has not given it up.
+    fn live(&self, hold: HoldId) -> Option<&Leased> {
+        self.seats.get(hold.seat())?.live()
+    }
+
+    fn live_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
+        self.seats.get_mut(hold.seat())?.live_mut()
+    }
+
+    fn leases(&self) -> impl Iterator<Item = &Leased> {
+        self.seats.iter().filter_map(Seat::leased)
+    }
+
+    fn leases_mut(&mut self) -> impl Iterator<Item = &mut Leased> {
+        self.seats.iter_mut().filter_map(Seat::leased_mut)
+    }
+
+    /// The seat of this owner's claim.
+    fn seat_of(&self, owner: OwnerToken) -> Option<usize> {
+        let owners = |seat: &Seat| seat.claim().is_some_and(|claim| claim.owner == owner);
+        self.seats.iter().position(owners)
     }
 
     /// Whether a release has failed and waits for another try.
     pub(super) fn is_retrying(&self) -> bool {
-        self.seats.iter().filter_map(Seat::leased).any(|leased| {
-            matches!(&leased.stage, Stage::Going(going)
-                if matches!(going.release, Release::Failed(_)))
-        })
+        let mut going = self.seats.iter().filter_map(Seat::going);
+        going.any(Going::is_failing)
     }
 
     // ---- Waiters ----
 
     /// A task wants the lock.
-    pub(super) fn enter(
-        &mut self,
-        want: Mode,
-        patience: Patience,
-        manner: Manner,
-        pass: &mut Pass<W>,
-    ) -> Entered {
-        let now = pass.now;
-        if let Some(denial) = self.refuses(want, now) {
+    pub(super) fn enter(&mut self, want: Mode, patience: Patience, manner: Manner) -> Entered {
+        if let Some(denial) = self.refuses(want) {
             return Entered::Done(Err(denial));
         }
         let first = self.queue.is_empty();
@@ -193,43 +224,42 @@ impl<W> Machine<W> {
         }
         self.manner = manner;
         if first && self.upgrade.is_none() {
-            self.take_back(want, now);
+            self.take_back(want);
         }
         let id = self.queue.push(patience, want);
-        self.settle(pass);
+        self.settle();
         if let Some(outcome) = self.queue.take(id) {
             return Entered::Done(outcome);
         }
-        match first.then(|| pass.take_attempt()).flatten() {
+        match first.then(|| self.pass.take_attempt()).flatten() {
             Some(request) => Entered::Attempt(id, request),
             None => Entered::Queued(id),
         }
     }
 
-    /// Why a newcomer cannot even wait.
-    fn refuses(&self, want: Mode, now: Instant) -> Option<Denial> {
+    /// The reason to refuse a caller before it waits, if there is one.
+    fn refuses(&self, want: Mode) -> Option<Denial> {
         if self.closed {
             return Some(Denial::Closed);
         }
         if !want.is_joint() {
             return None;
         }
-        // The guards of one owner would wait for themselves.
-        self.seats.iter().filter_map(Seat::leased).find_map(|leased| match leased.stage {
+        // A group that has lost its lease is denied until its guards are gone. To wait for them would be to wait for
+        // itself.
+        self.leases().find_map(|leased| match leased.stage {
             Stage::Lost(loss) => Some(Denial::Lost(loss)),
-            Stage::Live if leased.is_held() && !leased.lease.is_valid(now) => {
-                Some(Denial::Lost(LeaseLost::new(LossReason::Expired)))
-            }
             _ => None,
         })
     }
 
-    /// A waiter asks what became of it; `None` leaves its waker, and hands out the former one.
+    /// The outcome of a waiter. Without an outcome the waiter leaves `waker`, and `waker` becomes the one that it
+    /// left before.
     pub(super) fn poll(&mut self, id: WaiterId, waker: &mut Option<W>) -> Option<Outcome> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
     }
 
-    /// What became of a waiter, if anything did.
+    /// Takes the outcome of a waiter, if it has one.
     pub(super) fn take(&mut self, id: WaiterId) -> Option<Outcome> {
         self.queue.take(id)
     }
@@ -244,52 +274,40 @@ impl<W> Machine<W> {
         self.queue.unpark(id)
     }
 
-    /// A waiter leaves, whatever its state.
-    pub(super) fn cancel(&mut self, id: WaiterId, manner: Manner, pass: &mut Pass<W>) {
+    /// A waiter leaves, whatever its state. If it waits for an upgrade, its hold stays as it is.
+    pub(super) fn cancel(&mut self, id: WaiterId, manner: Manner) -> Option<Denial> {
+        self.leave_upgrade(|upgrade| upgrade.id == id);
         let (waker, outcome) = self.queue.remove(id);
-        pass.discard(waker);
-        match outcome {
-            Some(Ok(ticket)) => drop(self.release(ticket.hold, manner, pass)),
-            Some(Err(_)) | None => self.settle(pass),
-        }
-    }
-
-    /// A waiter for an upgrade leaves. Its hold stays as it is.
-    pub(super) fn abandon_upgrade(&mut self, id: WaiterId, pass: &mut Pass<W>) {
-        let now = pass.now;
-        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.id == id) {
-            self.leave_upgrade(now);
-        }
-        pass.discard(self.queue.remove(id).0);
-        self.settle(pass);
-    }
-
-    // ---- Time, and the end ----
-
-    /// Time has passed.
-    pub(super) fn tick(&mut self, pass: &mut Pass<W>) {
-        self.expire_waiters(pass);
-        self.settle(pass);
-    }
-
-    /// Refuses newcomers and sends the waiters home. The current holds go on.
-    pub(super) fn close(&mut self, pass: &mut Pass<W>) {
-        self.closed = true;
-        self.deny_all(&Denial::Closed, pass);
-        self.settle(pass);
-    }
-
-    /// There is no driver any more that renews, releases or listens.
-    pub(super) fn stop(&mut self, error: &Error, pass: &mut Pass<W>) {
-        self.closed = true;
-        self.deny_all(&Denial::Failed(error.clone()), pass);
-        for seat in 0..self.seats.len() {
-            let leased = self.seats[seat].leased();
-            if leased.is_some_and(|leased| leased.is_held()) {
-                self.lose(seat, LossReason::DriverStopped, pass);
+        self.pass.discard(waker);
+        match outcome? {
+            Ok(ticket) => {
+                self.release(ticket.hold, manner);
+                None
             }
-            self.drop_failed_release(seat);
+            Err(denial) => Some(denial),
         }
-        self.settle(pass);
+    }
+
+    // ---- The end ----
+
+    /// Refuses new callers and denies the waiters. The present holds go on.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// The driver has gone: nothing renews, releases or listens any more.
+    pub(super) fn stop(&mut self, error: &Error) {
+        self.closed = true;
+        self.deny_upgrade(Denial::Failed(error.clone()));
+        self.deny_all(&Denial::Failed(error.clone()));
+        for seat in 0..self.seats.len() {
+            let going = self.seats[seat].going();
+            if self.seats[seat].leased().is_some_and(Leased::is_held) {
+                self.lose(seat, LossReason::DriverStopped);
+            } else if going.is_some_and(Going::is_failing) {
+                // No driver repeats the release.
+                self.seats[seat] = Seat::Free;
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! One event, and what it asks the shell to do.
+//! A pass: the time of one event, and the work that the event asks of the shell.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Convert, Instant, Renew};
+use lock_core::{Acquire, Claim, Convert, Error, Instant, Renew};
 
 use super::super::lease::Lease;
 use crate::error::LeaseLost;
@@ -13,9 +13,9 @@ use crate::error::LeaseLost;
 pub(in super::super) enum Op {
     /// Ask for a lease.
     Attempt(Acquire),
-    /// Renew a lease. The answer may take this long.
+    /// Renew a lease, with a limit for the answer.
     Renew(Renew, Duration),
-    /// Convert a lease to another mode. The answer may take this long.
+    /// Convert a lease to another mode, with a limit for the answer.
     Convert(Convert, Duration),
     /// Release a claim that no longer matters to the machine.
     Forget(Claim),
@@ -27,41 +27,46 @@ pub(in super::super) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    /// It renews a lease or keeps a place. Both may happen earlier, by the
-    /// [window](super::renewal_window).
+    /// The deadline is for a renewal, or for a request that only keeps a place in the store's queue. Both may come
+    /// earlier, by the [window](crate::engine::timing::renewal_window).
     pub(crate) flexible: bool,
 }
 
-/// The time of an event, and what the event asks for. The shell carries that out after it has unlocked the machine.
+/// The time of an event, and the work that the event asks for. The shell does the work after it has unlocked the
+/// machine.
 ///
-/// A waker that the machine lets go of comes out here as well: its drop is foreign code, which may want the lock.
+/// Wakers and errors that the machine no longer needs come out here as well: their drop is foreign code, which may want
+/// the lock.
 #[derive(Debug)]
 pub(in super::super) struct Pass<W> {
     pub(in super::super) now: Instant,
+    /// The waker to be woken last. Most passes wake no other, and so allocate nothing.
     wake: Option<W>,
     more: Vec<W>,
-    dropped: Vec<W>,
+    /// The wakers to be dropped.
+    pub(in super::super) dropped: Vec<W>,
+    /// The errors to be dropped.
+    pub(in super::super) errors: Vec<Arc<Error>>,
     lost: Vec<(Arc<Lease>, LeaseLost)>,
-    /// The request for a lease. Most passes ask for nothing else, and so take no memory.
-    attempt: Option<Acquire>,
+    /// The request for a lease. Most passes ask for nothing else, and so allocate nothing.
+    pub(super) attempt: Option<Acquire>,
     pub(super) ops: Vec<Op>,
 }
 
 impl<W> Pass<W> {
     pub(in super::super) fn at(now: Instant) -> Self {
-        let (wake, more, dropped) = (None, Vec::new(), Vec::new());
-        Self { now, wake, more, dropped, lost: Vec::new(), attempt: None, ops: Vec::new() }
+        let (more, dropped, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let (lost, ops) = (Vec::new(), Vec::new());
+        Self { now, wake: None, more, dropped, errors, lost, attempt: None, ops }
     }
 
-    pub(super) fn wake(&mut self, waker: Option<W>) {
-        match (&self.wake, waker) {
-            (None, waker) => self.wake = waker,
-            (Some(_), Some(waker)) => self.more.push(waker),
-            (Some(_), None) => {}
+    pub(in super::super) fn wake(&mut self, waker: Option<W>) {
+        if waker.is_some() {
+            self.more.extend(std::mem::replace(&mut self.wake, waker));
         }
     }
 
-    /// Lets go of a waker whose waiter has left.
+    /// Hands out a waker whose waiter has left, to be dropped.
     pub(in super::super) fn discard(&mut self, waker: Option<W>) {
         self.dropped.extend(waker);
     }
@@ -80,11 +85,6 @@ impl<W> Pass<W> {
         self.attempt.take()
     }
 
-    #[cfg(test)]
-    pub(in super::super) fn asks(&self) -> bool {
-        self.attempt.is_some()
-    }
-
     /// Takes all requests.
     pub(in super::super) fn requests(&mut self) -> impl Iterator<Item = Op> {
         self.attempt.take().map(Op::Attempt).into_iter().chain(std::mem::take(&mut self.ops))
@@ -92,20 +92,10 @@ impl<W> Pass<W> {
 
     /// Announces losses, then wakes waiters.
     pub(in super::super) fn wake_all(&mut self, wake: impl Fn(W), announced: impl Fn(LeaseLost)) {
-        for (lease, loss) in std::mem::take(&mut self.lost) {
+        for (lease, loss) in self.lost.drain(..) {
             lease.announce();
             announced(loss);
         }
-        if let Some(first) = self.wake.take() {
-            wake(first);
-        }
-        for waker in std::mem::take(&mut self.more) {
-            wake(waker);
-        }
-    }
-
-    /// The wakers to be dropped.
-    pub(in super::super) fn dropped(&mut self) -> Vec<W> {
-        std::mem::take(&mut self.dropped)
+        self.more.drain(..).chain(self.wake.take()).for_each(wake);
     }
 }

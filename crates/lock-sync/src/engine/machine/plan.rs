@@ -1,25 +1,116 @@
-//! What each seat should become, and when: decisions, and nothing else.
+//! The plan of each seat: decisions, and nothing else.
 //!
-//! [`Machine::plan`] looks at one seat and at the clock. It names the one step that is due now, if there is
-//! one, and the next instant at which a step may become due. [`settle`](super::settle) performs steps until
-//! none is due; the earliest instant of all plans is the machine's next deadline. So whatever an event
-//! changes, no event has to know what follows from it.
+//! [`Machine::plan`] looks at one seat and at the time. It names the step that is due now, if there is one, and the
+//! next instant at which a step may become due. [`settle`](super::settle) takes steps until none is due. The
+//! earliest instant of all plans is the machine's next deadline. So no event has to know its consequences.
 
-use lock_core::{Demand, Instant, Mode};
+use std::time::Duration;
 
-use super::Machine;
-use super::facts::{Asking, Change, Watching};
-use super::leased::{Going, Leased, Release, Stage};
+use lock_core::{Instant, Mode};
+
+use super::facts::{Asking, Watching};
+use super::leased::{Going, Leased, Stage};
 use super::seat::Seat;
-use super::staying::Fate;
-use super::step::{Plan, Step};
-use super::timing::renewal_window;
+use super::{Deadline, Machine};
 use crate::engine::holds::beside;
 use crate::engine::queue::Patience;
+use crate::engine::request::Request;
 use crate::error::LossReason;
 
 /// When a lease that stays has fewer tokens than this, the process asks for more.
 pub(super) const LOW_TOKENS: u32 = 1024;
+
+/// One step that brings a seat nearer to what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Ask the store for the claim. `insists`: the time to ask has come without a hint, so the claim asks for a
+    /// place even if no other process can be in its way.
+    Ask { insists: bool },
+    /// Let go of a claim that no waiter here needs.
+    Drop,
+    /// Declare the lease lost.
+    Lose(LossReason),
+    /// End a hold whose limit is reached.
+    EndHold,
+    /// Return the lease to the store.
+    GiveUp,
+    /// Begin to convert the lease to this mode.
+    Change(Mode),
+    /// Ask the store for the conversion that has begun, for the first time or again.
+    Convert,
+    /// Grant the upgrade: the lease is exclusive, and its only holder waits for that.
+    GrantUpgrade,
+    /// Refuse the upgrade: it would have to wait for other holders, and its caller only tries.
+    RefuseUpgrade,
+    /// Renew the lease, and ask for tokens if there are few.
+    Renew,
+    /// Free the seat of a lost lease: its last guard has gone.
+    Clear,
+}
+
+/// The step that is due, and when to look again.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) now: Instant,
+    /// How much earlier a flexible step may be taken.
+    window: Duration,
+    pub(super) step: Option<Step>,
+    exact: Instant,
+    flexible: Instant,
+}
+
+impl Plan {
+    pub(super) fn new(now: Instant, window: Duration) -> Self {
+        let never = Instant::FAR_FUTURE;
+        Self { now, window, step: None, exact: never, flexible: never }
+    }
+
+    /// A step for this instant. If several steps are due, the first one added counts.
+    #[inline]
+    pub(super) fn at(&mut self, at: Instant, step: Step) {
+        if at <= self.now {
+            self.step.get_or_insert(step);
+        } else {
+            self.wake(at);
+        }
+    }
+
+    /// A step that sends this request. A relaxed request may be earlier by the window.
+    #[inline]
+    pub(super) fn send(&mut self, request: &Request, step: Step) {
+        match request.at {
+            _ if request.sent => {}
+            at if !request.relaxed => self.at(at, step),
+            at if self.now + self.window < at => self.flexible = self.flexible.min(at),
+            _ => self.do_now(step),
+        }
+    }
+
+    #[inline]
+    pub(super) fn do_now(&mut self, step: Step) {
+        self.step.get_or_insert(step);
+    }
+
+    /// The machine has to look again at this instant, unless it has passed.
+    #[inline]
+    pub(super) fn look(&mut self, at: Instant) {
+        if self.now < at {
+            self.wake(at);
+        }
+    }
+
+    /// The machine has to look again at this instant.
+    #[inline]
+    pub(super) fn wake(&mut self, at: Instant) {
+        self.exact = self.exact.min(at);
+    }
+
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        let at = self.exact.min(self.flexible);
+        let flexible = self.flexible < self.exact;
+        (at < Instant::FAR_FUTURE).then_some(Deadline { at, flexible })
+    }
+}
 
 impl<W> Machine<W> {
     /// Adds the plan of this seat.
@@ -30,21 +121,18 @@ impl<W> Machine<W> {
             Seat::Asking(asking) => self.plan_asking(asking, plan),
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Live => self.plan_lease(seat, leased, plan),
-                Stage::Going(going) => Self::plan_release(going, plan),
+                Stage::Going(going) => Self::plan_release(leased, going, plan),
                 Stage::Lost(_) if leased.holds.is_empty() => plan.do_now(Step::Clear),
                 Stage::Lost(_) => {}
             },
         }
     }
 
-    pub(super) fn blank_plan(&self, now: Instant) -> Plan {
-        Plan::new(now, renewal_window(self.policy.ttl))
-    }
-
-    // ---- A claim that was not granted ----
+    // ---- Claims that were not granted ----
 
     fn plan_asking(&self, asking: &Asking, plan: &mut Plan) {
-        if asking.sent.is_some() {
+        let request = &asking.request;
+        if request.sent {
             return;
         }
         let mode = asking.claim.mode;
@@ -54,10 +142,12 @@ impl<W> Machine<W> {
         if asking.hinted {
             plan.do_now(Step::Ask { insists: false });
         }
-        plan.about(asking.until, asking.relaxed, Step::Ask { insists: true });
-        // A claim that could have a place, and has asked for none, asks for one.
-        let settled = asking.outage.is_none() && asking.yielding.is_none();
-        if settled && !asking.queued && self.is_waited_for() && self.may_be_queued(mode, plan.now) {
+        plan.send(request, Step::Ask { insists: true });
+        // A claim to which a place in the store's queue is of use, and which has not asked for one, asks now. Hints
+        // tell it of its turn.
+        let hears = self.watch == Watching::On && request.outage.is_none();
+        let places = hears && asking.yielding.is_none() && !self.has_all(mode);
+        if places && !asking.queued && self.is_waited_for() {
             plan.do_now(Step::Ask { insists: false });
         }
     }
@@ -67,31 +157,28 @@ impl<W> Machine<W> {
         self.queue.first().is_some_and(|(_, patience)| patience != Patience::Try)
     }
 
-    /// Whether a claim in this mode has a use for a place in the store's queue, and can hear of its turn.
-    fn may_be_queued(&self, want: Mode, now: Instant) -> bool {
-        matches!(self.watch, Watching::On { .. }) && !self.has_all(want, now)
-    }
-
-    /// Whether all permits that there are by this declaration are here. Then no other process keeps
-    /// them back, and a place in the store's queue would only make it seem that one wants them.
-    pub(super) fn has_all(&self, want: Mode, now: Instant) -> bool {
+    /// Whether this process has all the permits that `want` declares. Then no other process has any of them. A
+    /// place in the store's queue would only make it look as if another process wanted permits.
+    pub(super) fn has_all(&self, want: Mode) -> bool {
         let Mode::Permits { of, .. } = want else { return false };
-        let valid = |leased: &&Leased| !leased.spent && leased.lease.is_valid(now);
-        let here = self.seats.iter().filter_map(Seat::leased).filter(valid);
-        of > 0 && here.map(|leased| leased.permits(of)).sum::<u64>() >= u64::from(of)
+        of > 0 && self.permits_here(of) >= u64::from(of)
     }
 
-    // ---- A lease that is going ----
-
-    fn plan_release(going: &Going, plan: &mut Plan) {
-        match going.release {
-            Release::Failed(at) => plan.at(at, Step::ReleaseAgain),
-            Release::Sent(look) => plan.at(look, Step::LookAfterRelease),
-            Release::Due => {}
-        }
+    /// How many of these permits this process certainly has.
+    pub(super) fn permits_here(&self, of: u32) -> u64 {
+        let valid = |leased: &&Leased| leased.is_usable(self.pass.now);
+        self.leases().filter(valid).map(|leased| leased.permits(of)).sum()
     }
 
-    // ---- A lease that is here ----
+    // ---- Leases that are going ----
+
+    fn plan_release(leased: &Leased, going: &Going, plan: &mut Plan) {
+        // The shell sends a release that is due, and looks after a release under way at the end of the lease.
+        let request = &going.release;
+        plan.look(if request.sent { leased.lease.deadline() } else { request.at });
+    }
+
+    // ---- Live leases ----
 
     #[inline]
     fn plan_lease(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
@@ -106,15 +193,15 @@ impl<W> Machine<W> {
         self.plan_renewal(leased, plan);
     }
 
-    /// A lease whose last live holder has gone, but not all of its guards or permits.
+    /// A lease without a live holder that still has guards or forgotten permits.
     fn plan_leftovers(leased: &Leased, plan: &mut Plan) {
         if leased.holds.has_dead() {
-            // Each guard that is left has lost the lease.
+            // Every remaining guard has lost the lease.
             plan.do_now(Step::Lose(LossReason::HeldTooLong));
         } else if leased.change.is_none()
             && leased.claim.mode == leased.holds.need(leased.claim.mode)
         {
-            // All that is left of it is to be forgotten.
+            // Only forgotten permits remain.
             plan.do_now(Step::GiveUp);
         }
     }
@@ -124,10 +211,10 @@ impl<W> Machine<W> {
             Some(want) => {
                 leased.has_room(want)
                     && self.is_tolerated(seat, want)
-                    && leased.fate(plan.now, self.manner, &self.policy) != Fate::GiveUp
+                    && leased.is_kept(plan.now, self.manner, &self.policy)
             }
             None => {
-                plan.wake(leased.idle_until);
+                plan.look(leased.idle_until);
                 plan.now < leased.idle_until && self.may_idle(leased, plan.now)
             }
         };
@@ -136,73 +223,62 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether a lease may stay without a holder: only if other processes that want it can make
-    /// themselves heard, or the process is about to learn whether they can.
+    /// Whether a lease may stay without a holder. It may if this process hears of other processes that want the
+    /// lease, or is about to learn whether it does.
     pub(super) fn may_idle(&self, leased: &Leased, now: Instant) -> bool {
         let joint = leased.claim.mode.is_joint();
-        let heard = match (leased.demand(), &self.watch) {
-            (_, Watching::Failed { .. }) => false,
-            (Demand::Unknown, Watching::On { .. }) => !leased.is_silent(),
-            _ => true,
-        };
-        heard && !joint && !self.closed && self.policy.renew && leased.may_idle(now)
+        let deaf = matches!(self.watch, Watching::Failed(_))
+            || self.watch == Watching::On && leased.turn.is_silent();
+        let heard = !deaf && !leased.turn.is_wanted();
+        let kept = leased.is_usable(now) && leased.change.is_none();
+        heard && kept && !joint && !self.closed && self.policy.renew
     }
 
     // ---- Conversions ----
 
     fn plan_conversion(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
-        let upgrades = self.upgrades(seat);
-        if upgrades && self.tries_to_upgrade() && !self.may_be_exclusive(seat, leased) {
-            // It does not even wait for the answer to an earlier conversion.
+        let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
+        if upgrades && tries && !self.may_be_exclusive(seat, leased) {
+            // A try is refused at once, even while an earlier conversion is under way.
             return plan.do_now(Step::RefuseUpgrade);
         }
-        match (&leased.change, upgrades) {
-            (Some(change), _) => self.plan_change(leased, change, plan),
-            (None, true) => self.plan_upgrade(seat, leased, plan),
-            // What was begun has to be known first, whatever is to follow.
-            (None, false) if !self.policy.converts => {}
-            (None, false) if leased.renewal.is_none() && !leased.spent => {
-                let hurried = self.is_hurried(leased);
-                plan.at(leased.weaken_due(hurried), Step::Weaken { hurried });
+        if let Some(change) = &leased.change {
+            let held_up = !change.strengthens() && leased.renewal.sent;
+            if !(change.request.sent || held_up || leased.spent) {
+                // A caller that only tries does not wait for the next attempt.
+                plan.at(if tries { plan.now } else { change.request.at }, Step::Convert);
             }
-            (None, false) => {}
+        } else if upgrades {
+            self.plan_upgrade(seat, leased, plan);
+        } else if self.policy.converts && !leased.renewal.sent && !leased.spent {
+            let (at, mode) = leased.weaker(self.is_hurried(leased));
+            plan.at(at, Step::Change(mode));
         }
     }
 
-    /// Whether no guard of this process is in the way of the one hold on this seat, should that become exclusive.
+    /// Whether the only hold on this seat may become exclusive, as far as the guards of this process are concerned.
     fn may_be_exclusive(&self, seat: usize, leased: &Leased) -> bool {
         leased.holds.live() == 1
             && !leased.holds.has_dead()
             && self.is_tolerated(seat, Mode::Exclusive)
     }
 
-    /// The conversion under way. Its outcome has to be known before the next.
-    fn plan_change(&self, leased: &Leased, change: &Change, plan: &mut Plan) {
-        let held_up = !change.strengthens() && leased.renewal.is_some();
-        if change.sent || held_up || leased.spent {
-            return;
-        }
-        // A caller that does not wait needs to know at once.
-        plan.at(if self.tries_to_upgrade() { plan.now } else { change.at }, Step::Convert);
-    }
-
     /// The upgrade that is wanted on this seat.
     fn plan_upgrade(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
         let alone = self.may_be_exclusive(seat, leased);
-        let asked = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.stocked);
         if leased.claim.mode != Mode::Exclusive {
-            if leased.renewal.is_none() {
-                plan.do_now(Step::Strengthen);
+            if !leased.renewal.sent {
+                plan.do_now(Step::Change(Mode::Exclusive));
             }
         } else if alone && leased.tokens.left() > 0 {
             plan.do_now(Step::GrantUpgrade);
-        } else if alone && leased.renewal.is_none() {
-            // A grant always comes with a token: where a renewal brings none, the lease becomes weaker
-            // for a moment, and the store upgrades it.
-            let step = if asked || !self.policy.renew {
-                Step::Weaken { hurried: true }
+        } else if alone && !leased.renewal.sent {
+            // The upgrade needs a token. A renewal may bring one. If it brings none, the lease becomes
+            // weaker for a moment and the store upgrades it: that grant always brings a token.
+            let step = if leased.tokens.asked || !self.policy.renew {
+                Step::Change(leased.holds.need(Mode::Exclusive))
             } else {
-                Step::Stock
+                Step::Renew
             };
             plan.do_now(step);
         }
@@ -214,8 +290,9 @@ impl<W> Machine<W> {
         upgrade.is_some_and(|upgrade| self.queue.patience(upgrade.id) == Some(Patience::Try))
     }
 
-    /// Whether a waiter here wants permits and this lease has some that no holder uses: the process
-    /// returns those before it asks for more. Once it has asked, they go back together.
+    /// Whether the first waiter wants permits that do not fit on this lease, although the lease has permits that no
+    /// holder uses. The process returns those at once, because it asks for more only afterwards. Once it has asked,
+    /// there is no hurry.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
         let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
@@ -226,12 +303,11 @@ impl<W> Machine<W> {
     // ---- Renewals ----
 
     fn plan_renewal(&self, leased: &Leased, plan: &mut Plan) {
-        // Until the outcome of a conversion is known, the store may not know the lease as it was.
-        if !self.policy.renew || leased.renewal.is_some() || leased.weakening().is_some() {
+        // Until the outcome of a weakening is known, the store may not know the lease in its former mode.
+        if !self.policy.renew || leased.renewal.sent || leased.weakening().is_some() {
             return;
         }
-        plan.about(leased.renew_at, leased.relaxed, Step::Renew);
-        plan.at(leased.check_at.unwrap_or(Instant::FAR_FUTURE), Step::Renew);
+        plan.send(&leased.renewal, Step::Renew);
         if self.wants_stock(leased) || self.wants_news(leased) {
             plan.do_now(Step::Renew);
         }
@@ -240,34 +316,29 @@ impl<W> Machine<W> {
     /// Whether to ask for tokens before the lease is due.
     #[inline]
     fn wants_stock(&self, leased: &Leased) -> bool {
-        if !leased.may_stock() {
+        if leased.tokens.asked {
             return false;
         }
-        // A second holder is no sign of a third; and others may be on their way to the queue, in whose turn
-        // it ends.
+        // A second holder does not mean that there will be a third. And another process may be about to join the
+        // store's queue, which ends the turn of this process.
         let goes_on = leased.used > 2;
         let wanted = goes_on || self.manner.cache.is_some() || !self.queue.is_empty();
         match leased.is_idle() {
             true => leased.tokens.left() < if wanted { LOW_TOKENS } else { 1 },
-            false => {
-                goes_on && leased.demand() == Demand::Quiet && leased.tokens.left() < LOW_TOKENS
-            }
+            false => goes_on && leased.turn.is_quiet() && leased.tokens.left() < LOW_TOKENS,
         }
     }
 
-    /// Whether a lease that stays without a holder needs to know what other processes want.
+    /// Whether a lease without a holder has yet to ask the store if other processes want it.
     #[inline]
     fn wants_news(&self, leased: &Leased) -> bool {
-        leased.is_idle()
-            && leased.demand() == Demand::Unknown
-            && !leased.inquired
-            && matches!(self.watch, Watching::On { .. })
+        leased.is_idle() && leased.turn.is_unasked() && self.watch == Watching::On
     }
 
     // ---- All seats ----
 
-    /// Whether no guard of another lease is in the way of one more hold on this seat. A guard may be in
-    /// the way whose lease is over, be that known already or not.
+    /// Whether the guards of all other leases allow one more hold on this seat. A guard counts even when its lease
+    /// is over, because it still gives access to the data.
     #[inline]
     pub(super) fn is_tolerated(&self, seat: usize, want: Mode) -> bool {
         self.seats.iter().enumerate().all(|(other, theirs)| match theirs {
@@ -278,39 +349,38 @@ impl<W> Machine<W> {
         })
     }
 
-    /// Whether the process asks the store for a lease in this mode now: if it has no lease that the store
-    /// could not grant the new one beside, and no other request stands in the store's line.
+    /// Whether the process may ask the store for a lease in this mode now. It may if the store can grant the lease
+    /// beside every lease that the process has, and the process asks for no other lease.
     #[inline]
     pub(super) fn may_ask(&self, want: Mode) -> bool {
-        // Every waiter waits for an upgrade.
+        // All waiters wait until the upgrade is over.
         self.upgrade.is_none()
             && self.seats.iter().all(|seat| match seat {
                 Seat::Free => true,
                 Seat::Asking(_) => false,
                 Seat::Leased(leased) => match &leased.stage {
-                    // What no holder uses goes back before the process asks for more.
+                    // Unused leases and permits go back before the process asks for more.
                     Stage::Live => {
                         !leased.holds.is_empty()
                             && beside(leased.claim.mode, want)
                             && !leased.has_idle_permits()
                     }
                     Stage::Lost(_) => leased.holds.tolerate(leased.claim.mode, want),
-                    // What is given up must be back before the process asks whether it is free.
+                    // The store must have the lease back before it can grant the next one.
                     Stage::Going(_) => false,
                 },
             })
     }
 
-    /// Whether something is about to happen although no holder lets go: the next token comes, or the
-    /// answer to a request or a release.
+    /// Whether an answer of the store may help the first waiter although no holder lets go: the answer to a request
+    /// or a release, or the next token.
     pub(super) fn is_in_motion(&self) -> bool {
         self.seats.iter().any(|seat| match seat {
-            Seat::Asking(asking) => asking.sent.is_some(),
-            Seat::Leased(leased) => match leased.stage {
-                Stage::Live => leased.holds.is_empty() || leased.has_idle_permits(),
-                Stage::Going(_) => true,
-                Stage::Lost(_) => false,
-            },
+            Seat::Asking(asking) => asking.request.sent,
+            Seat::Leased(leased) if leased.is_live() => {
+                !leased.is_held() || leased.has_idle_permits()
+            }
+            Seat::Leased(_) => seat.going().is_some(),
             Seat::Free => false,
         })
     }

@@ -1,4 +1,4 @@
-//! What tests look at.
+//! What only tests ask of the machine.
 
 use lock_core::{Demand, Instant, OwnerToken};
 
@@ -12,7 +12,12 @@ impl<W> Machine<W> {
         self.seats.iter().all(Seat::is_free) && self.queue.is_empty()
     }
 
-    /// The owner whose claim is held, wanted or given up, on the first seat.
+    /// Whether the present event asks for a lease.
+    pub(in super::super) fn asks(&self) -> bool {
+        self.pass.attempt.is_some()
+    }
+
+    /// The owner of the claim on the first seat.
     pub(in super::super) fn owner(&self) -> Option<OwnerToken> {
         match &self.seats[0] {
             Seat::Free => None,
@@ -25,16 +30,13 @@ impl<W> Machine<W> {
 
     /// The owners of the leases whose renewal or conversion is under way.
     pub(in super::super) fn renewing(&self) -> Vec<OwnerToken> {
-        let busy = |leased: &&Leased| {
-            leased.renewal.is_some() || leased.change.as_ref().is_some_and(|change| change.sent)
-        };
         let live = self.seats.iter().filter_map(Seat::live);
-        live.filter(busy).map(|leased| leased.claim.owner).collect()
+        live.filter(|leased| leased.is_busy()).map(|leased| leased.claim.owner).collect()
     }
 
     /// Whether a renewal of the first lease is under way.
     pub(in super::super) fn is_renewing(&self) -> bool {
-        self.seats[0].live().is_some_and(|leased| leased.renewal.is_some())
+        self.seats[0].live().is_some_and(|leased| leased.renewal.sent)
     }
 
     /// Whether the first claim was refused, and waits.
@@ -44,13 +46,13 @@ impl<W> Machine<W> {
 
     /// When the first claim is asked for again, if it was refused and the store answers.
     pub(in super::super) fn asks_at(&self) -> Option<Instant> {
-        let waiting = self.seats[0].waiting().filter(|asking| asking.outage.is_none());
-        waiting.map(|asking| asking.until)
+        let waiting = self.seats[0].waiting().filter(|asking| asking.request.outage.is_none());
+        waiting.map(|asking| asking.request.at)
     }
 
-    /// What is known of other processes that wait for the first lease.
+    /// The demand of other processes for the first lease.
     pub(in super::super) fn demand(&self) -> Option<Demand> {
-        self.seats[0].live().map(Leased::demand)
+        self.seats[0].live().map(|leased| leased.turn.demand())
     }
 }
 

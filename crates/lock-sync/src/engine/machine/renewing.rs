@@ -2,112 +2,85 @@
 
 use std::time::Duration;
 
-use lock_core::{Claim, Instant, Renew, Renewal};
+use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
-use super::leased::{Leased, SOON, Stocking};
+use super::leased::{Leased, SOON};
 use super::plan::LOW_TOKENS;
-use super::seat::Seat;
-use super::{Machine, Op, Pass};
+use super::{Machine, Op};
 use crate::error::LossReason;
 
-/// How many tokens a renewal asks for that asks for some.
+/// How many tokens a renewal asks for, if it asks for tokens.
 const STOCK: u32 = 8192;
 
 impl<W> Machine<W> {
-    /// How long the answer to a request about a lease may take: one that stalls leaves time for others.
-    pub(super) fn answer_limit(&self, leased: &Leased, now: Instant) -> Duration {
-        let left = leased.lease.deadline().saturating_duration_since(now);
-        (self.policy.ttl.duration() / 6).min(left / 3).max(SOON)
-    }
-
-    /// Renews the lease on this seat. If more holders are to be expected and few tokens are left, the
-    /// renewal asks for some.
-    pub(super) fn send_renewal(&mut self, seat: usize, pass: &mut Pass<W>) {
-        let now = pass.now;
-        let more = !self.queue.is_empty() || self.upgrade.is_some();
+    /// Renews the lease on this seat. If more holders are likely and few tokens are left, the renewal asks for tokens.
+    pub(super) fn send_renewal(&mut self, seat: usize) {
+        let waits = !self.queue.is_empty() || self.upgrade.is_some();
         let Some(leased) = self.seats[seat].live_mut() else { return };
-        let more = more || leased.used > 1 || leased.is_idle();
+        let more = waits || leased.used > 1 || leased.is_idle();
         let stocks = more && leased.tokens.left() < LOW_TOKENS;
-        leased.check_at = None;
-        leased.inquired = true;
-        leased.renewal = Some(if stocks { Stocking::Yes } else { Stocking::No });
-        if stocks {
-            leased.stocked = Some(leased.used);
-        }
+        leased.renewal.send();
+        leased.turn.inquire();
+        leased.tokens.asked |= stocks;
         let tokens = if stocks { STOCK } else { 0 };
         let renew = Renew::new(leased.claim.clone(), self.policy.ttl).reserving(tokens);
-        if let Some(leased) = self.seats[seat].live() {
-            pass.ops.push(Op::Renew(renew, self.answer_limit(leased, now)));
-        }
+        let limit = leased.answer_limit(self.pass.now, self.policy.ttl);
+        self.pass.ops.push(Op::Renew(renew, limit));
     }
 
-    /// The store answered to a renewal of this claim.
-    pub(in super::super) fn renew_done(
-        &mut self,
-        claim: &Claim,
-        sent: Instant,
-        renewal: Renewal,
-        pass: &mut Pass<W>,
-    ) {
-        let now = pass.now;
-        // It may have been given up meanwhile, and may be taken back.
-        let ours = self.seats.iter().position(
-            |seat| matches!(seat, Seat::Leased(leased) if leased.claim.owner == claim.owner),
-        );
-        if let Some(seat) = ours
+    /// The store has answered a renewal of this claim.
+    pub(in super::super) fn renew_done(&mut self, claim: &Claim, sent: Instant, renewal: &Renewal) {
+        // The process may have given the lease up meanwhile, and may still take it back.
+        if let Some(seat) = self.seat_of(claim.owner)
             && let Some(leased) = self.seats[seat].leased_mut()
         {
-            let ttl = self.policy.ttl.duration();
-            let loss = leased.renewed(now, claim, sent + ttl / 3, renewal, self.policy.ttl);
+            let loss = leased.renewed(self.pass.now, claim, sent, renewal, self.policy.ttl);
             if let Some(loss) = loss {
-                self.lose(seat, loss, pass);
+                self.lose(seat, loss);
             }
         }
-        self.settle(pass);
     }
 }
 
 impl Leased {
-    /// Notes what a renewal came to. Returns why the lease is lost, if it is.
+    /// How long the answer to a request about a lease may take. The limit leaves time for another request before the
+    /// lease ends.
+    pub(super) fn answer_limit(&self, now: Instant, ttl: Ttl) -> Duration {
+        let left = self.lease.deadline().saturating_duration_since(now);
+        (ttl.duration() / 6).min(left / 3).max(SOON)
+    }
+
+    /// Notes the outcome of a renewal. Returns the reason if the lease is lost.
     fn renewed(
         &mut self,
         now: Instant,
         claim: &Claim,
-        renew_at: Instant,
-        renewal: Renewal,
-        ttl: lock_core::Ttl,
+        sent: Instant,
+        renewal: &Renewal,
+        ttl: Ttl,
     ) -> Option<LossReason> {
-        let stocked = self.renewal.take() == Some(Stocking::Yes);
+        self.renewal.sent = false;
         // The store may know the lease in another mode.
         let ambiguous = self.change.is_some() || self.claim != *claim;
         match renewal {
-            // Once its deadline has passed a lease is lost for good: a guard that has reported so must
-            // not become valid again.
+            // A lease whose deadline has passed is lost for good: a guard that has reported the loss must not become
+            // valid again.
             _ if !self.lease.is_valid(now) => return Some(LossReason::Expired),
-            Renewal::Lost if ambiguous => self.repeat_renewal(now + SOON.max(ttl.duration() / 30)),
+            Renewal::Lost if ambiguous => {
+                self.renewal.by(now + SOON.max(ttl.duration() / 30), false);
+            }
             Renewal::Lost => return Some(LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, demand } => {
-                self.lease.extend(valid_until);
-                self.renew_at = renew_at;
-                self.relaxed = true;
-                self.answered(demand, now);
+                self.lease.extend(*valid_until);
+                self.renewal.by(sent + ttl.duration() / 3, true);
+                self.turn.answer(*demand, now);
                 if let Some(tokens) = tokens {
-                    self.tokens.add(tokens);
-                    self.barren = false;
+                    self.tokens.add(*tokens);
                 }
-                self.barren |= stocked && self.tokens.left() == 0;
             }
-            // The deadline stands. The process asks again while there is time.
-            _ => {
-                self.repeat_renewal(self.retry_at(now, ttl));
-                self.barren |= stocked && self.tokens.left() == 0;
-            }
+            // The outcome is unknown: the deadline stays, and the process asks again while there is time.
+            _ => self.renewal.by(self.retry_at(now, ttl), false),
         }
         None
-    }
-
-    /// A renewal that came to nothing is repeated at this instant, not earlier.
-    fn repeat_renewal(&mut self, at: Instant) {
-        (self.renew_at, self.relaxed) = (at, false);
     }
 }

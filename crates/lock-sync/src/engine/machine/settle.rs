@@ -1,30 +1,38 @@
-//! The one pass that follows every event.
+//! Settling, which follows every event.
 //!
-//! An event records facts. [`Machine::settle`] then lets the first waiters enter the leases that are here,
-//! takes every step that the [plan](super::plan) of a seat finds due, and asks for what the first waiter
-//! needs, until nothing changes any more.
+//! An event records facts. Then [`Machine::settle`] lets the first waiters enter the live leases, takes every step
+//! that the [plan](super::plan) of a seat finds due, and asks for a lease if the first waiter needs one. It repeats
+//! this until nothing changes.
 
-use lock_core::{Acquire, Claim, Error, ErrorKind, Instant, Mode};
+use lock_core::{
+    Acquire, Claim, Error, ErrorKind, FencingToken, Grant, Instant, Mode, TokenRange, Ttl,
+};
 
 use super::facts::{Asking, Change};
-use super::leased::{Going, Leased, Release, Stage};
+use super::leased::{Going, Leased, Stage};
+use super::plan::{Plan, Step};
 use super::seat::Seat;
-use super::staying::Fate;
-use super::step::{Plan, Step};
-use super::{Denial, Machine, Pass, Ticket};
+use super::{Denial, Machine, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
+use crate::engine::request::Request;
+use crate::engine::timing::renewal_window;
 
-/// More rounds than any event needs. A test that reaches it has found an endless loop.
+/// More rounds than any event needs. A test that reaches this number has found an endless loop.
 const MOST_ROUNDS: u32 = 10_000;
 
 impl<W> Machine<W> {
-    /// Brings everything in line with the facts.
-    pub(super) fn settle(&mut self, pass: &mut Pass<W>) {
+    /// Serves the line and takes steps until no step is due.
+    pub(in super::super) fn settle(&mut self) {
         let mut rounds = 0;
         let mut plan = loop {
-            self.serve(pass);
-            let (plan, stepped) = self.take_steps(pass);
-            if !(stepped | self.ask(pass) | self.send_tries_home(pass)) {
+            let mut served = false;
+            for seat in 0..self.seats.len() {
+                served |= self.serve_seat(seat);
+            }
+            // One look is enough for a single seat.
+            let again = served && self.seats.len() > 1;
+            let (plan, stepped) = self.take_steps();
+            if !(again || stepped || self.deny() || self.ask() || self.send_tries_home()) {
                 break plan;
             }
             rounds += 1;
@@ -33,191 +41,153 @@ impl<W> Machine<W> {
         while let [_, .., Seat::Free] = &self.seats[..] {
             self.seats.pop();
         }
-        self.settle_watch(pass);
+        self.settle_watch(&mut plan);
         plan.wake(self.queue.first_limit().unwrap_or(Instant::FAR_FUTURE));
-        plan.wake(self.watch_due());
         self.next = plan.deadline();
     }
 
-    /// Takes the steps that are due. Returns the plan of all seats as they were then, and whether a step was due.
-    fn take_steps(&mut self, pass: &mut Pass<W>) -> (Plan, bool) {
-        let mut plan = self.blank_plan(pass.now);
+    /// Takes the steps that are due. Returns the plan of all seats after these steps, and whether a step was due.
+    fn take_steps(&mut self) -> (Plan, bool) {
+        let mut plan = Plan::new(self.pass.now, renewal_window(self.policy.ttl));
         let mut stepped = false;
         for seat in 0..self.seats.len() {
-            self.plan(seat, &mut plan);
+            self.look(seat, &mut plan);
             while let Some(step) = plan.step.take() {
-                self.take_step(seat, step, pass);
+                self.take_step(seat, step);
                 stepped = true;
-                self.plan(seat, &mut plan);
+                self.look(seat, &mut plan);
             }
         }
         (plan, stepped)
     }
 
-    fn take_step(&mut self, seat: usize, step: Step, pass: &mut Pass<W>) {
-        let now = pass.now;
+    fn look(&mut self, seat: usize, plan: &mut Plan) {
+        if let Some(leased) = self.seats[seat].live_mut() {
+            leased.consider_weaker(plan.now);
+        }
+        self.plan(seat, plan);
+    }
+
+    fn take_step(&mut self, seat: usize, step: Step) {
         match step {
-            Step::Ask { insists } => self.send_attempt(seat, insists, pass),
-            Step::Drop => self.drop_claim(seat, now),
-            Step::Lose(reason) => self.lose(seat, reason, pass),
-            Step::EndHold => self.end_overdue_hold(seat, pass),
-            Step::GiveUp => self.give_up(seat, pass),
-            Step::Weaken { hurried } => self.begin_to_weaken(seat, hurried, now),
-            Step::Strengthen => {
-                if let Some(leased) = self.seats[seat].leased_mut() {
-                    leased.change = Some(Change::new(Mode::Exclusive, now));
+            Step::Ask { insists } => self.send_attempt(seat, insists),
+            Step::Drop => self.drop_claim(seat),
+            Step::Lose(reason) => self.lose(seat, reason),
+            Step::EndHold => self.end_overdue_hold(seat),
+            Step::GiveUp => self.give_up(seat),
+            Step::Change(mode) => {
+                if let Some(leased) = self.seats[seat].live_mut() {
+                    leased.change = Some(Change { to: mode, request: Request::new(self.pass.now) });
                 }
             }
-            Step::Convert => self.send_conversion(seat, pass),
-            Step::GrantUpgrade => self.grant_upgrade(seat, pass),
-            Step::RefuseUpgrade => self.deny_upgrade(Denial::WouldBlock, pass),
-            Step::Renew => self.send_renewal(seat, pass),
-            Step::Stock => {
-                if let Some(upgrade) = &mut self.upgrade {
-                    upgrade.stocked = true;
-                }
-                self.send_renewal(seat, pass);
-            }
-            Step::ReleaseAgain => self.set_release(seat, Release::Due),
-            Step::LookAfterRelease => self.set_release(seat, Release::Sent(Instant::FAR_FUTURE)),
+            Step::Convert => self.send_conversion(seat),
+            Step::GrantUpgrade => self.grant_upgrade(seat),
+            Step::RefuseUpgrade => self.deny_upgrade(Denial::WouldBlock),
+            Step::Renew => self.send_renewal(seat),
             Step::Clear => self.seats[seat] = Seat::Free,
         }
     }
 
     // ---- Waiters ----
 
-    /// Sends home the waiters whose limit has been reached.
-    pub(super) fn expire_waiters(&mut self, pass: &mut Pass<W>) {
-        let now = pass.now;
-        while let Some(id) = self.queue.overdue(now) {
-            let upgrade = self.upgrade.as_ref().filter(|upgrade| upgrade.id == id);
-            let denial = Denial::Timeout(match upgrade {
-                Some(upgrade) => self.outage_of_change(upgrade.hold.seat()),
-                None => self.outage(),
-            });
-            self.deny(id, denial, pass);
+    /// Time has passed: denies the waiters whose limit has been reached.
+    pub(in super::super) fn tick(&mut self) {
+        while let Some(id) = self.queue.overdue(self.pass.now) {
+            let denial = Denial::Timeout(self.outage());
+            self.leave_upgrade(|upgrade| upgrade.id == id);
+            self.pass.wake(self.queue.settle(id, Err(denial)));
         }
     }
 
-    /// Why the store has not granted what the line waits for, if that is the store's failure.
+    /// Denies the upgrade and the waiters that can never be served.
+    fn deny(&mut self) -> bool {
+        let upgrade = self.upgrade.as_ref().and_then(|upgrade| self.refuses_upgrade(upgrade.hold));
+        let line = self.queue.first_want().and_then(|want| self.refuses(want));
+        let denied = upgrade.is_some() || line.is_some();
+        upgrade.into_iter().for_each(|denial| self.deny_upgrade(denial));
+        line.iter().for_each(|denial| self.deny_all(denial));
+        denied
+    }
+
+    /// The error of the store for which the line waits, if there is one.
     fn outage(&self) -> Option<Error> {
-        self.seats.iter().find_map(|seat| match seat {
-            Seat::Free => None,
-            Seat::Asking(asking) => {
-                let unanswered =
-                    || Error::new(ErrorKind::Timeout, "the backend has not answered yet");
-                let fresh = asking.sent.as_ref().is_some_and(|sent| sent.fresh);
-                let known = asking.outage.as_ref().map(|outage| outage.error.clone());
-                known.or_else(|| fresh.then(unanswered))
-            }
-            Seat::Leased(leased) => match &leased.stage {
-                Stage::Going(going) => going.outage.as_ref().map(|outage| outage.error.clone()),
-                Stage::Live | Stage::Lost(_) => None,
-            },
+        self.seats.iter().find_map(|seat| {
+            let known = seat.outage().map(|outage| Error::clone(&outage.error));
+            known.or_else(|| {
+                let Seat::Asking(asking) = seat else { return None };
+                let why = "the backend has not answered yet";
+                let fresh = asking.request.sent && !asking.refused;
+                fresh.then(|| Error::new(ErrorKind::Timeout, why))
+            })
         })
     }
 
-    fn outage_of_change(&self, seat: usize) -> Option<Error> {
-        let change = self.seats[seat].leased()?.change.as_ref()?;
-        change.outage.as_ref().map(|outage| outage.error.clone())
-    }
-
-    /// Sends home the first waiter if it does not wait and only another holder can help it.
-    fn send_tries_home(&mut self, pass: &mut Pass<W>) -> bool {
-        let mut sent = false;
-        while let Some((id, Patience::Try)) = self.queue.first()
-            && !self.is_in_motion()
-        {
-            pass.wake(self.queue.settle(id, Err(Denial::WouldBlock)));
-            sent = true;
+    /// Denies the first waiters that only try, if only another holder can help them.
+    fn send_tries_home(&mut self) -> bool {
+        let hopeless =
+            matches!(self.queue.first(), Some((_, Patience::Try))) && !self.is_in_motion();
+        if hopeless {
+            self.deny_tries(&Denial::WouldBlock);
         }
-        sent
-    }
-
-    /// Gives a waiter its denial. If it wanted an upgrade, its hold stays as it is.
-    pub(super) fn deny(&mut self, id: WaiterId, denial: Denial, pass: &mut Pass<W>) {
-        let now = pass.now;
-        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.id == id) {
-            self.leave_upgrade(now);
-        }
-        pass.wake(self.queue.settle(id, Err(denial)));
+        hopeless
     }
 
     // ---- Serving ----
 
-    /// Lets the first waiters enter the leases that are here, as far as there is room.
-    fn serve(&mut self, pass: &mut Pass<W>) {
-        let mut again = true;
-        while again && !self.queue.is_empty() {
-            again = false;
-            for seat in 0..self.seats.len() {
-                again |= self.serve_seat(seat, pass);
-            }
-            // A single seat has served all that it can.
-            again &= self.seats.len() > 1;
-        }
-    }
-
-    fn serve_seat(&mut self, seat: usize, pass: &mut Pass<W>) -> bool {
-        let now = pass.now;
+    /// Lets the first waiters enter the lease on this seat, as far as there is room.
+    fn serve_seat(&mut self, seat: usize) -> bool {
         let mut served = false;
-        // Every waiter that was in line when the lease was granted may enter with it.
+        // A lease that had no holder yet admits every waiter for which it has room.
         let fresh = self.seats[seat].live().is_some_and(|leased| leased.used == 0);
-        while let Some((id, want)) = self.next_for(seat, now, fresh) {
-            let Some(ticket) = self.ticket(seat, now, want) else { break };
-            pass.wake(self.queue.settle(id, Ok(ticket)));
+        while let Some((id, want)) = self.next_for(seat, fresh) {
+            let Some(ticket) = self.ticket(seat, want) else { break };
+            self.pass.wake(self.queue.settle(id, Ok(ticket)));
             served = true;
             if want == Mode::Exclusive {
                 break;
             }
         }
-        let more = !self.queue.is_empty();
-        if let Some(leased) = self.seats[seat].live_mut().filter(|_| served) {
-            leased.crowded |= more || leased.holds.live() > 1;
-        }
         served
     }
 
     /// The next waiter to enter the lease on this seat, if there is room.
-    fn next_for(&self, seat: usize, now: Instant, fresh: bool) -> Option<(WaiterId, Mode)> {
+    fn next_for(&self, seat: usize, fresh: bool) -> Option<(WaiterId, Mode)> {
         let leased = self.seats[seat].live()?;
         let (id, _) = self.queue.first()?;
         let want = self.queue.want(id)?;
         let enters = !self.upgrades(seat)
             && leased.has_room(want)
             && self.is_tolerated(seat, want)
-            && self.admits(leased, now, fresh);
+            && self.admits(leased, fresh);
         enters.then_some((id, want))
     }
 
-    /// Whether the lease may have one more holder, as far as other processes and the time are concerned.
-    fn admits(&self, leased: &Leased, now: Instant, fresh: bool) -> bool {
+    /// Whether the time and the other processes allow one more holder of the lease.
+    fn admits(&self, leased: &Leased, fresh: bool) -> bool {
+        let now = self.pass.now;
         if fresh || leased.claim.mode.is_joint() {
-            // Joint holds are one owner's.
-            !leased.spent && leased.lease.is_valid(now)
+            // All joint holds belong to one owner.
+            leased.is_usable(now)
         } else if leased.holds.is_empty() {
-            leased.fate(now, self.manner, &self.policy) == Fate::HandOver
+            leased.is_kept(now, self.manner, &self.policy)
         } else {
-            (leased.demand() != lock_core::Demand::Wanted || leased.opens(now, &self.policy))
+            (!leased.turn.is_wanted() || leased.opens(now, &self.policy))
                 && leased.may_go_on(now, self.manner, &self.policy)
         }
     }
 
     /// Gives the lease on this seat to one more holder.
-    fn ticket(&mut self, seat: usize, now: Instant, want: Mode) -> Option<Ticket> {
+    pub(super) fn ticket(&mut self, seat: usize, want: Mode) -> Option<Ticket> {
         let limit = self.policy.max_hold;
-        let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| now + max_hold);
-        let leased = self.seats[seat].live_mut()?;
-        let ticket = leased.ticket((seat, self.holds + 1), want, until, now)?;
+        let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| self.pass.now + max_hold);
         self.holds += 1;
-        Some(ticket)
+        self.seats[seat].live_mut()?.ticket((seat, self.holds), want, until)
     }
 
     // ---- Asking ----
 
-    /// Claims a lease for the first waiter, if a lease is what it needs.
-    fn ask(&mut self, pass: &mut Pass<W>) -> bool {
-        let now = pass.now;
+    /// Begins to claim a lease for the first waiter, if it needs one.
+    fn ask(&mut self) -> bool {
         let Some(want) = self.queue.first_want() else {
             (self.courtesy, self.trouble) = (None, None);
             return false;
@@ -228,7 +198,7 @@ impl<W> Machine<W> {
         let owner = match (self.owners)() {
             Ok(owner) => owner,
             Err(error) => {
-                self.deny_all(&Denial::Failed(error), pass);
+                self.deny_all(&Denial::Failed(error));
                 return true;
             }
         };
@@ -236,13 +206,13 @@ impl<W> Machine<W> {
         let yields = self.courtesy.filter(|_| self.is_waited_for());
         let mut asking = match yields {
             Some((hinted, most)) => Asking::yielding(claim(want), hinted, most),
-            None => Asking::new(claim(self.in_one_go(want)), now),
+            None => Asking::new(claim(self.in_one_go(want)), self.pass.now),
         };
-        (asking.outage, self.courtesy) = (self.trouble.take(), None);
+        (asking.request.outage, self.courtesy) = (self.trouble.take(), None);
         let seat = self.free_seat();
         self.seats[seat] = Seat::Asking(asking);
         if yields.is_none() {
-            self.send_attempt(seat, false, pass);
+            self.send_attempt(seat, false);
         }
         true
     }
@@ -255,42 +225,36 @@ impl<W> Machine<W> {
         })
     }
 
-    fn send_attempt(&mut self, seat: usize, insists: bool, pass: &mut Pass<W>) {
-        let now = pass.now;
+    fn send_attempt(&mut self, seat: usize, insists: bool) {
         let (waits, first) = (self.is_waited_for(), self.queue.first_want());
         let Seat::Asking(asking) = &self.seats[seat] else { return };
         let mode = asking.claim.mode;
-        // A claim to more than the first waiter needs takes no place; nor does one that no other process
-        // can be in the way of, unless it has waited for long.
-        let queued = waits && first == Some(mode) && (insists || !self.has_all(mode, now));
+        // A claim to more than the first waiter needs takes no place. Nor does a claim that no other process can be
+        // in the way of, unless it insists.
+        let queued = waits && first == Some(mode) && (insists || !self.has_all(mode));
         let request = Acquire::new(asking.claim.clone(), self.policy.ttl).reserving(self.reserve());
         if let Seat::Asking(asking) = &mut self.seats[seat] {
             asking.send(queued);
         }
-        pass.attempt(if queued { request.queued() } else { request });
+        self.pass.attempt(if queued { request.queued() } else { request });
     }
 
-    /// Lets go of a claim that no waiter here needs. If the store may have granted it or given it a
-    /// place, the store must hear of that.
-    fn drop_claim(&mut self, seat: usize, now: Instant) {
+    /// Lets go of a claim that no waiter here needs. If the store may have granted the claim or given it a place, the
+    /// claim is released.
+    fn drop_claim(&mut self, seat: usize) {
         let Seat::Asking(asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
         };
-        if asking.outage.is_some() || asking.placed {
-            let end = now + self.policy.ttl.duration();
-            let mut leased = Leased::unseen(self.clock, asking.claim, end, now);
-            leased.stage = Stage::Going(Going::due());
-            self.seats[seat] = Seat::Leased(leased);
-        }
-    }
-
-    // ---- Holds that last for too long ----
-
-    fn end_overdue_hold(&mut self, seat: usize, pass: &mut Pass<W>) {
-        let now = pass.now;
-        let Some(leased) = self.seats[seat].live_mut() else { return };
-        if let Some(hold) = leased.holds.overdue(seat, now) {
-            self.lose_hold(hold, pass);
+        if asking.request.outage.is_some() || asking.placed {
+            let grant = Grant::new(
+                TokenRange::single(FencingToken::new(0)),
+                self.pass.now + self.policy.ttl.duration(),
+            );
+            let mut unseen =
+                Leased::new(None, self.clock, asking.claim, grant, Ttl::MAX, self.pass.now);
+            unseen.spent = true;
+            unseen.stage = Stage::Going(Going::new(self.pass.now));
+            self.seats[seat] = Seat::Leased(unseen);
         }
     }
 }

@@ -1,11 +1,10 @@
-//! The short ways: what most tasks do, without a pass.
+//! The short ways: the most frequent calls, without a pass.
 //!
-//! Each changes nothing that a [plan](super::plan) looks at, or nothing that makes a step due earlier. Where a task
-//! cannot take its short way, it takes the long one.
+//! A short way changes nothing that makes a step of a [plan](super::plan) due earlier. A task that cannot take its
+//! short way takes the long one.
 
-use lock_core::{Demand, Instant, Mode};
+use lock_core::{Instant, Mode};
 
-use super::leased::Stage;
 use super::plan::LOW_TOKENS;
 use super::seat::Seat;
 use super::{Machine, Manner, Ticket};
@@ -15,25 +14,20 @@ use crate::engine::queue::{Patience, WaiterId};
 impl<W> Machine<W> {
     /// Whether a task that waits without a limit may [`join`](Self::join) the line.
     pub(in super::super) fn may_join(&self, want: Mode) -> bool {
-        let [seat] = &self.seats[..] else { return false };
-        let waits = match seat {
-            Seat::Free => false,
-            Seat::Asking(_) => true,
-            Seat::Leased(leased) => match &leased.stage {
-                Stage::Live if leased.holds.is_empty() => false,
-                Stage::Live if self.queue.is_empty() => {
-                    !leased.has_room(want) && !beside(leased.claim.mode, want)
-                }
-                Stage::Live => true,
-                Stage::Lost(_) => !leased.holds.tolerate(leased.claim.mode, want),
-                Stage::Going(_) => !leased.is_going_soon(),
-            },
+        let waits = match &self.seats[..] {
+            // Whatever the first waiter waits for, the next one waits for more.
+            _ if !self.queue.is_empty() => true,
+            [Seat::Asking(_)] => true,
+            [Seat::Leased(leased)] if leased.is_held() => {
+                !leased.has_room(want) && !beside(leased.claim.mode, want)
+            }
+            _ => false,
         };
         waits && !self.closed && !want.is_joint()
     }
 
-    /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else
-    /// to decide. That takes no clock, and one look at the line.
+    /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else to decide.
+    /// That does not read the clock.
     pub(in super::super) fn join(&mut self, want: Mode, waker: &mut Option<W>) -> Option<WaiterId> {
         if !self.may_join(want) {
             return None;
@@ -43,47 +37,48 @@ impl<W> Machine<W> {
         Some(id)
     }
 
-    /// The short way from an exclusive holder to the next waiter, while no other process wants the lock. `None` if
-    /// it was not taken; otherwise the waker of that waiter, if it has left one.
+    /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if it wants the same and
+    /// no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has left
+    /// one.
     ///
-    /// What a longer pass would find due meanwhile, the next tick finds: nothing here moves a deadline forward.
+    /// If a step falls due meanwhile, the next tick takes it: this way makes no deadline earlier.
     pub(in super::super) fn pass_on(
         &mut self,
         hold: HoldId,
         now: Instant,
         manner: Manner,
     ) -> Option<Option<W>> {
-        let [Seat::Leased(leased)] = &mut self.seats[..] else { return None };
-        let plain = !self.closed
-            && self.upgrade.is_none()
-            && self.policy.max_hold.is_none()
-            && leased.is_live()
-            && leased.claim.mode == Mode::Exclusive
-            && leased.demand() == Demand::Quiet
+        let (waiter, _) = self.queue.first()?;
+        let want = self.queue.want(waiter)?;
+        let leased = self.live(hold)?;
+        let fits = match want {
+            Mode::Exclusive => self.seats.len() == 1 && leased.holds.is_single(),
+            Mode::Permits { .. } => !leased.holds.has_forgotten(),
+            _ => false,
+        };
+        let plain = self.is_plain()
+            && leased.turn.is_quiet()
             && leased.change.is_none()
             && leased.tokens.left() > LOW_TOKENS
+            && leased.holds.get(hold).is_some_and(|held| held.is_live() && held.mode == want)
             && leased.may_go_on(now, manner, &self.policy);
-        if !plain || self.queue.first_want() != Some(Mode::Exclusive) {
+        if !fits || !plain {
             return None;
         }
-        let (waiter, _) = self.queue.first()?;
-        leased.holds.remove_only(hold)?;
+        self.live_mut(hold)?.holds.remove(hold)?;
         self.manner = manner;
-        self.holds += 1;
-        let at = (0, self.holds);
-        let ticket = leased.ticket(at, Mode::Exclusive, Instant::FAR_FUTURE, now)?;
-        let waker = self.queue.settle(waiter, Ok(ticket));
-        leased.crowded |= !self.queue.is_empty();
-        Some(waker)
+        let ticket = self.ticket(hold.seat(), want)?;
+        Some(self.queue.settle(waiter, Ok(ticket)))
     }
 
-    /// The short way for one more reader to those who read already, if there is nothing else to decide.
+    /// Whether neither the end, nor an upgrade, nor a limit of holds is to be considered.
+    fn is_plain(&self) -> bool {
+        !self.closed && self.upgrade.is_none() && self.policy.max_hold.is_none()
+    }
+
+    /// The short way for one more reader beside other readers, if there is nothing else to decide.
     pub(in super::super) fn share(&mut self, now: Instant, manner: Manner) -> Option<Ticket> {
-        let plain = !self.closed
-            && self.queue.is_empty()
-            && self.upgrade.is_none()
-            && self.policy.max_hold.is_none();
-        if !plain {
+        if !self.is_plain() || !self.queue.is_empty() {
             return None;
         }
         let quiet =
@@ -92,46 +87,39 @@ impl<W> Machine<W> {
         if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
             return None;
         }
-        let leased = self.seats[seat].leased_mut()?;
-        if !leased.may_go_on(now, manner, &self.policy) {
+        if !self.seats[seat].leased()?.may_go_on(now, manner, &self.policy) {
             return None;
         }
-        self.holds += 1;
-        self.shared_at = now;
-        self.manner = manner;
-        leased.share((seat, self.holds))
+        (self.shared_at, self.manner) = (now, manner);
+        self.ticket(seat, Mode::Shared)
     }
 
-    /// The short way out for a reader beside whom others go on reading. Returns whether it was taken.
-    pub(in super::super) fn unshare(&mut self, hold: HoldId) -> bool {
-        let plain = self.queue.is_empty() && self.upgrade.is_none();
-        let leased = self.seats.get_mut(hold.seat()).and_then(Seat::live_mut);
-        leased.filter(|_| plain).is_some_and(|leased| leased.holds.remove_beside_others(hold))
-    }
-
-    /// The short way out for the last reader of a lease that stays here for a moment, counted from when the
-    /// last reader came: that takes no clock. `armed` is when the machine is going to be looked at in any
-    /// case. Returns whether it was taken.
-    pub(in super::super) fn linger(
+    /// The short way out for a reader that leaves other holders behind, or that is the last one and leaves a lease that
+    /// stays here for a while. That time counts from the moment the last reader came, so this way does not read the
+    /// clock. `armed` is the instant of the next tick, which must not be after that time. Returns whether the short way
+    /// was taken.
+    pub(in super::super) fn unshare(
         &mut self,
         hold: HoldId,
         manner: Manner,
         armed: Instant,
     ) -> bool {
-        let (seat, now) = (hold.seat(), self.shared_at);
-        let Some(leased) = self.seats.get(seat).and_then(Seat::live) else { return false };
+        let now = self.shared_at;
+        let Some(leased) = self.live(hold) else { return false };
+        let last = leased.holds.live() == 1;
         let until = now + leased.idles(now, manner, self.policy.ttl);
-        let plain = until > now
-            && armed <= until
-            && self.queue.is_empty()
-            && self.upgrade.is_none()
-            && leased.tokens.left() >= LOW_TOKENS
-            && leased.demand() == Demand::Quiet
-            && self.may_idle(leased, now);
-        let leased = self.seats.get_mut(seat).and_then(Seat::live_mut).filter(|_| plain);
-        leased.is_some_and(|leased| {
+        let stays = || {
+            until > now
+                && armed <= until
+                && leased.tokens.left() >= LOW_TOKENS
+                && leased.turn.is_quiet()
+                && self.may_idle(leased, now)
+        };
+        let plain = self.queue.is_empty() && self.upgrade.is_none() && (!last || stays());
+        let Some(leased) = self.live_mut(hold).filter(|_| plain) else { return false };
+        if last {
             leased.idle_until = until;
-            leased.holds.remove_alone(hold, now)
-        })
+        }
+        leased.holds.remove_reader(hold).is_some()
     }
 }

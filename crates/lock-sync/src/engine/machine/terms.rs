@@ -1,4 +1,4 @@
-//! What the machine and its callers say to one another.
+//! The types that the machine and its callers exchange.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ pub(crate) struct Policy {
     pub(crate) converts: bool,
 }
 
-/// What a holder wants to become of the lock after it.
+/// What is to happen to the lease after a hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) handoff: Handoff,
-    /// How long the lease is kept when no waiter here wants it.
+    /// How long the process keeps the lease when none of its waiters wants it.
     pub(crate) cache: Option<Duration>,
 }
 
-/// The right of one holder: what a guard carries.
+/// The outcome of a waiter that has become a holder. The guard carries it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
@@ -46,7 +46,7 @@ pub(crate) enum Denial {
     Timeout(Option<Error>),
     Closed,
     Failed(Error),
-    /// What it would have shared, or made stronger, is lost.
+    /// The lease that the waiter would have shared or upgraded is lost.
     Lost(LeaseLost),
 }
 
@@ -55,11 +55,11 @@ pub(super) type Outcome = Result<Ticket, Denial>;
 /// How an attempt to enter began.
 #[derive(Debug)]
 pub(in super::super) enum Entered {
-    /// It is over already.
+    /// The attempt has its outcome.
     Done(Outcome),
-    /// Send this request on behalf of the waiter, and report with
-    /// [`attempt_done`](super::Machine::attempt_done) no matter what becomes of the waiter.
+    /// The caller sends this request for the waiter, and reports the answer with
+    /// [`attempt_done`](super::Machine::attempt_done) even if the waiter has left.
     Attempt(WaiterId, Acquire),
-    /// The turn of another waiter comes first.
+    /// The waiter stands in line, and its caller has nothing to send.
     Queued(WaiterId),
 }

@@ -6,245 +6,171 @@ use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
 use super::facts::{Asking, Watching};
 use super::leased::Leased;
+use super::plan::Plan;
 use super::seat::Seat;
-use super::timing::{BACKOFF, jitter};
-use super::{Machine, Op, Pass};
+use super::{Machine, Op};
+use crate::engine::timing::{BACKOFF, jitter};
 
-/// How long the machine goes on listening when no waiter or holder here needs it: a lock that was contended
-/// a moment ago is likely to be so again, and a process that listens is queued with its first request.
+/// How long the machine goes on listening when no waiter or lease of this process needs it. A lock that was
+/// contended a moment ago is likely to be contended again, and a process that listens gets a place in the store's
+/// queue with its first request.
 const REST_AFTER: Duration = Duration::from_secs(5);
 
-/// After how long it listens again where it was refused. Rights may be given, and are taken by mistake.
+/// The pause before the machine listens again after a refusal that is not retryable. A missing right may be granted
+/// later.
 const REFUSED: Duration = Duration::from_secs(5);
 
 impl<W> Machine<W> {
     // ---- Events ----
 
-    /// The watch is in place: what happened before it is unknown.
-    pub(in super::super) fn watch_started(&mut self, pass: &mut Pass<W>) {
-        if let Watching::Starting { failures } = self.watch {
-            self.watch = Watching::On { failures };
-            self.polls = 0;
-            self.alone_since = None;
-            self.hear(Hint::Resync, pass);
+    /// The watch is in place. Hints from before that may have been missed.
+    pub(in super::super) fn watch_started(&mut self) {
+        if self.watch == Watching::Starting {
+            self.watch = Watching::On;
+            (self.polls, self.alone_since) = (0, None);
+            self.hint(Hint::Resync);
         }
-        self.settle(pass);
     }
 
     /// The watch could not be put in place, or has ended.
-    pub(in super::super) fn watch_ended(&mut self, error: Option<&Error>, pass: &mut Pass<W>) {
-        let now = pass.now;
-        let (failures, was_on) = match self.watch {
-            Watching::On { failures } => (failures, true),
-            Watching::Starting { failures } => (failures, false),
-            Watching::Off | Watching::Failed { .. } => return,
-        };
-        let retry = match error {
+    pub(in super::super) fn watch_ended(&mut self, error: Option<&Error>) {
+        let now = self.pass.now;
+        let was_on = self.watch == Watching::On;
+        if !was_on && self.watch != Watching::Starting {
+            return;
+        }
+        self.watch = Watching::Failed(match error {
             Some(error) if error.kind() == ErrorKind::Unsupported => Instant::FAR_FUTURE,
             Some(error) if !error.is_retryable() => now + REFUSED,
-            _ => now + BACKOFF.after(failures).pause(),
-        };
-        self.watch = Watching::Failed { retry, failures: failures.saturating_add(1) };
-        // No other process can say any more that it wants the lock.
-        self.seats.iter_mut().filter_map(Seat::leased_mut).for_each(|it| it.hear_nothing(now));
+            _ => now + BACKOFF.after(self.watch_failures).pause(),
+        });
+        self.watch_failures = self.watch_failures.saturating_add(1);
+        // From now on no hint tells that another process wants the lock.
+        self.leases_mut().for_each(|leased| leased.turn.hear_nothing(now));
         if was_on {
-            self.hear(Hint::Resync, pass);
+            self.hint(Hint::Resync);
         }
-        self.settle(pass);
     }
 
     /// A hint about the key.
-    pub(in super::super) fn hint(&mut self, hint: Hint, pass: &mut Pass<W>) {
-        if let (Watching::On { failures }, false) = (&mut self.watch, hint == Hint::Resync) {
-            *failures = 0;
+    pub(in super::super) fn hint(&mut self, hint: Hint) {
+        let now = self.pass.now;
+        if hint != Hint::Resync {
+            self.watch_failures = 0;
         }
-        self.hear(hint, pass);
-        self.settle(pass);
-    }
-
-    fn hear(&mut self, hint: Hint, pass: &mut Pass<W>) {
-        let now = pass.now;
-        for seat in 0..self.seats.len() {
-            match hint {
-                Hint::Granted { owner, grant } => {
-                    self.granted_by_hint(seat, owner, grant, pass);
+        match hint {
+            Hint::Granted { owner, grant } => self.granted_by_hint(owner, grant),
+            // When the lease before this claim expires, no hint comes. So the claim asks then.
+            Hint::Next { owner, after } => {
+                if let Some(asking) = self.asking_for(owner).filter(|it| !it.is_failing()) {
+                    let at = now + after + jitter(&asking.claim);
+                    asking.request.by(at, false);
                 }
-                Hint::Next { owner, after } => self.next_by_hint(seat, now, owner, after),
-                Hint::Wanted => self.wanted(seat, now),
-                // Another process got it, which is no news to a waiter.
-                Hint::Changed => self.doubt_seat(seat, now),
-                _ => self.heard(seat, now, hint == Hint::Resync),
             }
+            Hint::Wanted => self.seats.iter_mut().for_each(|seat| match seat {
+                Seat::Asking(asking) => asking.wanted = true,
+                Seat::Leased(leased) => leased.turn.hear_wish(leased.is_busy(), now),
+                Seat::Free => {}
+            }),
+            // The key went to another owner. That is news to a lease, but not to a waiting claim.
+            Hint::Changed => self.doubt(),
+            _ => self.heard(hint == Hint::Resync),
         }
     }
 
     /// Something has happened to the key, or may have.
-    fn heard(&mut self, seat: usize, now: Instant, resync: bool) {
-        self.hint_at_change(seat, now);
-        match &mut self.seats[seat] {
-            Seat::Asking(asking) => asking.hear(now),
-            Seat::Leased(leased) if resync && self.policy.renew => {
-                leased.listen_again();
-                leased.check_at = Some(now);
+    fn heard(&mut self, resync: bool) {
+        let now = self.pass.now;
+        self.hint_at_change();
+        for seat in &mut self.seats {
+            match seat {
+                Seat::Asking(asking) => asking.hear(now),
+                Seat::Leased(leased) if resync => {
+                    leased.turn.listen_again();
+                    leased.renewal.by(now, false);
+                }
+                Seat::Leased(leased) => leased.doubt(now),
+                Seat::Free => {}
             }
-            _ => self.doubt_seat(seat, now),
         }
     }
 
     /// The store says that it has handed the lock to a claim of this process.
-    fn granted_by_hint(
-        &mut self,
-        seat: usize,
-        owner: OwnerToken,
-        grant: Option<Grant>,
-        pass: &mut Pass<W>,
-    ) {
-        let now = pass.now;
-        // Without renewal the lease must have its full length at once, which takes a request.
-        let grant = grant.filter(|grant| self.policy.renew && grant.valid_until > now);
-        if let Some(asking) = self.seats[seat].waiting().filter(|it| it.claim.owner == owner)
-            && let Some(grant) = grant
-        {
-            let claim = asking.claim.clone();
-            return self.granted(seat, claim, grant, pass);
-        }
-        if let Some(asking) = self.seats[seat].asking_mut().filter(|it| it.claim.owner == owner) {
-            asking.hear_grant();
-        } else if self.seats[seat].live().is_some_and(|it| it.claim.owner == owner) {
-            self.hint_at_change(seat, now);
+    fn granted_by_hint(&mut self, owner: OwnerToken, grant: Option<Grant>) {
+        // A lease that is handed over is short. Without renewal it needs its full length at once, and only a
+        // request gives it that.
+        let grant = grant.filter(|grant| self.policy.renew && grant.valid_until > self.pass.now);
+        let ours = self.seat_of(owner);
+        let waiting = ours.and_then(|seat| self.seats[seat].waiting());
+        if let (Some(seat), Some(asking), Some(grant)) = (ours, waiting, grant) {
+            self.granted(seat, asking.claim.clone(), grant);
+        } else if let Some(asking) = self.asking_for(owner) {
+            asking.hinted = true;
+        } else if ours.is_some() {
+            self.hint_at_change();
         }
     }
 
-    /// The store says that this claim is the first in its queue, and how long the lease before it lives.
-    /// No message tells that this lease has ended, so the claim asks then.
-    fn next_by_hint(&mut self, seat: usize, now: Instant, owner: OwnerToken, after: Duration) {
-        let asking = self.seats[seat].asking_mut().filter(|asking| asking.claim.owner == owner);
-        if let Some(asking) = asking {
-            let ask_by = now + after + jitter(&asking.claim);
-            asking.ask_by(ask_by);
-        }
+    pub(super) fn asking_for(&mut self, owner: OwnerToken) -> Option<&mut Asking> {
+        let mut asking = self.seats.iter_mut().filter_map(Seat::asking_mut);
+        asking.find(|asking| asking.claim.owner == owner)
     }
 
-    /// Another process waits for what this one has.
-    fn wanted(&mut self, seat: usize, now: Instant) {
-        match &mut self.seats[seat] {
-            Seat::Asking(asking) => {
-                if let Some(sent) = &mut asking.sent {
-                    sent.wanted = true;
-                }
-            }
-            Seat::Leased(leased) => leased.hear_wish(now),
-            Seat::Free => {}
-        }
+    /// The leases of this process may have been lost: the process checks them soon.
+    pub(super) fn doubt(&mut self) {
+        let now = self.pass.now;
+        self.leases_mut().for_each(|leased| leased.doubt(now));
     }
 
-    /// Something may have happened to the leases that are here: the process looks soon.
-    pub(super) fn doubt(&mut self, now: Instant) {
-        (0..self.seats.len()).for_each(|seat| self.doubt_seat(seat, now));
-    }
+    // ---- Starting and stopping the watch ----
 
-    fn doubt_seat(&mut self, seat: usize, now: Instant) {
-        if self.policy.renew
-            && let Some(leased) = self.seats[seat].leased_mut()
-        {
-            leased.doubt(now);
-        }
-    }
-
-    // ---- Listening or not ----
-
-    /// Listens, stops, or lets things be.
-    pub(super) fn settle_watch(&mut self, pass: &mut Pass<W>) {
-        let now = pass.now;
-        let failures = match self.watch {
-            Watching::Off => Some(0),
-            Watching::Failed { retry, failures } if now >= retry => Some(failures),
-            _ => None,
+    /// Starts or stops the watch, if that is due, and plans the next look.
+    pub(super) fn settle_watch(&mut self, plan: &mut Plan) {
+        let retry = match self.watch {
+            Watching::Off => Some(plan.now),
+            Watching::Failed(retry) => Some(retry),
+            Watching::Starting | Watching::On => None,
         };
-        if let Some(failures) = failures
-            && self.wants_watch(now)
-        {
-            self.watch = Watching::Starting { failures };
-            pass.ops.push(Op::Watch);
+        if let Some(retry) = retry.filter(|_| self.wants_watch(plan)) {
+            if plan.now < retry {
+                plan.wake(retry);
+            } else {
+                self.watch = Watching::Starting;
+                self.pass.ops.push(Op::Watch);
+            }
         }
-        let needed = !self.queue.is_empty()
-            || self.seats.iter().any(|seat| seat.waiting().is_some() || seat.live().is_some());
-        if needed && !self.closed {
-            self.rest_at = Instant::FAR_FUTURE;
-        } else if self.rest_at == Instant::FAR_FUTURE {
-            self.rest_at = now + REST_AFTER;
-        }
-        if (self.closed || now >= self.rest_at) && !matches!(self.watch, Watching::Off) {
-            self.watch = Watching::Off;
-            pass.ops.push(Op::Unwatch);
+        let needs = |seat: &Seat| seat.waiting().is_some() || seat.live().is_some();
+        if !self.closed && (!self.queue.is_empty() || self.seats.iter().any(needs)) {
+            self.rest_at = plan.now + REST_AFTER;
+        } else if self.watch != Watching::Off && (self.closed || plan.now >= self.rest_at) {
+            (self.watch, self.watch_failures) = (Watching::Off, 0);
+            self.pass.ops.push(Op::Unwatch);
+        } else if self.watch != Watching::Off {
+            plan.wake(self.rest_at);
         }
     }
 
-    /// Whether a hint would be of use to what is here.
-    fn wants_watch(&self, now: Instant) -> bool {
-        let lonely = self.was_alone(now) && self.is_waited_for();
+    /// Whether a hint would be of use to a waiter or a lease of this process.
+    fn wants_watch(&self, plan: &mut Plan) -> bool {
+        let lonely = self.was_alone(plan.now) && self.is_waited_for();
         let several = self.seats.iter().filter(|seat| !seat.is_free()).count() > 1;
-        !self.closed
-            && (lonely
-                || self.seats.iter().any(|seat| match seat {
-                    Seat::Free => false,
-                    // A process that has one lease and waits for another is contended for certain.
-                    Seat::Asking(asking) => several || asking.is_held_up(),
-                    Seat::Leased(leased) => self.wants_hints(leased, now),
-                }))
+        let wants = |seat: &Seat| match seat {
+            Seat::Free => false,
+            // A process that has a lease and waits for another certainly has contention.
+            Seat::Asking(asking) => several || asking.is_held_up(),
+            Seat::Leased(leased) => leased.is_live() && self.wants_hints(leased, plan),
+        };
+        !self.closed && (lonely || self.seats.iter().any(wants))
     }
 
-    fn wants_hints(&self, leased: &Leased, now: Instant) -> bool {
-        let failed = matches!(self.watch, Watching::Failed { .. });
+    fn wants_hints(&self, leased: &Leased, plan: &mut Plan) -> bool {
+        let crowded = leased.holds.live() > 1 || !self.queue.is_empty();
+        let lasts = self.watch != Watching::Off || plan.now >= leased.watch_at;
+        if self.policy.renew {
+            plan.look(leased.watch_at);
+        }
         leased.is_idle()
-            || leased.is_live() && leased.crowded && leased.demand() == Demand::Unknown
-            || leased.is_live() && self.policy.renew && (failed || now >= leased.watch_at)
-    }
-
-    /// When the machine begins to listen, or stops, if nothing else happens.
-    pub(super) fn watch_due(&self) -> Instant {
-        match self.watch {
-            _ if self.closed => Instant::FAR_FUTURE,
-            Watching::Failed { retry, .. } if self.wants_watch(retry) => retry,
-            Watching::Off if self.policy.renew => {
-                let live = self.seats.iter().filter_map(Seat::live);
-                live.map(|leased| leased.watch_at).min().unwrap_or(Instant::FAR_FUTURE)
-            }
-            Watching::Off => Instant::FAR_FUTURE,
-            _ => self.rest_at,
-        }
-    }
-}
-
-impl Asking {
-    /// Something has happened to the key.
-    fn hear(&mut self, now: Instant) {
-        match (&mut self.sent, self.yielding) {
-            (Some(sent), _) => sent.again = true,
-            // A store out of reach is not asked more often because it flickers.
-            _ if self.outage.is_some() => {}
-            (None, Some(end)) if now < end => self.until = self.until.min(end),
-            (None, _) => self.hinted = true,
-        }
-    }
-
-    /// The store says that it has granted the claim. An answer under way may be older.
-    fn hear_grant(&mut self) {
-        match &mut self.sent {
-            Some(sent) => sent.again = true,
-            None => self.hinted = true,
-        }
-    }
-
-    /// Asks again by then.
-    fn ask_by(&mut self, at: Instant) {
-        match &mut self.sent {
-            Some(sent) => sent.ask_by = sent.ask_by.min(at),
-            None if self.outage.is_some() => {}
-            None => {
-                self.relaxed &= self.until < at;
-                self.until = self.until.min(at);
-            }
-        }
+            || crowded && leased.turn.demand() == Demand::Unknown
+            || self.policy.renew && lasts
     }
 }

@@ -1,15 +1,15 @@
-//! What the callers and the driver of the process do.
+//! The acts of the callers and of the driver.
 
 use lock_core::{Claim, Instant, Mode};
 
 use super::upgrades::UPGRADE;
 use super::{OF, Sent, Waiter, World};
-use crate::engine::machine::{Ending, Entered, Op, Pass, Ticket};
+use crate::engine::machine::{Ending, Entered, Op, Ticket};
 use crate::engine::queue::Patience;
 use crate::engine::tests::common::Limit;
 
 impl World {
-    pub(super) fn enter(&mut self, want: Mode, limit: Limit, pass: &mut Pass<u32>) {
+    pub(super) fn enter(&mut self, want: Mode, limit: Limit) {
         let now = self.now();
         let patience = limit.patience(now);
         self.arrivals += 1;
@@ -26,7 +26,7 @@ impl World {
         let joined = waits.is_some();
         let entered = match waits {
             Some(id) => Entered::Queued(id),
-            None => self.machine.enter(want, patience, self.manner, pass),
+            None => self.machine.enter(want, patience, self.manner),
         };
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
@@ -46,27 +46,31 @@ impl World {
         }
     }
 
-    pub(super) fn cancel(&mut self, nth: usize, pass: &mut Pass<u32>) {
+    pub(super) fn cancel(&mut self, nth: usize) {
         let chosen = self.waiters.keys().nth(nth % self.waiters.len().max(1)).copied();
         if let Some(arrival) = chosen {
             let waiter = self.waiters.remove(&arrival).unwrap();
-            self.machine.cancel(waiter.id, self.manner, pass);
+            self.machine.cancel(waiter.id, self.manner);
         }
     }
 
-    pub(super) fn release(&mut self, nth: usize, pass: &mut Pass<u32>) {
+    pub(super) fn release(&mut self, nth: usize) {
         if !self.holding.is_empty() {
             let (ticket, mode) = self.holding.swap_remove(nth % self.holding.len());
-            if mode != Mode::Shared || !self.leave(&ticket) {
-                self.machine.release(ticket.hold, self.manner, pass);
+            if !self.leave(&ticket, mode) {
+                self.machine.release(ticket.hold, self.manner);
             }
         }
     }
 
     /// The short ways out.
-    fn leave(&mut self, ticket: &Ticket) -> bool {
-        let armed = self.machine.next_deadline().map_or(Instant::FAR_FUTURE, |next| next.at);
-        self.machine.unshare(ticket.hold) || self.machine.linger(ticket.hold, self.manner, armed)
+    fn leave(&mut self, ticket: &Ticket, mode: Mode) -> bool {
+        if mode != Mode::Shared {
+            let waker = self.machine.pass_on(ticket.hold, self.now(), self.manner);
+            return waker.map(|waker| self.woken.extend(waker)).is_some();
+        }
+        let armed = self.machine.next.map_or(Instant::FAR_FUTURE, |next| next.at);
+        self.machine.unshare(ticket.hold, self.manner, armed)
     }
 
     pub(super) fn split(&mut self, nth: usize) {
@@ -84,7 +88,7 @@ impl World {
         }
     }
 
-    pub(super) fn forget(&mut self, nth: usize, pass: &mut Pass<u32>) {
+    pub(super) fn forget(&mut self, nth: usize) {
         if self.holding.is_empty() {
             return;
         }
@@ -94,7 +98,7 @@ impl World {
         {
             let (ticket, _) = self.holding.swap_remove(nth);
             self.forgotten += take;
-            self.machine.forget(ticket.hold, self.manner, pass);
+            self.machine.forget(ticket.hold, self.manner);
         }
     }
 
@@ -108,7 +112,9 @@ impl World {
         }
     }
 
-    pub(super) fn carry_out(&mut self, mut pass: Pass<u32>) {
+    pub(super) fn carry_out(&mut self) {
+        self.machine.settle();
+        let mut pass = self.machine.end();
         for op in pass.requests() {
             match op {
                 Op::Attempt(request) => {
@@ -141,8 +147,8 @@ impl World {
         }
     }
 
-    /// Only the waiters that were woken look: a lost wake-up leaves a waiter for ever.
-    pub(super) fn poll_woken(&mut self, pass: &mut Pass<u32>) {
+    /// Polls only the waiters that were woken. A lost wake-up therefore leaves a waiter behind for ever.
+    pub(super) fn poll_woken(&mut self) {
         for arrival in std::mem::take(&mut self.woken) {
             let Some(waiter) = self.waiters.get(&arrival) else { continue };
             let Some(outcome) = self.machine.poll(waiter.id, &mut Some(arrival)) else { continue };
@@ -150,9 +156,9 @@ impl World {
                 continue;
             };
             match outcome {
-                // A task that slept for too long: its guard says so, and it lets go.
+                // The task slept past the end of the lease: its guard reports that, and the task lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
-                    self.machine.release(ticket.hold, self.manner, pass);
+                    self.machine.release(ticket.hold, self.manner);
                 }
                 Ok(ticket) => self.served(arrival, began, ticket, want),
                 Err(denial) => self.check_denial(&denial, limit),
@@ -161,7 +167,7 @@ impl World {
         self.poll_upgrade();
     }
 
-    /// The store is asked for a lease of this owner.
+    /// Notes that the store is asked for a lease of this owner.
     fn note(&mut self, claim: &Claim) {
         if !self.asked.iter().any(|(owner, _)| *owner == claim.owner) {
             self.asked.push((claim.owner, self.events));

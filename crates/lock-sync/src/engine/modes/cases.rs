@@ -15,7 +15,7 @@ fn policy() -> Policy {
     Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None, converts: true }
 }
 
-/// What happens in a process that wants one permit at a time, as the properties have found it.
+/// Runs these events, which a property has found, in a process that wants one permit at a time.
 fn with_permits(events: Vec<Event>) {
     let manner = Manner { handoff: Handoff::default(), cache: None };
     run(policy(), manner, vec![Mode::Permits { take: 1, of: OF }], None, events);
@@ -27,7 +27,7 @@ fn truth(nth: usize) -> Event {
     Event::Answer(nth, Answer::Truth)
 }
 
-/// Found once in some sixty thousand cases: permits without a holder were not given back.
+/// Found once in about 60 000 cases: permits without a holder were not given back.
 #[test]
 fn permits_whose_tokens_were_overtaken_are_given_back() {
     with_permits(vec![
@@ -48,7 +48,7 @@ fn permits_whose_tokens_were_overtaken_are_given_back() {
     ]);
 }
 
-/// Found once in some seventy thousand cases: the next waiter waited behind them until their renewal was due.
+/// Found once in about 70 000 cases: the next waiter waited until the renewal of these permits was due.
 #[test]
 fn permits_that_were_kept_for_too_long_to_be_passed_on_are_given_back() {
     with_permits(vec![
@@ -68,7 +68,7 @@ fn permits_that_were_kept_for_too_long_to_be_passed_on_are_given_back() {
     ]);
 }
 
-/// A process, and what happens in it.
+/// Runs these events in a process, and lets all come to rest.
 fn story(wants: Vec<Mode>, cache: Option<Duration>, events: impl AsyncFnOnce(&mut World)) {
     let manner = Manner { handoff: Handoff::default(), cache };
     tell(async move {
@@ -79,7 +79,7 @@ fn story(wants: Vec<Mode>, cache: Option<Duration>, events: impl AsyncFnOnce(&mu
 }
 
 impl World {
-    /// All requests are answered.
+    /// Answers all requests.
     async fn answer_all(&mut self) {
         while !self.sent.is_empty() {
             self.event(truth(0)).await;
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// No other process has permits, and a place would make it seem that another process wants some.
+/// No other process has permits, and a place in the queue would make it look as if another process wanted some.
 #[test]
 fn a_process_that_has_all_permits_asks_for_no_place_because_of_a_hint() {
     story(vec![Mode::Permits { take: 1, of: OF }], None, async |world| {
@@ -130,7 +130,7 @@ fn a_try_to_upgrade_beside_readers_waits_for_no_answer() {
     });
 }
 
-/// A lease that only readers have is made weaker, whichever way they came.
+/// A lease whose holders only read is made weaker, no matter which way they came.
 #[test]
 fn readers_who_come_back_to_a_writers_lease_make_it_weaker() {
     let read = Mode::Shared;

@@ -1,4 +1,4 @@
-//! What must hold after every event.
+//! The conditions that must hold after every event.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl World {
                 Mode::Exclusive => second > first,
                 Mode::Joint { .. } if *how == mode => second >= first,
                 Mode::Joint { .. } => second > first,
-                // Readers have the token of whichever of their leases they are on.
+                // Each reader has the token of its own lease, and this process may have several leases for readers.
                 _ => second >= first || !alone(if *other < serial { how } else { &mode }),
             };
             assert!(fine, "{later:?} has {second} after {first}");
@@ -53,7 +53,7 @@ impl World {
         self.holding.push((ticket, mode));
     }
 
-    /// A permit's token is above those of all leases that ended before its own lease was asked for.
+    /// The token of a permit is above the tokens of all leases that ended before its own lease was asked for.
     fn permit(&mut self, ticket: &Ticket) {
         let Some(owner) = self.machine.claim(ticket.hold).map(|claim| claim.owner) else { return };
         let token = ticket.token.get();
@@ -64,13 +64,13 @@ impl World {
         self.permits.push((owner, token));
     }
 
-    /// The lease of this owner ends.
+    /// Notes that the lease of this owner has ended.
     pub(super) fn end_of(&mut self, owner: OwnerToken) {
         let theirs = self.permits.iter().filter(|(one, _)| *one == owner);
         self.ended.extend(theirs.map(|(_, token)| *token).max().map(|token| (token, self.events)));
     }
 
-    /// A caller that asks after another grant gets a higher token.
+    /// A caller that asks after an earlier grant gets a higher token than that grant.
     pub(super) fn granted(&mut self, began: u64, token: u64, mode: Mode) {
         let plain = |mode: Mode| !mode.is_joint() && !mode.counts();
         let reads = |mode: Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
@@ -80,7 +80,7 @@ impl World {
                 && plain(before.mode)
                 && !(reads(mode) && reads(before.mode))
             {
-                // Readers go on with the token of one who wrote, and reads now.
+                // Readers share the token of a writer that has downgraded to a reader.
                 let fine = before.token < token || reads(mode) && before.token == token;
                 assert!(fine, "{mode:?} has {token} after {before:?}");
             }
@@ -94,7 +94,7 @@ impl World {
             && self.now() < ticket.hold_until
     }
 
-    /// The holders of a moment may hold together.
+    /// The modes of simultaneous holders are compatible.
     pub(super) fn check(&self) {
         let now = self.now();
         let upgrading = self.upgrading.iter().map(|(_, ticket, _)| (ticket, Mode::Upgradable));
@@ -116,7 +116,7 @@ impl World {
             };
             assert!(self.sent.iter().any(is_it), "an answer that will never come");
         }
-        // Two guards of this process may reach the same data only if both read it, valid or not.
+        // Two guards of this process, valid or not, may have access to one value only if both read it.
         let reads = |mode: &Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
         let readers = self.holding.iter().filter(|(_, mode)| reads(mode)).count();
         let writers = self.holding.iter().filter(|(_, mode)| *mode == Mode::Exclusive).count();
@@ -124,12 +124,12 @@ impl World {
         assert!(writers <= 1 && (writers == 0 || readers + upgrading == 0), "{:?}", self.holding);
     }
 
-    /// A try waits for an answer of the store, or lets other processes go first for a moment, and for nothing else.
+    /// A try waits only for an answer of the store, or for a moment in which other processes go first.
     fn check_tries(&self) {
         let soon = self.now() + Duration::from_millis(20);
         let at_rest = self.sent.is_empty()
             && !self.release_asked
-            && self.machine.next_deadline().is_none_or(|next| next.at > soon);
+            && self.machine.next.is_none_or(|next| next.at > soon);
         if at_rest && !self.failed {
             let waits = |(arrival, waiter): (&u32, &Waiter)| {
                 matches!(waiter.limit, Limit::Try) && !self.woken.contains(arrival)
@@ -140,12 +140,12 @@ impl World {
         }
     }
 
-    /// The first waiter waits for a holder that is in its way.
+    /// The first waiter waits only if a holder is in its way.
     pub(super) fn check_no_waiter_waits_for_nothing(&self) {
         let Some(Waiter { want, .. }) = self.waiters.values().next() else { return };
         let upgrading = self.upgrading.iter().map(|_| Mode::Exclusive);
         let holds: Vec<_> = self.holding.iter().map(|(_, mode)| *mode).chain(upgrading).collect();
-        // A lease that stays stronger than its readers need takes no more of them after a while.
+        // A lease that stays stronger than its readers need takes no more readers after a while.
         let is_strong = !self.converts && !holds.is_empty();
         let in_the_way = is_strong || !want.fits_beside(holds.iter().copied(), OF - self.forgotten);
         assert!(in_the_way, "{want:?} waits beside {holds:?}:\n{:?}", self.machine);

@@ -1,4 +1,4 @@
-//! What may happen to a process, and how a property draws it.
+//! The events of a process, and how a property draws them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::engine::machine::{Manner, Policy};
 use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 
-/// One thing that happens. Numbers choose among what is there.
+/// One event. Numbers choose among the present waiters, holds, messages and requests.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Enter(usize, Limit),
@@ -30,7 +30,7 @@ pub(super) enum Event {
     Advance(u64),
     Sleep(u64),
     TakeRelease,
-    /// The store is about to be asked what is free.
+    /// A query is about to ask the store what is free.
     Query,
     Run,
 }
@@ -97,7 +97,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// What is wanted of a store that does not convert leases.
+/// The modes that callers want of a store that does not convert leases.
 pub(super) fn fixed_wants() -> impl Strategy<Value = Vec<Mode>> {
     let (read, write) = (Mode::Shared, Mode::Exclusive);
     prop_oneof![Just(vec![read, write, read]), Just(vec![write, write, read])]

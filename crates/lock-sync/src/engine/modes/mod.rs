@@ -19,7 +19,7 @@ use lock_core::{
 };
 
 use self::events::Event;
-use super::machine::{Machine, Manner, Pass, Policy, Return, Ticket};
+use super::machine::{Machine, Manner, Policy, Return, Ticket};
 use super::queue::WaiterId;
 use super::tests::common::Limit;
 
@@ -66,10 +66,10 @@ impl Rival {
     }
 }
 
-/// One grant, to us or to a rival.
+/// One grant, to this process or to a rival.
 #[derive(Debug)]
 struct Granted {
-    /// Which event brought it.
+    /// The number of the event that brought it.
     came: u64,
     token: u64,
     mode: Mode,
@@ -98,7 +98,7 @@ struct World {
     /// The hold that is to become exclusive.
     upgrading: Option<(WaiterId, Ticket, Limit)>,
     upgrade_woken: bool,
-    /// What the latest query waits for.
+    /// The returns that the latest query waits for.
     returns: Vec<Return>,
     sent: Vec<Sent>,
     release_asked: bool,
@@ -106,23 +106,23 @@ struct World {
     watch: Option<Watch>,
     messages: Vec<Hint>,
     rivals: Vec<Rival>,
-    /// The serial numbers of the holds of those who were served, by arrival.
+    /// The serial number of each hold, by the arrival of its waiter.
     served: BTreeMap<u32, u64>,
-    /// Their tokens by those serial numbers, and what they wanted.
+    /// The token and the mode of each hold, by serial number.
     tokens: BTreeMap<u64, (u64, Mode)>,
-    /// When each owner was first asked for.
+    /// When the process first asked for a lease of each owner.
     asked: Vec<(OwnerToken, u64)>,
-    /// The highest token of each lease that ended, and when it did.
+    /// The highest token of each lease that has ended, and when it ended.
     ended: Vec<(u64, u64)>,
-    /// The leases of this process that were granted permits: the owner, and the highest token so far.
+    /// The permits that were granted to this process: the owner and the token of each.
     permits: Vec<(OwnerToken, u64)>,
     forgotten: u32,
     /// How many events there have been.
     events: u64,
     grants: Vec<Granted>,
-    /// Whether some request was lost, so that leases may have to end by themselves.
+    /// Whether a request was lost, so that leases may have to end by themselves.
     failed: bool,
-    /// Where the clock of the store has to catch up: how many tokens come with a grant. Later come none.
+    /// If the clock of the store has to catch up: how many tokens come with a grant. Renewals then bring none.
     few: Option<u32>,
 }
 
@@ -173,25 +173,26 @@ impl World {
     }
 
     async fn event(&mut self, event: Event) {
-        let mut pass = Pass::at(self.now());
+        let now = self.now();
+        self.machine.begin(now);
         self.events += 1;
         match event {
             Event::Enter(nth, limit) => {
                 let want = self.wants[nth % self.wants.len()];
-                self.enter(want, limit, &mut pass);
+                self.enter(want, limit);
             }
-            Event::Cancel(nth) => self.cancel(nth, &mut pass),
-            Event::Release(nth) => self.release(nth, &mut pass),
-            Event::Downgrade(nth, far) => self.downgrade(nth, far, &mut pass),
-            Event::Upgrade(nth, limit) => self.upgrade(nth, limit, &mut pass),
-            Event::AbandonUpgrade => self.abandon_upgrade(&mut pass),
+            Event::Cancel(nth) => self.cancel(nth),
+            Event::Release(nth) => self.release(nth),
+            Event::Downgrade(nth, far) => self.downgrade(nth, far),
+            Event::Upgrade(nth, limit) => self.upgrade(nth, limit),
+            Event::AbandonUpgrade => self.abandon_upgrade(),
             Event::Split(nth) => self.split(nth),
-            Event::Forget(nth) => self.forget(nth, &mut pass),
-            Event::Answer(nth, answer) => self.answer(nth, answer, &mut pass).await,
-            Event::Watch(on) => self.toggle_watch(on, &mut pass).await,
+            Event::Forget(nth) => self.forget(nth),
+            Event::Answer(nth, answer) => self.answer(nth, answer).await,
+            Event::Watch(on) => self.toggle_watch(on).await,
             Event::Deliver(nth) => {
                 if let Some(message) = self.next_message(nth) {
-                    self.machine.hint(message, &mut pass);
+                    self.machine.hint(message);
                 }
             }
             Event::Lose(nth) => drop(self.next_message(nth)),
@@ -199,15 +200,16 @@ impl World {
             Event::RivalLeaves(nth) => self.rival_leaves(nth).await,
             Event::Advance(millis) => {
                 tokio::time::advance(Duration::from_millis(millis)).await;
-                pass.now = self.now();
-                self.machine.tick(&mut pass);
+                let now = self.now();
+                self.machine.begin(now);
+                self.machine.tick();
             }
             Event::Sleep(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
             Event::TakeRelease => self.take_release(),
-            Event::Query => self.returns = self.machine.give_back_all(&mut pass),
-            Event::Run => self.poll_woken(&mut pass),
+            Event::Query => self.returns = self.machine.give_back_all(),
+            Event::Run => self.poll_woken(),
         }
-        self.carry_out(pass);
+        self.carry_out();
         self.check();
     }
 }

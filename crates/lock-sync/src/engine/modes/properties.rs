@@ -1,4 +1,4 @@
-//! What holds in any order of events.
+//! The properties that hold in any order of events.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ proptest! {
         run(policy, manner, wants, few, events);
     }
 
-    /// The machine does not ask a store again and again at one instant, whether the store fails or answers.
+    /// The machine does not ask a store endlessly at one instant, whether the store fails or answers.
     #[test]
     fn nothing_spins_while_time_stands_still(
         policy in policy(),
@@ -47,7 +47,7 @@ proptest! {
         });
     }
 
-    /// So they do when requests and replies get lost.
+    /// The properties hold even if requests and replies get lost.
     #[test]
     fn and_so_they_do_when_requests_are_lost(
         policy in policy(),

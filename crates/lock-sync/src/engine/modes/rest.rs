@@ -1,4 +1,4 @@
-//! How a story is told, and how it ends.
+//! How events are run, and how a test comes to rest.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::engine::machine::{Manner, Policy};
 use crate::engine::tests::common::{Answer, TTL};
 
 impl World {
-    /// Everything under way comes to an end, and holders let go if they shall.
+    /// Brings everything under way to an end. With `let_go`, the holders let go.
     async fn settle(&mut self, time: Duration, let_go: bool) {
         let mut passed = Duration::ZERO;
         let mut looks = 0;
@@ -29,7 +29,7 @@ impl World {
                 self.event(Event::Deliver(0)).await;
             } else if !self.holding.is_empty() && let_go {
                 self.event(Event::Release(0)).await;
-            } else if let Some(deadline) = self.machine.next_deadline()
+            } else if let Some(deadline) = self.machine.next
                 && passed < time
             {
                 let pause = deadline.at.saturating_duration_since(self.now());
@@ -43,12 +43,12 @@ impl World {
             }
         }
         if let_go {
-            let back = |part| self.machine.is_returned(part);
-            assert!(self.returns.iter().all(back), "a query waits for nothing: {:?}", self.machine);
+            let back = self.machine.returned(&self.returns).is_some();
+            assert!(back, "a query waits for nothing: {:?}", self.machine);
         }
     }
 
-    /// The store answers every request at once and in one way. Time stands still, so all must come to rest.
+    /// The store answers every request at once and with the same answer. Time stands still, so all must come to rest.
     pub(super) async fn storm(&mut self, answer: Answer, hears: bool) {
         self.event(Event::Watch(hears)).await;
         for round in 0..400 {
@@ -70,13 +70,13 @@ impl World {
         }
     }
 
-    /// From here on the store answers, no process comes, and holders let go: all must come to rest.
+    /// From here on the store answers, no new process comes, and holders let go. So all must come to rest.
     pub(super) async fn come_to_rest(&mut self) {
         for nth in 0..self.rivals.len() {
             self.event(Event::RivalLeaves(nth)).await;
         }
         while self.forgotten > 0 && !self.waiters.is_empty() {
-            // There may never be enough for them.
+            // There may never be enough permits for these waiters.
             self.event(Event::Cancel(0)).await;
         }
         self.settle(Duration::from_secs(15), false).await;
@@ -94,19 +94,19 @@ impl World {
         if self.wants.iter().any(|want| want.counts()) && !self.failed {
             let state = self.ours.permits(&self.key, OF).await.unwrap();
             assert_eq!((state.held, state.waiting), (0, 0));
-            // What was forgotten is gone for good, unless its lease ended before the store heard of it.
+            // Forgotten permits are gone for good, unless their lease ended before the store heard of it.
             assert!((OF - self.forgotten..=OF).contains(&state.limit), "{state:?}");
         }
     }
 }
 
-/// Runs a story under paused time.
+/// Runs a test under paused time.
 pub(super) fn tell(story: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(story);
 }
 
-/// Tells these events, and lets all come to rest.
+/// Runs these events, and lets all come to rest.
 pub(super) fn run(
     policy: Policy,
     manner: Manner,

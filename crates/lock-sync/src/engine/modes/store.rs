@@ -1,4 +1,4 @@
-//! The store, its answers and its messages, and what the other processes ask of it.
+//! The store, its answers and its messages, and the requests of the other processes.
 
 use futures::FutureExt;
 use lock_core::{
@@ -7,11 +7,10 @@ use lock_core::{
 };
 
 use super::{Sent, World};
-use crate::engine::machine::Pass;
 use crate::engine::tests::common::{Answer, TTL, failure};
 
 impl World {
-    pub(super) async fn answer(&mut self, nth: usize, answer: Answer, pass: &mut Pass<u32>) {
+    pub(super) async fn answer(&mut self, nth: usize, answer: Answer) {
         if self.sent.is_empty() {
             return;
         }
@@ -23,23 +22,23 @@ impl World {
         match sent {
             Sent::Attempt(request) => {
                 let result = heard(answer, self.ours.try_acquire(&request)).await;
-                self.machine.attempt_done(&request.claim, result, pass);
+                self.machine.attempt_done(&request.claim, &result);
             }
             Sent::Convert(convert) => {
                 assert!(self.converts, "the store cannot do that: {convert:?}");
                 let result = heard(answer, self.ours.convert(&convert)).await;
-                self.machine.convert_done(&convert.request.claim, result, pass);
+                self.machine.convert_done(&convert.request.claim, &result);
             }
             Sent::Renew(request, sent) => {
                 let renewed = heard(answer, async { Ok(self.ours.renew(&request).await) }).await;
                 let renewal = renewed.unwrap_or_else(Renewal::Unknown);
-                self.machine.renew_done(&request.claim, sent, renewal, pass);
+                self.machine.renew_done(&request.claim, sent, &renewal);
             }
             Sent::Release(claim, next, forget) => {
                 let result = heard(answer, self.end(&claim, next.as_ref(), forget)).await;
-                self.machine.release_done(&claim, result, pass);
+                self.machine.release_done(&claim, &result);
             }
-            // The driver tries until it has been heard.
+            // The driver repeats the request until it succeeds.
             Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {
                 self.sent.push(Sent::Forget(claim));
             }
@@ -62,18 +61,18 @@ impl World {
         }
     }
 
-    pub(super) async fn toggle_watch(&mut self, on: bool, pass: &mut Pass<u32>) {
+    pub(super) async fn toggle_watch(&mut self, on: bool) {
         if !self.watch_asked {
             return;
         }
         if on && self.watch.is_none() {
             self.watch = Some(self.ours.watch(&self.key).await.unwrap());
-            self.machine.watch_started(pass);
+            self.machine.watch_started();
         } else if !on {
             self.watch = None;
             self.watch_asked = false;
             self.messages.clear();
-            self.machine.watch_ended(None, pass);
+            self.machine.watch_ended(None);
         }
     }
 
@@ -129,7 +128,7 @@ impl World {
     }
 }
 
-/// What the client hears of a request.
+/// The answer that the client gets to a request.
 async fn heard<T>(
     answer: Answer,
     request: impl Future<Output = Result<T, Error>>,

@@ -3,14 +3,13 @@
 use lock_core::Mode;
 
 use super::World;
-use crate::engine::machine::Pass;
 use crate::engine::tests::common::Limit;
 
-/// The waker of the upgrade. Those of the waiters are the numbers of their arrivals.
+/// The waker of the upgrade. The waker of every other waiter is the number of its arrival.
 pub(super) const UPGRADE: u32 = u32::MAX;
 
 impl World {
-    pub(super) fn downgrade(&mut self, nth: usize, far: bool, pass: &mut Pass<u32>) {
+    pub(super) fn downgrade(&mut self, nth: usize, far: bool) {
         if self.holding.is_empty() {
             return;
         }
@@ -22,14 +21,14 @@ impl World {
             Mode::Upgradable => Mode::Shared,
             other => other,
         };
-        // Only where this key knows readers at all.
+        // Only if this key has readers at all.
         if self.wants.contains(&to) && to != *mode {
             *mode = to;
-            self.machine.downgrade(ticket.hold, to, pass);
+            self.machine.downgrade(ticket.hold, to);
         }
     }
 
-    pub(super) fn upgrade(&mut self, nth: usize, limit: Limit, pass: &mut Pass<u32>) {
+    pub(super) fn upgrade(&mut self, nth: usize, limit: Limit) {
         let able: Vec<_> = (0..self.holding.len())
             .filter(|nth| self.holding[*nth].1 == Mode::Upgradable)
             .collect();
@@ -37,8 +36,8 @@ impl World {
             return;
         }
         let (ticket, _) = self.holding.swap_remove(able[nth % able.len()]);
-        let patience = limit.patience(pass.now);
-        match self.machine.begin_upgrade(ticket.hold, patience, pass) {
+        let patience = limit.patience(self.now());
+        match self.machine.begin_upgrade(ticket.hold, patience) {
             Ok(id) => {
                 self.upgrading = Some((id, ticket, limit));
                 self.upgrade_woken = true;
@@ -50,14 +49,14 @@ impl World {
         }
     }
 
-    pub(super) fn abandon_upgrade(&mut self, pass: &mut Pass<u32>) {
+    pub(super) fn abandon_upgrade(&mut self) {
         if let Some((id, ticket, _)) = self.upgrading.take() {
-            self.machine.abandon_upgrade(id, pass);
-            self.machine.release(ticket.hold, self.manner, pass);
+            self.machine.cancel(id, self.manner);
+            self.machine.release(ticket.hold, self.manner);
         }
     }
 
-    /// Looks at the upgrade if it was woken.
+    /// Polls the upgrade if it was woken.
     pub(super) fn poll_upgrade(&mut self) {
         if std::mem::take(&mut self.upgrade_woken)
             && let Some((id, ticket, limit)) = self.upgrading.take()

@@ -1,4 +1,4 @@
-//! What the callers and the driver of the process do.
+//! The acts of the callers and of the driver.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_core::{Acquire, Mode};
 
 use super::World;
 use super::common::Limit;
-use crate::engine::machine::{Denial, Ending, Entered, Op, Pass};
+use crate::engine::machine::{Denial, Ending, Entered, Op};
 
 impl World {
     pub(super) fn enter(&mut self, limit: Limit) {
@@ -16,9 +16,8 @@ impl World {
         if matches!(limit, Limit::Try) && self.releasing.is_some() && self.waiters.is_empty() {
             self.tries.insert(arrival, self.refusals);
         }
-        let mut pass = Pass::at(self.now);
-        let entered = self.machine.enter(Mode::Exclusive, patience, self.manner, &mut pass);
-        self.carry_out(pass);
+        let entered = self.machine.enter(Mode::Exclusive, patience, self.manner);
+        self.carry_out();
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
             Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
@@ -36,28 +35,32 @@ impl World {
         }
     }
 
-    pub(super) fn cancel(&mut self, nth: usize, pass: &mut Pass<u32>) {
+    pub(super) fn cancel(&mut self, nth: usize) {
         let chosen = self.waiters.iter().nth(nth % self.waiters.len().max(1));
         if let Some((&arrival, &(id, _))) = chosen {
             self.waiters.remove(&arrival);
             self.woken.remove(&arrival);
-            self.machine.cancel(id, self.manner, pass);
+            self.machine.cancel(id, self.manner);
         }
     }
 
-    pub(super) fn release(&mut self, pass: &mut Pass<u32>) {
+    pub(super) fn release(&mut self) {
         if let Some(ticket) = self.holding.take() {
             let before = (self.machine.owner(), self.machine.demand());
-            self.machine.release(ticket.hold, self.manner, pass);
+            match self.machine.pass_on(ticket.hold, self.now, self.manner) {
+                Some(waker) => self.woken.extend(waker),
+                None => drop(self.machine.release(ticket.hold, self.manner)),
+            }
+            self.machine.settle();
             self.check_budget(before);
         }
     }
 
-    /// The driver sleeps until the machine's deadline and not a moment longer.
-    pub(super) fn advance(&mut self, millis: u64, pass: &mut Pass<u32>) {
+    /// The driver sleeps until the machine's deadline, and no longer.
+    pub(super) fn advance(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
-        pass.now = self.now;
-        self.machine.tick(pass);
+        self.machine.begin(self.now);
+        self.machine.tick();
     }
 
     pub(super) fn take_release(&mut self) {
@@ -76,7 +79,9 @@ impl World {
         self.next = None;
     }
 
-    pub(super) fn carry_out(&mut self, mut pass: Pass<u32>) {
+    pub(super) fn carry_out(&mut self) {
+        self.machine.settle();
+        let mut pass = self.machine.end();
         for op in pass.requests() {
             match op {
                 Op::Attempt(request) => self.ask(request),
@@ -104,19 +109,18 @@ impl World {
         self.woken.extend(woken.into_inner());
     }
 
-    /// Only the waiters that were woken look: a lost wake-up leaves a waiter for ever.
+    /// Polls only the waiters that were woken. A lost wake-up therefore leaves a waiter behind for ever.
     pub(super) fn poll_woken(&mut self) {
         for arrival in std::mem::take(&mut self.woken) {
             let Some(&(id, limit)) = self.waiters.get(&arrival) else { continue };
             let Some(outcome) = self.machine.poll(id, &mut Some(arrival)) else { continue };
             self.waiters.remove(&arrival);
             match outcome {
-                // A task that slept for too long: its guard says so, and it lets go.
+                // The task slept past the end of the lease: its guard reports that, and the task lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now) => {
-                    let mut pass = Pass::at(self.now);
-                    self.machine.release(ticket.hold, self.manner, &mut pass);
+                    self.machine.release(ticket.hold, self.manner);
                     self.last_served = arrival;
-                    self.carry_out(pass);
+                    self.carry_out();
                 }
                 Ok(ticket) => self.served(arrival, ticket),
                 Err(Denial::WouldBlock) => self.check_busy(arrival, limit),

@@ -1,72 +1,71 @@
-//! What reaches the process from outside: answers, messages, and what other processes do to the store.
+//! Events from outside the process: answers, messages, and the acts of other processes at the store.
 
 use lock_core::{Demand, Error, ErrorKind, Hint, Renewal};
 
 use super::common::Answer;
 use super::{JITTER, World};
-use crate::engine::machine::Pass;
 
 impl World {
-    pub(super) fn answer_attempt(&mut self, answer: Answer, pass: &mut Pass<u32>) {
+    pub(super) fn answer_attempt(&mut self, answer: Answer) {
         if let Some(request) = self.attempt.take() {
             let result = self.try_acquire(&request, answer);
             self.note_refusal(result.as_ref().ok());
-            self.machine.attempt_done(&request.claim, result, pass);
+            self.machine.attempt_done(&request.claim, &result);
         }
     }
 
     /// The first answer to a request that was repeated arrives while the release of its grant is under way.
-    pub(super) fn granted_again(&mut self, pass: &mut Pass<u32>) {
+    pub(super) fn granted_again(&mut self) {
         if let Some((claim, _)) = &self.releasing {
-            self.machine.forget_unless_known(claim.clone(), pass);
+            self.machine.forget_unless_known(claim);
         }
     }
 
-    pub(super) fn answer_release(&mut self, answer: Answer, pass: &mut Pass<u32>) {
+    pub(super) fn answer_release(&mut self, answer: Answer) {
         if let Some(claim) = self.forgetting.pop() {
             let _ = self.delete(&claim, None, answer);
         } else if let Some((claim, next)) = self.releasing.take() {
             let result = self.delete(&claim, next.as_ref(), answer);
             self.note_refusal(result.as_ref().ok().and_then(|(_, next)| next.as_ref()));
-            self.machine.release_done(&claim, result, pass);
+            self.machine.release_done(&claim, &result);
         }
     }
 
-    pub(super) fn answer_renewal(&mut self, answer: Answer, pass: &mut Pass<u32>) {
+    pub(super) fn answer_renewal(&mut self, answer: Answer) {
         if let Some((request, sent)) = self.renewals.pop() {
             let renewal = self.renew(&request, sent, answer);
             let claim = request.claim;
             if matches!(renewal, Renewal::Lost) {
                 self.revoked.insert(Some(claim.owner));
             }
-            self.machine.renew_done(&claim, sent, renewal, pass);
+            self.machine.renew_done(&claim, sent, &renewal);
         }
     }
 
-    pub(super) fn start_watch(&mut self, pass: &mut Pass<u32>) {
+    pub(super) fn start_watch(&mut self) {
         if self.watching {
             self.subscribed = true;
-            self.machine.watch_started(pass);
+            self.machine.watch_started();
         }
     }
 
-    pub(super) fn end_watch(&mut self, failed: bool, pass: &mut Pass<u32>) {
+    pub(super) fn end_watch(&mut self, failed: bool) {
         if std::mem::take(&mut self.watching) {
             self.unsubscribe();
             let error = Error::new(ErrorKind::Unreachable, "cut");
-            self.machine.watch_ended(failed.then_some(&error), pass);
+            self.machine.watch_ended(failed.then_some(&error));
         }
     }
 
-    /// A message arrives, and perhaps stays to arrive once more.
-    pub(super) fn deliver(&mut self, nth: usize, again: bool, pass: &mut Pass<u32>) {
+    /// A message arrives. With `again`, it stays and may arrive once more.
+    pub(super) fn deliver(&mut self, nth: usize, again: bool) {
         if !self.messages.is_empty() {
             let nth = nth % self.messages.len();
             let message = self.messages[nth];
             if !again {
                 self.messages.remove(nth);
             }
-            self.hear(message, pass);
+            self.hear(message);
         }
     }
 
@@ -99,17 +98,19 @@ impl World {
         }
     }
 
-    fn hear(&mut self, message: Hint, pass: &mut Pass<u32>) {
+    fn hear(&mut self, message: Hint) {
         let (owner, waits) = (self.machine.owner(), self.machine.is_waiting());
-        self.machine.hint(message, pass);
+        self.machine.hint(message);
+        self.machine.settle();
         match message {
             Hint::Wanted => {
                 let known = self.machine.demand();
                 assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
             }
             Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
-                let acts =
-                    self.machine.is_held() || self.machine.due_release().is_some() || pass.asks();
+                let acts = self.machine.is_held()
+                    || self.machine.due_release().is_some()
+                    || self.machine.asks();
                 assert!(acts, "a grant that the process ignores");
             }
             Hint::Next { owner: next, after } => {

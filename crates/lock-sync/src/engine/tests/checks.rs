@@ -1,4 +1,4 @@
-//! What must hold after every event.
+//! The conditions that must hold after every event.
 
 use lock_core::{Attempt, Demand, OwnerToken};
 
@@ -23,18 +23,19 @@ impl World {
         self.refusals += u32::from(attempt.is_some_and(|it| !matches!(it, Attempt::Granted(_))));
     }
 
-    /// Only a try is told that the lock is taken. A try that came while this process gave the lock up is told so by
-    /// the store, after that release. No request is under way beside a release, so a later refusal is of that kind.
+    /// Only a try is denied because the lock is taken. A try that came while this process gave the lock up may be
+    /// denied only by a refusal of the store after that release. No request is under way beside a release, so every
+    /// refusal that comes later is such a refusal.
     pub(super) fn check_busy(&self, arrival: u32, limit: Limit) {
         assert!(matches!(limit, Limit::Try));
         let before = self.tries.get(&arrival);
         assert!(
             before.is_none_or(|before| self.refusals > *before),
-            "busy by what was known before"
+            "denied by an answer from before the release"
         );
     }
 
-    /// A hold has ended: if others were known to wait, it counts.
+    /// A hold has ended. It counts against the budget if other processes were known to wait.
     pub(super) fn check_budget(&mut self, (owner, demand): (Option<OwnerToken>, Option<Demand>)) {
         let stays = self.machine.is_held() && self.machine.owner() == owner;
         self.turn = match self.turn {

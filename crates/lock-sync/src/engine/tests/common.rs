@@ -1,4 +1,4 @@
-//! What both kinds of tests of the machine share.
+//! Code that both kinds of tests of the machine share.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::engine::queue::Patience;
 
-/// The lease of every machine.
+/// The length of the leases of every machine.
 pub(in crate::engine) const TTL: Duration = Duration::from_secs(3);
 
 /// How many cases a property tries: `LOCK_ENGINE_CASES`, or this number.
@@ -33,7 +33,7 @@ impl Limit {
     }
 }
 
-/// What becomes of a request: whether the store got it, and what the client hears.
+/// The outcome of a request: whether the store applied it, and which answer the client gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::engine) enum Answer {
     Truth,
@@ -45,7 +45,7 @@ pub(in crate::engine) enum Answer {
     Denied,
 }
 
-/// Any answer, each as often as any other.
+/// Any answer, all with equal probability.
 pub(in crate::engine) fn any_answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Truth),
@@ -55,7 +55,7 @@ pub(in crate::engine) fn any_answer() -> impl Strategy<Value = Answer> {
     ]
 }
 
-/// The error of a request with this answer, if the request fails on this leg of its way.
+/// The error of a request with this answer, if the request fails on this leg of the trip.
 pub(in crate::engine) fn failure(answer: Answer, at: Answer) -> Result<(), Error> {
     match answer {
         Answer::Denied => Err(Error::new(ErrorKind::Denied, "no")),

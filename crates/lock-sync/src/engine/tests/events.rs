@@ -1,4 +1,4 @@
-//! What may happen to a process with one exclusive lock, and how a property draws it.
+//! The events of a process with one exclusive lock, and how a property draws them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::common::{Answer, Limit, TTL};
 use crate::engine::machine::{Manner, Policy};
 use crate::handoff::Handoff;
 
-/// One thing that happens. Numbers choose among what is there.
+/// One event. Numbers choose among the present waiters, messages and requests.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Enter(Limit),
@@ -24,7 +24,7 @@ pub(super) enum Event {
     StartWatch,
     EndWatch(bool),
     Hint(Hint),
-    /// A message arrives: in any order, and perhaps again later.
+    /// A message arrives, in any order. With `again`, it may arrive once more later.
     Deliver {
         nth: usize,
         again: bool,
@@ -32,18 +32,18 @@ pub(super) enum Event {
     /// A message is lost.
     Lose(usize),
     Foreign(bool),
-    /// Another process waits outside the line, and is told of the next release; or goes away.
+    /// Another process waits outside the line and hears of the next release, or the process goes away.
     Bystander(bool),
     /// Another process asks for the lock, and waits for it.
     Rival,
-    /// The other process that holds it lets go.
+    /// The other process that holds the lock lets go.
     RivalDone,
     /// Another process that waits gives up.
     RivalGone,
     Advance(u64),
-    /// Time passes, and the driver has not looked yet.
+    /// Time passes before the driver looks.
     Sleep(u64),
-    /// The tasks that were woken run. Until then a grant may lie there, not picked up.
+    /// The woken tasks run. Until then a waiter may have a grant that it has not picked up.
     Run,
     Close,
 }

@@ -1,4 +1,4 @@
-//! Single cases: what becomes of a lease and of the requests for it.
+//! Single cases: a lease and the requests for it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use lock_core::{Attempt, Demand, FencingToken, Grant, Hint, Mode, TokenRange};
 use super::common::{Answer, Limit};
 use super::events::Event;
 use super::{World, plain, with};
-use crate::engine::machine::{Entered, Pass};
+use crate::engine::machine::Entered;
 use crate::engine::queue::Patience;
 use crate::handoff::Handoff;
 
@@ -18,7 +18,7 @@ fn an_inquiry_that_fails_is_not_repeated_at_once() {
     world.lock();
     world.event(Event::Release);
     world.event(Event::AnswerRenewal(Answer::Lost));
-    // It is cached, and listens from now on: what others want is to be learnt.
+    // The lease is cached. From now on the process listens, and has to learn the demand of other processes.
     world.event(Event::StartWatch);
     assert_eq!(world.renewals.len(), 1);
     world.event(Event::AnswerRenewal(Answer::Lost));
@@ -63,12 +63,12 @@ fn a_grant_that_comes_too_late_is_not_used() {
     let mut world = plain();
     world.event(Event::Enter(Limit::None));
     let request = world.attempt.clone().unwrap();
-    let mut pass = Pass::at(world.now);
+    world.machine.begin(world.now);
     let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
     world.attempt = None;
     let late = Grant::new(tokens, world.now);
-    world.machine.attempt_done(&request.claim, Ok(Attempt::Granted(late)), &mut pass);
-    world.carry_out(pass);
+    world.machine.attempt_done(&request.claim, &Ok(Attempt::Granted(late)));
+    world.carry_out();
     assert!(world.holding.is_none());
     assert_eq!(world.forgetting, [request.claim]);
     world.come_to_rest();
@@ -80,7 +80,7 @@ fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
     world.lock();
     world.event(Event::Advance(1_001));
     assert_eq!(world.renewals.len(), 1);
-    // The answer arrives after the deadline: too late to be of use.
+    // The answer arrives after the deadline, too late to be of use.
     let (lease, hold) = world.holding.as_ref().map(|t| (t.lease.clone(), t.hold)).unwrap();
     world.now = lease.deadline();
     world.event(Event::AnswerRenewal(Answer::Truth));
@@ -105,7 +105,7 @@ fn a_failed_renewal_does_not_move_the_deadline() {
     world.come_to_rest();
 }
 
-/// A lease that others are known not to wait for.
+/// A lease for which no other process is known to wait.
 fn watched_and_quiet(cache: Option<Duration>) -> World {
     let mut world = with(Handoff::Fair, cache);
     world.lock();
@@ -143,13 +143,8 @@ fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
     world.event(Event::Release);
     world.stored = None;
     world.event(Event::Hint(Hint::Released));
-    let entered = world.machine.enter(
-        Mode::Exclusive,
-        Patience::Forever,
-        world.manner,
-        &mut Pass::at(world.now),
-    );
+    let entered = world.machine.enter(Mode::Exclusive, Patience::Forever, world.manner);
     assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
-    let next = world.machine.next_deadline().unwrap().at;
+    let next = world.machine.next.unwrap().at;
     assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));
 }

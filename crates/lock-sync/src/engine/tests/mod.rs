@@ -1,6 +1,6 @@
-//! The machine against a store that answers as it likes, in any order of events.
+//! The machine against a store with arbitrary answers, in any order of events.
 //!
-//! The lock is exclusive, and one task at a time holds it. [`modes`](super::modes) has the other modes.
+//! The lock is exclusive. [`modes`](super::modes) tests the other modes.
 
 mod acts;
 mod answers;
@@ -24,13 +24,13 @@ use lock_core::{
 
 use self::common::{Answer, Limit, TTL};
 use self::events::Event;
-use super::machine::{Machine, Manner, Pass, Policy, Ticket};
+use super::machine::{Machine, Manner, Policy, Ticket};
 use super::queue::WaiterId;
 use crate::handoff::Handoff;
 
-/// A process that hears no hints asks after this time at the latest.
+/// A process that hears no hints asks again after this time at the latest.
 const POLL: Duration = Duration::from_millis(500);
-/// A process asks no later than this after the time that was named.
+/// A process asks at most this much later than the time in the refusal.
 const JITTER: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -61,29 +61,28 @@ struct World {
     last_served: u32,
     last_token: u64,
     closed: bool,
-    /// The owners whose lease the store has said to be over.
+    /// The owners whose lease is over according to the store.
     revoked: HashSet<Option<OwnerToken>>,
-    /// The store: the holder of the key, and until when it holds.
+    /// The holder of the key in the store, and the end of its lease.
     stored: Option<(OwnerToken, Instant, TokenRange)>,
-    /// The claims that wait there, and whether each is of this process.
+    /// The claims that wait in the store, and whether each belongs to this process.
     line: VecDeque<(OwnerToken, bool)>,
-    /// Whether messages reach this process, and those on their way.
+    /// Whether messages reach this process. `messages` has those on their way.
     subscribed: bool,
     messages: Vec<Hint>,
     manner: Manner,
-    /// Whose claim has heard that it is the next, and when it is to ask at the latest.
+    /// The owner of the claim that was told that it is the next, and when it must ask at the latest.
     next: Option<(OwnerToken, Instant)>,
-    /// The owner of the latest holder, and how many more of it were served while others were known
-    /// to wait.
+    /// The owner of the latest lease, and how many more holders it has had while other processes were known to wait.
     turn: (Option<OwnerToken>, u32),
     foreign: bool,
     bystander: bool,
     counter: u64,
     /// How often the store has refused a request.
     refusals: u32,
-    /// The tries that came while a release was under way, and how often the store had refused by then.
+    /// The tries that came while a release was under way, and the value of `refusals` at that time.
     tries: BTreeMap<u32, u32>,
-    /// Whether some release did not reach the store, so that the lease had to end by itself.
+    /// Whether a release did not reach the store, so that the lease had to end by itself.
     release_failed: bool,
 }
 
@@ -123,40 +122,40 @@ impl World {
     }
 
     fn event(&mut self, event: Event) {
-        let mut pass = Pass::at(self.now);
+        self.machine.begin(self.now);
         match event {
             Event::Enter(limit) => self.enter(limit),
-            Event::Cancel(nth) => self.cancel(nth, &mut pass),
-            Event::Release => self.release(&mut pass),
-            Event::AnswerAttempt(answer) => self.answer_attempt(answer, &mut pass),
-            Event::GrantedAgain => self.granted_again(&mut pass),
+            Event::Cancel(nth) => self.cancel(nth),
+            Event::Release => self.release(),
+            Event::AnswerAttempt(answer) => self.answer_attempt(answer),
+            Event::GrantedAgain => self.granted_again(),
             Event::TakeRelease => self.take_release(),
-            Event::AnswerRelease(answer) => self.answer_release(answer, &mut pass),
-            Event::AnswerRenewal(answer) => self.answer_renewal(answer, &mut pass),
-            Event::StartWatch => self.start_watch(&mut pass),
-            Event::EndWatch(failed) => self.end_watch(failed, &mut pass),
-            Event::Hint(hint) if self.watching => self.machine.hint(hint, &mut pass),
+            Event::AnswerRelease(answer) => self.answer_release(answer),
+            Event::AnswerRenewal(answer) => self.answer_renewal(answer),
+            Event::StartWatch => self.start_watch(),
+            Event::EndWatch(failed) => self.end_watch(failed),
+            Event::Hint(hint) if self.watching => self.machine.hint(hint),
             Event::Hint(_) => {}
-            Event::Deliver { nth, again } => self.deliver(nth, again, &mut pass),
+            Event::Deliver { nth, again } => self.deliver(nth, again),
             Event::Lose(nth) => self.lose(nth),
             Event::Foreign(holds) => self.foreign_comes_or_goes(holds),
             Event::Bystander(waits) => self.bystander = waits,
             Event::Rival => self.rival_asks(),
             Event::RivalDone => self.rival_lets_go(),
             Event::RivalGone => self.rival_gives_up(),
-            Event::Advance(millis) => self.advance(millis, &mut pass),
+            Event::Advance(millis) => self.advance(millis),
             Event::Sleep(millis) => self.now = self.now + Duration::from_millis(millis),
             Event::Run => self.poll_woken(),
             Event::Close => {
                 self.closed = true;
-                self.machine.close(&mut pass);
+                self.machine.close();
             }
         }
-        self.carry_out(pass);
+        self.carry_out();
         self.check();
     }
 
-    /// Locks, when no other process is in the way.
+    /// Locks while no other process is in the way.
     fn lock(&mut self) {
         self.event(Event::Enter(Limit::None));
         self.event(Event::Run);

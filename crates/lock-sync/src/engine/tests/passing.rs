@@ -7,7 +7,7 @@ use lock_core::Mode;
 use super::common::{Answer, Limit};
 use super::events::Event;
 use super::{plain, within};
-use crate::engine::machine::{Denial, Entered, Pass};
+use crate::engine::machine::{Denial, Entered};
 use crate::engine::queue::Patience;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_lock_given_up_a_moment_ago_is_taken_back() {
     world.event(Event::Enter(Limit::Try));
     assert!(world.holding.is_some(), "drop, then try_lock");
     assert!(world.attempt.is_none());
-    // The driver comes too late to release anything.
+    // The driver comes too late: there is nothing to release.
     world.event(Event::TakeRelease);
     assert!(world.releasing.is_none());
     world.come_to_rest();
@@ -58,13 +58,8 @@ fn a_try_does_not_wait_behind_others() {
     let mut world = plain();
     world.event(Event::Enter(Limit::None));
     for _ in 0..2 {
-        // Beside a request under way, and beside a refused one.
-        let entered = world.machine.enter(
-            Mode::Exclusive,
-            Patience::Try,
-            world.manner,
-            &mut Pass::at(world.now),
-        );
+        // First beside a request under way, then beside a refused one.
+        let entered = world.machine.enter(Mode::Exclusive, Patience::Try, world.manner);
         assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
         world.foreign = true;
         world.event(Event::AnswerAttempt(Answer::Truth));

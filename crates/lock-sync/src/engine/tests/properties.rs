@@ -1,4 +1,4 @@
-//! What holds in any order of events.
+//! The properties that hold in any order of events.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(2_000), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The machine does not ask a store again and again at one instant, whether the store fails or answers.
+    /// The machine does not ask a store endlessly at one instant, whether the store fails or answers.
     #[test]
     fn nothing_spins_while_time_stands_still(
         policy in policy(),

@@ -1,11 +1,11 @@
-//! How a story ends.
+//! The end of a test: everything comes to rest.
 
 use super::World;
 use super::common::Answer;
 use super::events::Event;
 
 impl World {
-    /// The store answers every request at once and in one way. Time stands still, so all must come to rest.
+    /// The store answers every request at once and with the same answer. Time stands still, so all must come to rest.
     pub(super) fn storm(&mut self, answer: Answer) {
         for round in 0.. {
             if !self.woken.is_empty() {
@@ -26,7 +26,7 @@ impl World {
             assert!(round < 300, "no rest while time stands still: {:?}", self.machine);
         }
     }
-    /// From here on the store answers, no process comes, and holders let go: all must come to rest.
+    /// From here on the store answers, no new process comes, and holders let go. So all must come to rest.
     pub(super) fn come_to_rest(&mut self) {
         (self.foreign, self.bystander) = (false, false);
         self.line.retain(|(_, ours)| *ours);
@@ -45,7 +45,7 @@ impl World {
                 self.event(Event::AnswerRenewal(Answer::Truth));
             } else if !self.messages.is_empty() {
                 self.event(Event::Deliver { nth: 0, again: false });
-            } else if let Some(deadline) = self.machine.next_deadline() {
+            } else if let Some(deadline) = self.machine.next {
                 let pause = deadline.at.saturating_duration_since(self.now);
                 self.event(Event::Advance(pause.as_millis() as u64 + 1));
             } else {

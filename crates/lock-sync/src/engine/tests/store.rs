@@ -23,7 +23,7 @@ impl World {
     }
 
     fn tokens(&mut self, count: NonZeroU32) -> TokenRange {
-        // Some ranges adjoin the one before, some do not.
+        // Some ranges are adjacent to the one before, others are not.
         let gap = 1 + self.counter % 2;
         let tokens = TokenRange::new(FencingToken::new(self.counter + gap), count);
         self.counter = tokens.last().get();
@@ -47,7 +47,7 @@ impl World {
         let Some((owner, ours)) = self.line.pop_front() else { return };
         let tokens = self.tokens(NonZeroU32::new(3).unwrap());
         let claim = Ttl::new(TTL).unwrap().claim();
-        // Some of the others stay silent when their turn comes.
+        // Some of the other processes stay silent when their turn comes.
         let claims = !ours && !self.counter.is_multiple_of(3);
         let time = if claims { TTL } else { claim.duration() };
         self.stored = Some((owner, self.now + time, tokens));
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The holder of the key has this much time left.
+    /// Sets the remaining time of the holder of the key.
     pub(super) fn holder_has(&mut self, left: Duration) {
         if let Some((_, end, _)) = &mut self.stored {
             *end = self.now + left;
@@ -179,7 +179,7 @@ impl World {
     }
 }
 
-/// Other processes.
+/// The acts of other processes.
 fn rivals() -> [OwnerToken; 3] {
     [1u128, 2, 3].map(|n| OwnerToken::from_bytes((u128::MAX - n).to_be_bytes()))
 }

@@ -7,7 +7,7 @@ use lock_core::{Attempt, Hint, Ttl};
 use super::common::{Answer, Limit, TTL};
 use super::events::Event;
 use super::{JITTER, POLL, World, plain, with};
-use crate::engine::machine::{Pass, renewal_window};
+use crate::engine::timing::renewal_window;
 use crate::handoff::Handoff;
 
 #[test]
@@ -25,7 +25,7 @@ fn a_place_is_kept_a_little_early_in_company() {
     let window = renewal_window(Ttl::new(TTL).unwrap());
     for (early, asks) in [(window, true), (window + Duration::from_millis(1), false)] {
         let mut world = third_in_line();
-        let deadline = world.machine.next_deadline().unwrap();
+        let deadline = world.machine.next.unwrap();
         assert!(deadline.flexible && Some(deadline.at) == world.machine.asks_at());
         world.now = deadline.at - early;
         world.event(Event::Advance(0));
@@ -40,12 +40,12 @@ fn a_lease_that_ends_soon_is_asked_about_when_it_ends() {
     world.holder_has(TTL / 4);
     world.event(Event::Hint(Hint::Released));
     world.event(Event::AnswerAttempt(Answer::Truth));
-    assert!(!world.machine.next_deadline().unwrap().flexible);
-    // So is the one that was handed over, of which a hint tells.
+    assert!(!world.machine.next.unwrap().flexible);
+    // The same holds for a lease that was handed over to another process, which a hint tells.
     let mut world = third_in_line();
     hand_over_to_the_silent(&mut world);
     world.event(Event::Deliver { nth: 0, again: false });
-    assert!(!world.machine.next_deadline().unwrap().flexible);
+    assert!(!world.machine.next.unwrap().flexible);
     world.come_to_rest();
 }
 
@@ -62,7 +62,7 @@ fn a_process_that_hears_nothing_asks_less_and_less_often() {
         assert!((least..=most).contains(&pause.as_millis()), "{pause:?}");
         world.event(Event::Advance(500));
     }
-    // Once it hears, it relies on that.
+    // Once the process hears hints, it relies on them.
     world.event(Event::AnswerAttempt(Answer::Truth));
     world.event(Event::StartWatch);
     world.attempt.as_mut().unwrap().queue = false;
@@ -101,7 +101,7 @@ fn a_process_that_hears_nothing_leaves_the_lock_to_others_now_and_then() {
     world.come_to_rest();
 }
 
-/// A rival holds the lock and another waits for it. This process has the place behind that one.
+/// A rival holds the lock, and another rival waits for it. This process has the place behind the second rival.
 fn third_in_line() -> World {
     let mut world = plain();
     world.event(Event::Rival);
@@ -117,7 +117,7 @@ fn third_in_line() -> World {
     world
 }
 
-/// The rival that is first in line gets the lock and stays silent. Returns what is left of its lease.
+/// The rival that is first in line gets the lock and stays silent. Returns the remaining time of its lease.
 fn hand_over_to_the_silent(world: &mut World) -> Duration {
     let claim = Ttl::new(TTL).unwrap().claim().duration();
     world.event(Event::RivalDone);
@@ -144,16 +144,16 @@ fn the_next_in_line_asks_when_the_lease_before_it_ends() {
 fn a_hint_heard_before_an_older_answer_says_when_to_ask() {
     let mut world = third_in_line();
     world.event(Event::Hint(Hint::Released));
-    // The answer leaves the store before the hand-over, and arrives after the hint of it.
+    // The answer leaves the store before the hand-over, and arrives after the hint about the hand-over.
     let request = world.attempt.clone().unwrap();
     let answer = world.try_acquire(&request, Answer::Truth);
     assert!(matches!(answer, Ok(Attempt::Queued { retry_after: Some(TTL) })), "{answer:?}");
     let claim = hand_over_to_the_silent(&mut world);
     world.event(Event::Deliver { nth: 0, again: false });
     world.attempt = None;
-    let mut pass = Pass::at(world.now);
-    world.machine.attempt_done(&request.claim, answer, &mut pass);
-    world.carry_out(pass);
+    world.machine.begin(world.now);
+    world.machine.attempt_done(&request.claim, &answer);
+    world.carry_out();
     let at = world.machine.asks_at().unwrap();
     assert!(at <= world.now + claim + JITTER);
 }

@@ -1,4 +1,4 @@
-//! Why a participant did not pass.
+//! The error of a barrier.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::bare::Denial;
 pub enum BarrierError {
     /// The wait limit was reached.
     ///
-    /// If the store had failed or not answered at the end of it, `source` says so; otherwise too few have
-    /// arrived.
+    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise too few
+    /// participants had arrived.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives; or somebody
-    /// else has given another number of participants.
+    /// The backend failed in a way that waiting does not cure; it failed for longer than a lease lives; or another
+    /// participant has given another number of participants.
     Backend(Error),
 }
 
@@ -30,7 +30,7 @@ impl From<Denial> for BarrierError {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // A waiter is not turned away so, nor does a waiter share or strengthen what it holds.
+            // A waiter gets neither: it waits, and does not share or strengthen a lease that it holds.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) => Self::Backend(error),

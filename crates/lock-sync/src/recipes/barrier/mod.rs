@@ -1,34 +1,34 @@
-//! Waiting for one another.
+//! A barrier at which processes wait for one another.
 //!
 //! Three names in the store make a barrier:
 //!
-//! - the *round* is the fencing token of the value beside the lock `name`: zero if there is none. Whoever
-//!   holds that lock and writes anything there begins the next round;
-//! - an *arrival* is one of the `n` permits of `name:arrivals:<round>`, kept until the round is over. A
-//!   dead participant's goes back when its lease ends, and the name is forgotten when nobody has used it for
-//!   an hour;
-//! - the *door* is the lock `name:door`. Whoever arrives holds it while it looks for the round, takes its
-//!   permit and counts.
+//! - the *round* is the fencing token of the value beside the lock `name`: zero if there is no value. A holder of that
+//!   lock that writes a value begins the next round;
+//! - an *arrival* is one of the `n` permits of `name:arrivals:<round>`. A participant keeps it until the round is
+//!   over. The permit of a dead participant goes back when its lease ends. The store forgets the name after an hour
+//!   without use;
+//! - the *door* is the lock `name:door`. A participant that arrives holds it while it loads the round, takes its
+//!   permit and counts the arrivals.
 //!
-//! Whoever counts `n` begins the next round, and is the leader. The others wait for the round to move.
+//! A participant that counts `n` begins the next round, and is the leader. The others wait for the round to move.
 //!
 //! # What could go wrong
 //!
-//! - *Somebody takes a permit of a round that is over.* Rounds end under the door, and permits are taken
-//!   under it. If the door's lease is found lost after the permit came, that is given back.
-//! - *Two begin the next round.* They do so under the lock `name`, one after the other, and the second finds
-//!   the round moved. A leader that was stopped meanwhile cannot write: the store compares its claim in the
-//!   same step.
-//! - *The leader dies* before it writes: its permit goes back with its lease, and whoever takes its place
-//!   counts again. After it wrote: the others pass; the door and the lock are free when its leases have
+//! - *A participant takes a permit of a round that is over.* Rounds end under the door, and permits are taken
+//!   under it. If the participant finds the lease of the door lost after it got the permit, it gives the permit back.
+//! - *Two participants begin the next round.* They do so under the lock `name`, one after the other, and the second
+//!   finds that the round has moved. A leader that was stopped meanwhile cannot write: the store compares its claim in
+//!   the step that writes.
+//! - *The leader dies.* If it has not written, its permit goes back with its lease, and the participant that takes its
+//!   place counts again. If it has written, the others pass, and the door and the lock are free when its leases have
 //!   ended.
-//! - *Somebody's lease ends while it waits.* If the round has moved it passes, whether it was counted or
-//!   somebody in its place: `n` were there. Otherwise it gives back what the store may still have of its
+//! - *The lease of a participant ends while it waits.* If the round has moved, the participant passes: `n` had
+//!   arrived, with it or with another one in its place. Otherwise it gives back what the store may still have of its
 //!   arrival, so that it is not counted twice, and arrives again.
-//! - *The store forgets.* The round is then lower than the one that they wait for the end of, and the permits
-//!   are gone: they arrive again, in the round that is now.
-//! - *Some see that the round has moved, and others do not.* A store that is several may have it so
-//!   ([`Cell::settled`]), but cannot count permits, so no barrier is kept there.
+//! - *The store forgets.* The round is then lower than the round in which the participants arrived, and the permits
+//!   are gone. They arrive again, in the present round.
+//! - *Some participants see that the round has moved, and others do not.* This can happen in a store of several
+//!   servers ([`Cell::settled`]). But such a store cannot count permits, so it has no barriers.
 //! - *An answer is lost* when the leader writes. It writes again, which changes nothing, or finds its own
 //!   token in the store.
 
@@ -46,31 +46,30 @@ use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
-/// How often those who wait look, at most, if they hear nothing.
+/// The longest pause after which a waiter loads the round again without a hint.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A barrier at which `n` participants wait for one another, as [`tokio::sync::Barrier`] is one, in whatever
-/// processes they are.
+/// A barrier like [`tokio::sync::Barrier`], at which `n` participants of any processes wait for one another.
 ///
-/// It is made by [`Locks::barrier`], which gives it a name and says how many take part. It can be used again
-/// and again: when `n` have arrived all of them pass, and whoever arrives next waits for the next `n`.
+/// [`Locks::barrier`] makes it, and gives it a name and the number of participants. It can be used again
+/// and again: when `n` participants have arrived, all of them pass, and the next one to arrive waits for the next `n`.
 ///
 /// # Participants that die
 ///
-/// An arrival is a *lease*, renewed while its participant waits. One that crashes stops counting when its
-/// lease has ended, and the others wait for somebody in its place. So a barrier is never passed because of
-/// somebody who was long dead, but it may wait for ever for somebody who will not come: give it a
-/// [limit](Self::wait_timeout) where that can happen.
+/// An arrival has a *lease*, which is renewed while its participant waits. A participant that crashes counts until its
+/// lease ends. Then the others wait for another one in its place. So a long-dead participant never opens the barrier.
+/// But the others may wait for ever for a participant that does not come: use a [limit](Self::wait_timeout) where this
+/// can happen.
 ///
-/// Between arriving and passing a participant may lose its lease although it lives, when the store is out of
-/// reach. It then arrives again by itself.
+/// A living participant may lose its lease before it passes, if the store is out of reach. It then arrives again
+/// by itself.
 ///
 /// # Differences from `tokio::sync::Barrier`
 ///
-/// - It is made by [`Locks::barrier`], and [`wait`](Self::wait) returns a `Result`.
+/// - [`Locks::barrier`] makes it, and [`wait`](Self::wait) returns a `Result`.
 /// - Dropping the future of `wait` withdraws the arrival: see there.
-/// - If the [leader](BarrierWaitResult::is_leader) of a round dies in the moment in which it lets the others
-///   pass, they pass without one.
+/// - If the [leader](BarrierWaitResult::is_leader) of a round dies at the moment when it lets the others
+///   pass, they pass without a leader.
 /// - Additional: [`wait_timeout`](Self::wait_timeout), [`key`](Self::key).
 ///
 /// # Examples
@@ -103,7 +102,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 pub struct Barrier {
-    /// Without the prefix, which every name made from it gets.
+    /// The name without the prefix. Every name that is made from it gets the prefix.
     name: Key,
     remote: RemoteCell,
     door: BareLock,
@@ -111,25 +110,25 @@ pub struct Barrier {
     n: u32,
 }
 
-/// What a participant of a [`Barrier`] learns when it passes.
+/// The result for a participant that passes a [`Barrier`].
 #[derive(Clone, Debug)]
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether this participant is the one of its round that may do what only one should.
+    /// Whether this participant is the leader of its round. Each round has at most one leader.
     ///
-    /// It is a participant like any other: nothing tells whether it still lives. For work that only one may
-    /// do for as long as it takes, use a [`Mutex`](crate::Mutex) or an [`Election`](crate::Election).
+    /// The leader has no lease after it passes, and nothing reports whether it still lives. For work that must not run
+    /// twice at once, use a [`Mutex`](crate::Mutex) or an [`Election`](crate::Election).
     pub fn is_leader(&self) -> bool {
         self.0
     }
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The barrier with this name, at which `n` participants wait for one another. None counts as one.
+    /// The barrier with this name, at which `n` participants wait for one another. Zero counts as one.
     ///
-    /// Every participant has to give the same number. Nothing is sent until somebody waits. A name that a
-    /// barrier has should not be that of another lock; it also uses names that begin with it and a colon.
+    /// All participants must give one number. No request is sent before the first wait. Do not use the name of a
+    /// barrier for another lock. The barrier also uses names that begin with its name and a colon.
     ///
     /// # Errors
     ///
@@ -162,7 +161,7 @@ impl Barrier {
             name,
             n,
         };
-        // No round has a longer name.
+        // No round has a longer number.
         barrier.arrivals(u64::MAX)?;
         Ok(barrier)
     }
@@ -172,35 +171,35 @@ impl Barrier {
         self.remote.key()
     }
 
-    /// Arrives, and waits until `n` participants have.
+    /// Arrives, and waits until `n` participants have arrived.
     ///
-    /// Two calls count twice, also in one process. Waits for as long as the
-    /// [wait limit](crate::Builder::wait_limit) of the [`Locks`] says.
+    /// Two calls count as two arrivals, also in one process. The [wait limit](crate::Builder::wait_limit) of the
+    /// [`Locks`] bounds the wait.
     ///
     /// # Cancel safety
     ///
-    /// It is not cancel safe in tokio's sense: whether the others were let pass by this arrival cannot be
-    /// known any more. Dropping the future withdraws the arrival, unless they were; it counts until the
-    /// store has heard of that, a moment later.
+    /// It is not cancel safe in tokio's sense: after a drop the caller cannot know whether this arrival let the others
+    /// pass. If it did not, dropping the future withdraws the arrival. The arrival counts until the store has
+    /// received the withdrawal, a moment later.
     ///
     /// # If the lease is lost
     ///
-    /// it arrives again, in the round that is then.
+    /// The participant arrives again, in the round that is then present.
     ///
     /// # Errors
     ///
-    /// After each of them the arrival is withdrawn, as if the future had been dropped.
+    /// Each error withdraws the arrival, as a drop of the future does.
     ///
     /// - [`BarrierError::Timeout`] if the wait limit was reached;
-    /// - [`BarrierError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer; with [`ErrorKind::InvalidConfig`] and both
-    ///   numbers in the message, if another participant of the round has given another `n`;
+    /// - [`BarrierError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives. It has [`ErrorKind::InvalidConfig`] and both numbers in the message if another
+    ///   participant of the round has given another `n`;
     /// - [`BarrierError::Closed`] after [`Locks::shutdown`].
     pub async fn wait(&self) -> Result<BarrierWaitResult, BarrierError> {
         self.wait_for(self.bare().default_wait()).await
     }
 
-    /// Arrives, and waits for at most `limit` until `n` participants have.
+    /// Arrives, and waits for at most `limit` until `n` participants have arrived.
     ///
     /// # Cancel safety
     ///
@@ -238,7 +237,7 @@ impl Barrier {
         Ok(BarrierWaitResult(passed?))
     }
 
-    /// Arrives as often as it takes to pass. Returns whether it leads.
+    /// Arrives, again if need be, until it passes. Returns whether this participant leads.
     async fn pass(&self, limit: Limit) -> Result<bool, Denial> {
         loop {
             let Arrival { door, round, permit, claim } = self.arrive(limit).await?;
@@ -253,8 +252,8 @@ impl Barrier {
                     () = watcher.changed() => {}
                     _ = &mut lost => {}
                 }
-                // In this order: if the lease was there still when the round was looked for, the arrival
-                // counts until then.
+                // In this order: if the lease is valid before the round is loaded, the arrival counted
+                // until then.
                 let is_lost = permit.check().is_err();
                 let now = self.round(limit).await?;
                 if now > round {
@@ -285,7 +284,7 @@ impl Barrier {
                     // The round may be over.
                     _ => {}
                 },
-                // All have arrived, but the last is dead, or about to lead.
+                // All permits are taken, but the last participant is dead or about to lead.
                 Err(Denial::WouldBlock) => {
                     drop(door);
                     let watch = || self.remote.watcher(self.interval());
@@ -300,7 +299,7 @@ impl Barrier {
         }
     }
 
-    /// How many have arrived in this round.
+    /// The number of arrivals in this round.
     async fn count(&self, round: u64, limit: Limit) -> Result<u32, Denial> {
         let arrivals = self.arrivals(round).map_err(Denial::Failed)?;
         let mut retries = Retries::new(self.bare(), limit);
@@ -312,7 +311,7 @@ impl Barrier {
         }
     }
 
-    /// Begins the next round, if nobody has. Returns whether this participant did.
+    /// Begins the next round, if no other participant has begun it. Returns whether this one did.
     async fn lead(&self, round: u64, limit: Limit) -> Result<bool, Denial> {
         let value = self.n.to_string();
         loop {
@@ -324,7 +323,7 @@ impl Barrier {
                 Ok(()) => return Ok(true),
                 Err(unstored) => unstored,
             };
-            // It may have been stored although no answer came.
+            // The value may have been stored although no answer came.
             let now = self.round(limit).await?;
             match failed {
                 _ if now != round => return Ok(now == lock.fencing_token().get()),
@@ -334,7 +333,7 @@ impl Barrier {
         }
     }
 
-    /// Ends what the store may still have of an arrival.
+    /// Releases the permit of an arrival, if the store still has it.
     async fn withdraw(&self, claim: &Claim, limit: Limit) -> Result<(), Denial> {
         let mut retries = Retries::new(self.bare(), limit);
         while let Err(error) = self.bare().withdraw(claim).await {
@@ -348,7 +347,7 @@ impl Barrier {
         Ok(cell.map_or(0, |cell| cell.token.get()))
     }
 
-    /// Of what those take a permit who take part in this round.
+    /// The semaphore of the permits of this round.
     fn arrivals(&self, round: u64) -> Result<BareLock, Error> {
         self.door.sibling(derived(&self.name, &format!("arrivals:{round}"))?)
     }
@@ -377,11 +376,11 @@ struct Arrival {
     door: Hold,
     round: u64,
     permit: Hold,
-    /// Under which the store knows the permit.
+    /// The claim under which the store knows the permit.
     claim: Claim,
 }
 
-/// A name of the barrier's own beside its name.
+/// A further name of the barrier, made from its name.
 fn derived(name: &Key, part: &str) -> Result<Key, Error> {
     let bytes = [name.as_bytes(), b":", part.as_bytes()].concat();
     if name.is_as_is() { Key::as_is(bytes) } else { Key::new(bytes) }

@@ -1,5 +1,4 @@
-//! The value beside a lock, which only the holder can write: what a `OnceCell`, an `Election` and a
-//! `Barrier` stand on.
+//! The value beside a lock, which only the holder can write. `OnceCell`, `Election` and `Barrier` use it.
 
 mod watcher;
 
@@ -18,14 +17,13 @@ use crate::locks::Locks;
 /// A lock, and the value beside it.
 pub(crate) struct RemoteCell {
     bare: BareLock,
-    /// The same store as that of the lock, with the ability to keep values.
+    /// The store of the lock, with the ability to keep values.
     backend: Arc<dyn CellBackend>,
 }
 
 /// Why a value was not stored.
 pub(crate) enum Unstored {
-    /// The lease under which it was to be written is over. Nothing was written, unless by a request that
-    /// was not answered.
+    /// The lease for the write is over. Nothing was written, except perhaps by a request that was not answered.
     Lost(LeaseLost),
     Failed(Error),
 }
@@ -54,7 +52,7 @@ impl RemoteCell {
         &self.bare
     }
 
-    /// How often a value is looked at although nothing was heard of it.
+    /// The pause after which a value is loaded again without a hint.
     pub(crate) fn interval(&self) -> Duration {
         self.bare.ttl() / 3
     }
@@ -69,7 +67,7 @@ impl RemoteCell {
         self.bare.ask_about(self.backend.load(self.key())).await
     }
 
-    /// Asks for the value until there is an answer, or no retries left.
+    /// Asks for the value until there is an answer, or no retries are left.
     pub(crate) async fn load_patiently(&self, limit: Limit) -> Result<Option<Cell>, Denial> {
         let mut retries = Retries::new(&self.bare, limit);
         loop {
@@ -100,10 +98,10 @@ impl RemoteCell {
         }
     }
 
-    /// Writes the value, or erases it, as this holder; until there is an answer, the lease is over, or
-    /// no retries left.
+    /// Writes the value, or erases it, as this holder. It tries until there is an answer, the lease is over, or
+    /// no retries are left.
     ///
-    /// A caller that drops it leaves open whether it was written.
+    /// If the future is dropped, the value may or may not have been written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut retries = Retries::new(&self.bare, Limit::none());
         loop {
@@ -120,7 +118,7 @@ impl RemoteCell {
         }
     }
 
-    /// What the store knows this holder by.
+    /// The claim under which the store knows this holder.
     fn claim(hold: &Hold) -> Result<Claim, LeaseLost> {
         hold.check()?;
         hold.claim().ok_or_else(|| lost(hold))
@@ -132,7 +130,7 @@ impl RemoteCell {
     }
 }
 
-/// Why a hold that the store does not know any more is over.
+/// Why a hold that the store no longer knows is over.
 fn lost(hold: &Hold) -> LeaseLost {
     hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
 }

@@ -1,4 +1,4 @@
-//! Hearing of changes.
+//! Watching a value for changes.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
@@ -11,30 +11,30 @@ use lock_core::{Backoff, Hint, Watch};
 use crate::bare::{BareLock, Bell};
 use crate::foreign::survive;
 
-/// The pause before a watch that has ended is put in place again for the first time.
+/// The first pause before a watch that has ended is set up again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Tells when to look at a value again: at hints, and by the clock in case there are none.
+/// Says when to load a value again: after a hint, and after some time in case there is no hint.
 ///
-/// Look after every [`changed`](Self::changed): the first returns once changes are sure to be heard, or
-/// cannot be.
+/// Load the value after every [`changed`](Self::changed). The first call returns once the watch is set up, or cannot
+/// be set up.
 pub(crate) struct Watcher {
     bare: BareLock,
     interval: Duration,
     hints: Hints,
-    /// Rings when the value is to be looked at in any case, or the watch to be put in place again.
+    /// Rings when it is time to load the value without a hint, or to set the watch up again.
     bell: Option<Bell>,
     backoff: Backoff,
 }
 
 enum Hints {
-    /// To be listened for from now on.
+    /// The watch has to be set up.
     Wanted,
     /// The mutex is never locked: it makes the futures that hold a watch `Sync`.
     Heard(Mutex<Watch>),
-    /// The watch has ended, or could not be put in place. It is wanted again after this time.
+    /// The watch has ended, or could not be set up. It is set up again after this time.
     Broken(Duration),
-    /// The store has none to give.
+    /// The store gives no hints.
     Lacking,
 }
 
@@ -49,11 +49,11 @@ impl Watcher {
         }
     }
 
-    /// Waits until the value may have changed. What happens between two calls is not missed.
+    /// Waits until the value may have changed. It does not miss a change between two calls.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses no change.
     pub(crate) async fn changed(&mut self) {
         loop {
             let pause = match &self.hints {
@@ -64,7 +64,7 @@ impl Watcher {
             let bell = self.bell.get_or_insert_with(|| self.bare.alarm(pause));
             tokio::select! {
                 hint = next_hint(&mut self.hints) => match hint {
-                    // Neither says anything of the value.
+                    // Neither says anything about the value.
                     Some(Hint::Wanted | Hint::Granted { .. }) => {}
                     Some(_) => {
                         self.backoff.reset();

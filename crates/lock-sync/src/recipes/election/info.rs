@@ -1,16 +1,16 @@
-//! Who leads.
+//! The leader, as others see it.
 
 use std::fmt;
 
 use lock_core::{Cell, FencingToken};
 
-/// Who leads, as the store sees it.
+/// The leader of an election, as the store sees it.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderInfo {
-    /// What the leader has said of itself.
+    /// The value that the leader has stored.
     pub value: Vec<u8>,
-    /// The leader's fencing token: higher than that of every leader before.
+    /// The fencing token of the leader. It is higher than the token of every earlier leader.
     pub token: FencingToken,
 }
 

@@ -1,4 +1,4 @@
-//! Being the leader.
+//! The leadership of an election.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::recipes::cell::{RemoteCell, Unstored};
 /// # Dropping
 ///
 /// Dropping it resigns. The release is *enqueued*: the driver sends it to the store a moment later, from
-/// its own thread. Dropping never blocks, spawns or panics, and needs no runtime. Use
+/// its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use
 /// [`resign`](Self::resign) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before
 /// the process ends.
 ///
 /// # If the lease is lost
 ///
-/// Somebody else may lead. [`lost`](Self::lost) tells as a future, [`is_valid`](Self::is_valid) by the
-/// clock; [`while_held`](Self::while_held) ends the work of a leader with its term.
+/// Another candidate may lead. [`lost`](Self::lost) reports the loss as a future, and [`is_valid`](Self::is_valid) by
+/// the clock. [`while_held`](Self::while_held) ends the work of a leader with its term.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the leader resigns at once"]
 pub struct Leadership {
@@ -41,26 +41,27 @@ impl Leadership {
         self.hold.key()
     }
 
-    /// The fencing token of this term: higher than that of every leader before.
+    /// The fencing token of this term. It is higher than the token of every earlier leader.
     ///
-    /// Hand it to whatever the leader changes, and let that refuse lower ones: see [`FencingToken`].
+    /// Send the token with each write to the resource that the leader changes, and let the resource refuse lower
+    /// tokens: see [`FencingToken`].
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()
     }
 
     lease_questions!("leadership", hold);
 
-    /// Leads on under another value, which those who observe will see.
+    /// Changes the value of the leader. Observers see the new value.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether the value was stored.
+    /// If the future is dropped, the value may or may not have been stored.
     ///
     /// # Errors
     ///
-    /// - [`UpdateError::Lost`] if the lease was lost before: somebody else may lead;
-    /// - [`UpdateError::Backend`] if the value is too long, or the store refused or could not be reached
-    ///   for as long as a lease lives. It may then be stored or not.
+    /// - [`UpdateError::Lost`] if the lease was lost before: another candidate may lead;
+    /// - [`UpdateError::Backend`] if the value is too long, if the store refused, or if the store was out of reach
+    ///   for as long as a lease lives. The value may or may not have been stored.
     ///
     /// # Examples
     ///
@@ -87,21 +88,21 @@ impl Leadership {
         })
     }
 
-    /// Resigns, and waits until the store has confirmed it.
+    /// Resigns, and waits until the store has confirmed the release.
     ///
     /// # Cancel safety
     ///
-    /// Once it was polled, the leader resigns no matter what becomes of the future.
+    /// Once the future was polled, the leader resigns even if the future is dropped.
     ///
     /// # If the lease is lost
     ///
-    /// The error says so. Nothing of a later leader is touched.
+    /// The error says so. The lease of a later leader is not affected.
     ///
     /// # Errors
     ///
     /// - [`ReleaseError::Lost`] if the lease had ended before;
-    /// - [`ReleaseError::Backend`] if the store did not confirm. The driver goes on trying where that can
-    ///   help, until the lease has ended by itself.
+    /// - [`ReleaseError::Backend`] if the store did not confirm the release. If another attempt can succeed, the
+    ///   driver goes on trying until the lease has ended by itself.
     pub async fn resign(self) -> Result<(), ReleaseError> {
         self.hold.release().await
     }
@@ -120,7 +121,7 @@ impl fmt::Debug for Leadership {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// The lease is over: somebody else may lead.
+    /// The lease is over: another candidate may lead.
     Lost(LeaseLost),
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
     Backend(Error),

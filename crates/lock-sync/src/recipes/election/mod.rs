@@ -1,4 +1,4 @@
-//! Electing one process of many.
+//! The election of one process of many.
 
 mod info;
 mod leadership;
@@ -20,29 +20,28 @@ use crate::handoff::Handoff;
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
-/// How often a candidate who was elected begins anew because its lease was lost before it could say who
-/// it is.
+/// How often an elected candidate begins again because its lease was lost before it could store its value.
 const ATTEMPTS: u32 = 3;
 
-/// An election: one of those who [campaign](Self::campaign) leads, and everybody can see who.
+/// An election: one of the candidates that [campaign](Self::campaign) leads, and all processes can see which one.
 ///
-/// It is made by [`Locks::election`], which gives it a name. Leading is holding the lock of that name; a
-/// leader also leaves a value there, an address for instance, which says who it is to all who
-/// [ask](Self::leader) or [observe](Self::observe). The value may have up to 64 KiB, and anybody who uses
-/// the store can read it.
+/// [`Locks::election`] makes it and gives it a name. The leader holds the lock with that name. It also stores a value
+/// beside the lock, for example its address. All processes can [ask](Self::leader) for this value or
+/// [observe](Self::observe) it. The value may have up to 64 KiB, and every client of the store can read it.
 ///
 /// # What leading means
 ///
-/// A [`Leadership`] is a *lease*, as a [guard](crate::Mutex#what-the-guard-means) is: there is at most one
-/// *valid* one at a time. It is renewed in the background for as long as it lives, and tells when it is
-/// lost. A leader that crashes is followed by another one when its lease has ended. A leader that was
-/// stopped may not know yet that it has been followed: whatever it does to the outside world should carry
-/// its [`fencing_token`](Leadership::fencing_token), which is higher for every later leader.
+/// A [`Leadership`] has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: there is at most one
+/// *valid* leadership at a time. The driver renews the lease in the background while the leadership lives, and the
+/// leadership reports its loss. When a leader crashes, another candidate leads after the lease has ended. A leader that
+/// was stopped may not know yet that it has a successor. So it should send its
+/// [`fencing_token`](Leadership::fencing_token) with every change to the outside world. The token is higher for every
+/// later leader.
 ///
-/// Those who observe learn of a change a little late; they may take somebody for the leader who is none any
-/// more. Address a leader by what you have observed, and let it check
-/// [`is_valid`](Leadership::is_valid) itself. Over a quorum, what a leader says of itself may be seen by some and
-/// not by others until a majority has stored it, and then by all: it is advice, for which nobody waits.
+/// Observers learn of a change a little late, and may take a former leader for the present one. Send requests to the
+/// leader that you have observed, and let that process check [`is_valid`](Leadership::is_valid) itself. Over a quorum,
+/// some processes may see the value of a leader and others may not, until a majority has stored it. Then all see it.
+/// The value is a hint, and no process waits for it.
 ///
 /// # Examples
 ///
@@ -75,8 +74,8 @@ pub struct Election {
 impl<B: ?Sized> Locks<B> {
     /// The election with this name.
     ///
-    /// A name that an election has should not be that of another lock. Nothing is sent until somebody
-    /// campaigns or asks.
+    /// Do not use the name of an election for another lock. No request is sent before the first call that campaigns or
+    /// asks.
     ///
     /// # Errors
     ///
@@ -88,8 +87,8 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        // The lease goes back to the store after every term. If the lease were handed on here, the value of the
-        // former leader would stay under it for a moment.
+        // The lease goes back to the store after every term. If the process passed the lease on, the value of the
+        // former leader would stay beside it for a moment.
         let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
         Ok(Election { remote: Arc::new(remote) })
     }
@@ -101,26 +100,26 @@ impl Election {
         self.remote.key()
     }
 
-    /// Campaigns until elected, and then leads under this value.
+    /// Campaigns until elected, and then leads with this value.
     ///
-    /// Candidates are elected in the order in which they came, in this process and across all. Waits for
-    /// as long as the [wait limit](crate::Builder::wait_limit) of the [`Locks`] says.
+    /// Candidates are elected in the order in which they came, in this process and among all processes. The
+    /// [wait limit](crate::Builder::wait_limit) of the [`Locks`] bounds the wait.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the candidacy. If it had just been elected, the leadership goes to the
-    /// next candidate; others may have seen the value by then.
+    /// Dropping the future gives up the candidacy. If the candidate had just been elected, the leadership goes to the
+    /// next candidate. Others may have seen the value by then.
     ///
     /// # If the lease is lost
     ///
-    /// before the value is stored, it campaigns again, a few times.
+    /// If the lease is lost before the value is stored, the candidate campaigns again, a few times.
     ///
     /// # Errors
     ///
     /// - [`LockError::Timeout`] if the wait limit was reached;
-    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease lives,
-    ///   and there is no limit that says to wait longer; with
-    ///   [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) for too long a value;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives. It has [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the
+    ///   value is too long;
     /// - [`LockError::Lost`] if the lease was lost again and again before the value was stored;
     /// - [`LockError::Closed`] after [`Locks::shutdown`].
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, LockError> {
@@ -162,7 +161,7 @@ impl Election {
         Ok(self.run(value.as_ref(), Wait::AtMost(limit)).await?)
     }
 
-    /// Leads under this value if nobody else does or campaigns.
+    /// Leads with this value if there is no leader and no other candidate.
     ///
     /// # Cancel safety
     ///
@@ -170,16 +169,16 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if somebody leads or campaigns;
+    /// - [`TryLockError::WouldBlock`] if there is a leader or another candidate;
     /// - [`TryLockError::Backend`], [`TryLockError::Lost`] and [`TryLockError::Closed`] as
     ///   [`campaign`](Self::campaign).
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, TryLockError> {
         Ok(self.run(value.as_ref(), Wait::Try).await?)
     }
 
-    /// Who leads now, if anybody does. Asks the store.
+    /// The present leader, if there is one. Asks the store.
     ///
-    /// `None` also while a new leader has not yet said who it is.
+    /// It is `None` also while a new leader has not yet stored its value.
     ///
     /// # Cancel safety
     ///
@@ -187,14 +186,14 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does.
+    /// Any error of the store or of the connection to it.
     pub async fn leader(&self) -> Result<Option<LeaderInfo>, Error> {
         Ok(self.remote.load().await?.and_then(LeaderInfo::of))
     }
 
-    /// Observes who leads: [`Observer::next`] tells the present state first, and then each change.
+    /// Observes the leader: [`Observer::next`] returns the present state first, and then each change.
     ///
-    /// Nothing is sent until then. The observer need not be a candidate, and borrows nothing.
+    /// No request is sent before that call. The observer need not be a candidate, and borrows nothing.
     ///
     /// # Examples
     ///

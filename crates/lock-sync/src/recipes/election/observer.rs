@@ -1,4 +1,4 @@
-//! Seeing who leads.
+//! Observing the leader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use super::LeaderInfo;
 use crate::bare::{Denial, Limit};
 use crate::recipes::cell::{RemoteCell, Watcher};
 
-/// Tells who leads an [`Election`](crate::Election), and each change of it: what
-/// [`Election::observe`](crate::Election::observe) returns.
+/// Reports the leader of an [`Election`](crate::Election), and each change.
+/// [`Election::observe`](crate::Election::observe) returns it.
 ///
-/// A change is told when the store gives a hint of it. In case that is lost, or cannot be given, because a
-/// leader has died for instance, the observer looks every third of a [lease](crate::Builder::ttl). It sees
-/// the state of each look: of changes that follow one another faster it may see the last alone.
+/// The observer asks the store after each hint. A hint can be lost, and there is none if a leader dies. So the
+/// observer also asks every third of a [lease](crate::Builder::ttl). Of several changes between two requests, it
+/// reports only the last.
 pub struct Observer {
     remote: Arc<RemoteCell>,
     watcher: Watcher,
-    /// There may be something new that was not looked at yet.
+    /// There may be a change that was not loaded yet.
     stale: bool,
-    /// What was told last.
+    /// The state that was reported last.
     told: Option<Option<LeaderInfo>>,
 }
 
@@ -31,10 +31,10 @@ impl Observer {
         Self { remote, watcher, stale: false, told: None }
     }
 
-    /// Who leads now, with the first call; afterwards who leads when that has changed, or `None` if nobody
-    /// does.
+    /// The first call returns the present leader. Each later call waits for a change, and returns the new leader. The
+    /// result is `None` if there is no leader.
     ///
-    /// It reconnects by itself. After an error, call it again to go on.
+    /// The observer reconnects by itself. After an error, call `next` again to go on.
     ///
     /// # Cancel safety
     ///
@@ -42,7 +42,8 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Whatever the store or the way to it does, if time does not cure it or did not within a lease.
+    /// An error of the store or of the connection to it, if waiting does not cure it, or if it has lasted for as long
+    /// as a lease lives.
     pub async fn next(&mut self) -> Result<Option<LeaderInfo>, Error> {
         loop {
             if !self.stale {
@@ -59,7 +60,7 @@ impl Observer {
         }
     }
 
-    /// The same as a stream, which has no end.
+    /// The results of [`next`](Self::next) as a stream without end.
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl fmt::Debug for Observer {
 fn error(denial: Denial) -> Error {
     match denial {
         Denial::Failed(error) | Denial::Timeout(Some(error)) => error,
-        // Looking is neither limited nor refused.
+        // A load has no wait limit, and is never refused.
         other => Error::new(lock_core::ErrorKind::Other, format!("cannot look: {other:?}")),
     }
 }

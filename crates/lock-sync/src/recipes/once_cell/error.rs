@@ -1,4 +1,4 @@
-//! What a cell returns instead of its value.
+//! The errors of a cell.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -6,46 +6,35 @@ use std::fmt;
 
 use lock_core::Error;
 
-use crate::bare::Denial;
+use crate::bare::denied;
 use crate::error::LeaseLost;
 use crate::recipes::cell::Unstored;
 
-/// Why there is no value. `E` is the error of the initialization, if that can fail.
+/// Why there is no value. `E` is the error of an initialization that can fail.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum OnceCellError<E = Infallible> {
     /// The initialization failed.
     Init(E),
-    /// The lease was lost before the value was stored: somebody else may be about to initialize it.
+    /// The lease was lost before the value was stored. Another caller may be initializing the value.
     Lost(LeaseLost),
     /// The wait limit was reached.
     ///
-    /// If the store had failed or not answered at the end of it, `source` says so; otherwise somebody else
-    /// was about to initialize the value, or nobody was.
+    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise no caller
+    /// had initialized the value by then.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// The value cannot be stored, or what is stored is not of this type.
+    /// The value cannot be stored, or the stored value is not of this type.
     Value(Error),
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
     Backend(Error),
 }
 
-impl<E> From<Denial> for OnceCellError<E> {
-    fn from(denial: Denial) -> Self {
-        match denial {
-            Denial::Timeout(source) => Self::Timeout { source },
-            // Only a caller that does not wait is turned away so.
-            Denial::WouldBlock => Self::Timeout { source: None },
-            Denial::Closed => Self::Closed,
-            Denial::Lost(lost) => Self::Lost(lost),
-            Denial::Failed(error) => Self::Backend(error),
-        }
-    }
-}
+denied!(OnceCellError<E>);
 
 impl<E> From<Unstored> for OnceCellError<E> {
     fn from(unstored: Unstored) -> Self {
@@ -87,9 +76,9 @@ impl<E: StdError + 'static> StdError for OnceCellError<E> {
 pub enum SetError<T> {
     /// There is a value.
     AlreadyInitializedError(T),
-    /// There is none, but somebody is about to initialize it.
+    /// There is no value, but another caller is initializing it.
     InitializingError(T),
-    /// Neither could be found out, or the value could not be stored.
+    /// The store could not be asked, or the value could not be stored.
     Failed(T, OnceCellError),
 }
 
@@ -99,7 +88,7 @@ impl<T> SetError<T> {
         matches!(self, Self::AlreadyInitializedError(_))
     }
 
-    /// Whether somebody is about to initialize the value.
+    /// Whether another caller is initializing the value.
     pub fn is_initializing_err(&self) -> bool {
         matches!(self, Self::InitializingError(_))
     }

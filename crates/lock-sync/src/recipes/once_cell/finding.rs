@@ -1,14 +1,14 @@
-//! Looking for the value, and making sure that others see it too.
+//! Loading the value, and settling it so that all others see it too.
 //!
-//! A store that is several may show a value to one and not to the next: one that is not settled. Nobody returns such
-//! a value. It is settled first, as a register over majorities does it (Attiya, Bar-Noy and Dolev, *Sharing memory
-//! robustly in message-passing systems*, 1995): whoever has found it takes the lock, loads again, and if it is still
-//! not settled stores it once more, under the own token. So does an initialization that finds one under the lock,
-//! instead of making another.
+//! A store of several servers may show a value to one caller and not to the next: the value is not settled. No cell
+//! returns such a value. A cell settles it first, as a register over majorities does (Attiya, Bar-Noy and Dolev,
+//! *Sharing memory robustly in message-passing systems*, 1995): a cell that finds such a value takes the lock and loads
+//! again. If the value is still not settled, the cell stores it once more, under its own token. An initialization that
+//! finds such a value under the lock does so too, and does not make another value.
 //!
-//! What decides under the lock is what its holder loads [under the claim](lock_core::CellBackend::load_under). What
-//! a former holder has still under way is refused then, because each holder has a lease of its own: this lock is
-//! never passed on inside the process.
+//! Under the lock, the holder decides by the value that it loads [under its claim](lock_core::CellBackend::load_under).
+//! From then on the store refuses every late request of a former holder, because each holder has a lease of its own:
+//! this lock is never passed on inside the process.
 
 use serde::de::DeserializeOwned;
 use tokio::sync::MutexGuard;
@@ -17,20 +17,20 @@ use super::{OnceCell, OnceCellError, decode};
 use crate::bare::{Hold, Limit, Wait};
 
 impl<T: DeserializeOwned> OnceCell<T> {
-    /// The value, if it has been initialized anywhere. Asks the store unless this cell has it.
+    /// The value, if any process has initialized it. Asks the store unless this cell has it.
     ///
-    /// It waits for nobody, unless it finds a value [that others may not see](OnceCell#one-value-for-all): for that
-    /// it takes the lock, and waits for it no longer than the [wait limit](crate::Builder::wait_limit).
+    /// It does not wait for other callers, unless it finds a value
+    /// [that others may not see](OnceCell#one-value-for-all). For such a value it takes the lock, and waits for the
+    /// lock no longer than the [wait limit](crate::Builder::wait_limit).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing that could be seen: if it was about to make sure that all see the value,
-    /// the next does that.
+    /// Dropping the future has no visible effect. If it was settling the value, the next caller settles it.
     ///
     /// # Errors
     ///
-    /// - [`OnceCellError::Backend`] if the store could not be asked for as long as a lease lives;
-    /// - [`OnceCellError::Value`] if what is stored is not of this type;
+    /// - [`OnceCellError::Backend`] if the store was out of reach for as long as a lease lives;
+    /// - [`OnceCellError::Value`] if the stored value is not of this type;
     /// - [`OnceCellError::Timeout`], [`OnceCellError::Lost`] and [`OnceCellError::Closed`] if it needed the lock,
     ///   and did not get it in time, lost it, or the [`Locks`](crate::Locks) shut down.
     pub async fn load(&self) -> Result<Option<&T>, OnceCellError> {
@@ -41,11 +41,11 @@ impl<T: DeserializeOwned> OnceCell<T> {
         }
     }
 
-    /// Waits until somebody has initialized the value, and returns it.
+    /// Waits until another caller has initialized the value, and returns it.
     ///
-    /// It does not initialize it, nor wait for the lock, unless it finds a value
-    /// [that others may not see](OnceCell#one-value-for-all). Whoever stores the value says so to those who
-    /// wait; in case that is lost they look again every third of a [lease](crate::Builder::ttl).
+    /// It does not initialize the value. It waits for the lock only if it finds a value
+    /// [that others may not see](OnceCell#one-value-for-all). The store sends a hint to the waiters when the value is
+    /// stored. In case a hint is lost, they ask again every third of a [lease](crate::Builder::ttl).
     ///
     /// # Cancel safety
     ///
@@ -55,9 +55,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
     ///
     /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the
     ///   [`Locks`](crate::Locks) was reached;
-    /// - [`OnceCellError::Backend`] if the store could not be reached for longer than a lease lives, and
-    ///   there is no limit that says to wait longer;
-    /// - [`OnceCellError::Value`] if what is stored is not of this type;
+    /// - [`OnceCellError::Backend`] if, without a wait limit, the store was out of reach for longer than a lease lives;
+    /// - [`OnceCellError::Value`] if the stored value is not of this type;
     /// - [`OnceCellError::Lost`] if it needed the lock, and lost it;
     /// - [`OnceCellError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
@@ -98,12 +97,12 @@ impl<T: DeserializeOwned> OnceCell<T> {
     }
 }
 
-/// What is known of the value.
+/// What a load found out about the value.
 pub(super) enum Seen<'a, T> {
     Nothing,
-    /// The value that all see.
+    /// A settled value.
     Value(&'a T),
-    /// One that others may not see.
+    /// A value that others may not see.
     Unsettled {
         /// Whether its writer still holds the lock, and may be about to settle it.
         held: bool,
@@ -112,14 +111,14 @@ pub(super) enum Seen<'a, T> {
 
 /// How a call that needs the value begins.
 pub(super) enum Entered<'a, T> {
-    /// It is there.
+    /// There is a value.
     Late(&'a T),
-    /// It is to be initialized now, by nobody else.
+    /// This call has the lock, and must initialize the value.
     Leader(Hold, MutexGuard<'a, ()>),
 }
 
 impl<T: DeserializeOwned> OnceCell<T> {
-    /// The value, if there is one here or in the store. What is not settled there is settled first.
+    /// The value, if this cell or the store has one. A value that is not settled is settled first.
     pub(super) async fn find<E>(&self, limit: Limit) -> Result<Option<&T>, OnceCellError<E>> {
         match self.look(limit).await? {
             Seen::Value(value) => Ok(Some(value)),
@@ -128,7 +127,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         }
     }
 
-    /// Looks for the value, and waits for nobody.
+    /// Loads the value, without waiting for other callers.
     pub(super) async fn look<E>(&self, limit: Limit) -> Result<Seen<'_, T>, OnceCellError<E>> {
         if let Some(value) = self.get() {
             return Ok(Seen::Value(value));
@@ -137,21 +136,21 @@ impl<T: DeserializeOwned> OnceCell<T> {
             None => Seen::Nothing,
             Some(cell) if cell.settled => {
                 let value = decode(&cell.value)?;
-                // Another task may have read the same meanwhile.
+                // Another task may have loaded the value meanwhile.
                 Seen::Value(self.value.get_or_init(|| value))
             }
             Some(cell) => Seen::Unsettled { held: cell.held },
         })
     }
 
-    /// Makes sure that all see the value, or that nobody does.
+    /// Makes sure that all callers see the value, or that none does.
     async fn settle<E>(&self, limit: Limit) -> Result<Option<&T>, OnceCellError<E>> {
         let mut watcher = self.remote.watcher(self.remote.interval());
         loop {
             match self.look(limit).await? {
                 Seen::Value(value) => return Ok(Some(value)),
                 Seen::Nothing => return Ok(None),
-                // It comes to an end with that, or else with its lease.
+                // The writer finishes, or its lease ends.
                 Seen::Unsettled { held: true } => watcher.changed().await,
                 Seen::Unsettled { held: false } => break,
             }
@@ -160,7 +159,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         match self.enter(limit).await? {
             Entered::Late(value) => Ok(Some(value)),
             Entered::Leader(hold, _turn) => {
-                // It was erased, or never there as far as the holder is concerned. Now it is so for all.
+                // The holder finds no value: it was erased, or too few servers ever had it. Erase it for all.
                 self.remote.store(&hold, None).await?;
                 Ok(None)
             }
@@ -177,13 +176,13 @@ impl<T: DeserializeOwned> OnceCell<T> {
         let remote = &self.remote;
         let hold = match remote.lock(Wait::Try).await {
             Ok(hold) => hold,
-            // If it is somebody else's turn, the value will be there before the lock is.
+            // While another attempt has the lock, the value may arrive before the lock is free.
             Err(_) => tokio::select! {
                 hold = remote.lock(limit.wait(remote.bare())) => hold?,
                 value = self.appears(limit) => return value.map(Entered::Late),
             },
         };
-        // Whoever had the lock before may be done.
+        // The previous holder of the lock may have stored a value.
         let found = self.find_under(&hold, limit).await?;
         Ok(match found {
             Some(value) => Entered::Late(value),
@@ -191,7 +190,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         })
     }
 
-    /// The value, if there is one here or for the holder of the lock, who settles it.
+    /// The value, if this cell has one or the holder of the lock finds one. The holder settles it.
     pub(super) async fn find_under<E>(
         &self,
         hold: &Hold,
@@ -208,7 +207,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         Ok(Some(self.value.get_or_init(|| value)))
     }
 
-    /// Waits until there is a value that all see.
+    /// Waits until there is a settled value.
     async fn appears<E>(&self, limit: Limit) -> Result<&T, OnceCellError<E>> {
         let mut watcher = self.remote.watcher(self.remote.interval());
         loop {

@@ -11,20 +11,19 @@ use super::{OnceCell, OnceCellError, SetError, decode};
 use crate::bare::{Denial, Hold, Limit, Wait};
 
 impl<T: Serialize + DeserializeOwned> OnceCell<T> {
-    /// The value; if there is none anywhere, initializes it with what `f` returns.
+    /// Returns the value. If neither this cell nor the store has one, initializes it with the result of `f`.
     ///
-    /// While somebody else initializes it, in this process or another, it waits for that. `f` is called
-    /// only under the lock, and is not called if there is a value by then: also one that an attempt has left
-    /// in [a part of the store](OnceCell#one-value-for-all), which it stores once more.
+    /// It waits while another task, of this process or another, initializes the value. It calls `f` only under
+    /// the lock, and only if there is still no value. If an attempt has left a value in
+    /// [a part of the store](OnceCell#one-value-for-all), it stores that value once more instead.
     ///
-    /// It will wait for itself for ever, as tokio's does, if `f` tries to initialize the same cell. Nor may `f`
-    /// wait for what a cell of this name [loads](Self::load).
+    /// As with tokio, the call waits for itself for ever if `f` initializes this cell. `f` must not
+    /// [load](Self::load) a cell with this name either.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops that of `f` where it stands and lets go of the lock: another call makes
-    /// another attempt. If it is dropped while it stores the value, that may be stored all the same; then it
-    /// is the one that all see.
+    /// Dropping the future drops the future of `f` and gives the lock up. Another call makes another attempt. If the
+    /// future is dropped while it stores the value, the value may be stored nevertheless. Then all callers see it.
     ///
     /// # Errors
     ///
@@ -52,14 +51,15 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         self.get_or_try_init(|| async { Ok(f().await) }).await
     }
 
-    /// The value; if there is none anywhere, initializes it with what `f` returns, if that is no error.
+    /// Returns the value. If neither this cell nor the store has one, initializes it with the result of `f`, unless
+    /// that is an error.
     ///
-    /// As [`get_or_init`](Self::get_or_init).
+    /// Otherwise it works as [`get_or_init`](Self::get_or_init).
     ///
     /// # If the lease is lost
     ///
-    /// If that happens while `f` is at work, its future is dropped. If somebody else has stored a value by
-    /// then, that is returned; otherwise the call fails, and another one makes another attempt.
+    /// If the lease is lost while `f` runs, its future is dropped. If another attempt has stored a value by
+    /// then, the call returns that value. Otherwise the call fails, and another call makes another attempt.
     ///
     /// # Cancel safety
     ///
@@ -70,12 +70,11 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// - [`OnceCellError::Init`] with the error of `f`: the next call makes another attempt;
     /// - [`OnceCellError::Lost`] if the lease was lost during the attempt;
     /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the
-    ///   [`Locks`](crate::Locks) was reached before there was a value or the lock; how long `f` takes does not
-    ///   count;
-    /// - [`OnceCellError::Value`] if what is stored is not of this type, or what `f` returned cannot be
-    ///   stored, for instance because it is too long;
-    /// - [`OnceCellError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer;
+    ///   [`Locks`](crate::Locks) was reached before there was a value or the lock. The time of `f` does not count;
+    /// - [`OnceCellError::Value`] if the stored value is not of this type, or if the result of `f` cannot be
+    ///   stored, for example because it is too long;
+    /// - [`OnceCellError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives;
     /// - [`OnceCellError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
@@ -112,7 +111,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             Err(error) => Err(error),
         };
         match done {
-            // Whoever has had the lock since may be done already.
+            // A later holder of the lock may have stored a value already.
             Err(OnceCellError::Lost(lost)) => match self.remote.load().await {
                 Ok(Some(cell)) if cell.settled => {
                     let value = decode(&cell.value)?;
@@ -124,21 +123,21 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         }
     }
 
-    /// Initializes the value with this one, if there is none anywhere and nobody else is about to.
+    /// Initializes the value with `value`, if there is no value and no other attempt is under way.
     ///
-    /// It asks the store, but waits for nobody.
+    /// It asks the store, but waits for no other attempt.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped while it stores the value, that may be stored all the same.
+    /// If the future is dropped while it stores the value, the value may be stored nevertheless.
     ///
     /// # Errors
     ///
-    /// All of them give the value back:
+    /// Each error gives the value back:
     ///
     /// - [`SetError::AlreadyInitializedError`] if there is a value;
-    /// - [`SetError::InitializingError`] if there is none that all see, but somebody has the lock;
-    /// - [`SetError::Failed`] if neither could be found out, or the value not be stored.
+    /// - [`SetError::InitializingError`] if there is no settled value, and another attempt has the lock;
+    /// - [`SetError::Failed`] if the store could not be asked, or the value could not be stored.
     ///
     /// # Examples
     ///
@@ -161,7 +160,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         let Ok(_turn) = self.turn.try_lock() else {
             return Err(SetError::InitializingError(value));
         };
-        // The lock first: then nobody can get between the look and the store.
+        // The lock first, so that no other attempt gets between the load and the store.
         let locked = self.remote.lock(Wait::Try).await;
         let failed = match locked {
             Ok(hold) => match self.find_under(&hold, Limit::none()).await {

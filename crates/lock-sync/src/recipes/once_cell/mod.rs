@@ -1,4 +1,4 @@
-//! A value that one process computes and all read.
+//! A value that one process computes and all processes read.
 
 mod error;
 mod finding;
@@ -18,52 +18,50 @@ use crate::handoff::Handoff;
 use crate::locks::Locks;
 use crate::recipes::cell::RemoteCell;
 
-/// A value that is initialized once, by one of all processes, and read by every other: as
-/// [`tokio::sync::OnceCell`] is one, but in the store.
+/// A value that one process of all initializes, and that the others read. It is like [`tokio::sync::OnceCell`], but
+/// the value is in the store.
 ///
-/// It is made by [`Locks::once_cell`], which gives it a name. Whoever needs the value first computes it
-/// under the lock of that name and stores it beside the lock, as JSON. Everybody else reads it from there,
-/// once: a cell keeps what it has read, and from then on [`get`](Self::get) answers without asking
-/// anybody.
+/// [`Locks::once_cell`] makes it and gives it a name. The first caller that needs the value computes it under the lock
+/// with that name, and stores it beside the lock, as JSON. All other callers load it from the store. A cell keeps the
+/// value that it has loaded. From then on, [`get`](Self::get) returns it without a request.
 ///
 /// The value stays in the store for as long as the store keeps it, also when every process has ended.
-/// [`reset`](Self::reset) erases it. It may have up to 64 KiB as JSON, which the store can read: no place
-/// for secrets.
+/// [`reset`](Self::reset) erases it. It may have up to 64 KiB as JSON. The store can read it, so do not store
+/// secrets.
 ///
-/// # Who initializes
+/// # Attempts to initialize
 ///
-/// One at a time. If an attempt fails, is cancelled, panics, or its process dies, the next that waits makes
-/// another one: after a crash as soon as the lease of the dead has ended. If an attempt loses its lease,
-/// its work is dropped where it stands and its value is not stored, because somebody else may be at work by
-/// then. An attempt whose process was stopped for so long that it does not notice cannot store anything
-/// either: the store refuses it.
+/// One attempt runs at a time. If an attempt fails, is cancelled or panics, or if its process dies, the next waiter
+/// makes another attempt: after a crash, as soon as the lease of the dead process has ended. If an attempt loses its
+/// lease, its work is dropped and its value is not stored, because another attempt may run by then. If a process was
+/// stopped for so long that it does not notice the loss, its attempt cannot store a value either: the store refuses it.
 ///
-/// So at most one value is ever stored, and all who get one get the same; but the work for it may begin more
-/// than once. Side effects of an initialization need a fencing token of their own: take a
-/// [`Mutex`](crate::Mutex) where they matter.
+/// So at most one value is ever stored, and all callers get that value. But the work for it may begin more
+/// than once. If the initialization has side effects that matter, use a [`Mutex`](crate::Mutex) and its fencing token
+/// for them.
 ///
 /// # One value for all
 ///
-/// A store that is several servers, of which a majority decides, may have a value on a few of them when storing it
-/// has failed, or whoever stored it has died. Those who ask these see it, and others do not. Such a value is not
-/// *settled* ([`Cell::settled`](lock_core::Cell::settled)), and no cell returns it or keeps it: whoever finds it
-/// waits for its writer as long as that holds the lock, then takes the lock, and stores the value once more before
-/// it returns it. That also means that an attempt which failed while it stored its value may have been the one that
-/// counts. A single server has no such values.
+/// In a store of several servers, a majority decides. If a write has failed, or its writer has died, only a few of the
+/// servers may have the value. Then some processes see it and others do not. Such a value is not
+/// *settled* ([`Cell::settled`](lock_core::Cell::settled)), and no cell returns it or keeps it. A cell that finds
+/// it waits as long as the writer holds the lock. Then it takes the lock, and stores the value once more before
+/// it returns it. So an attempt that failed while it stored its value may still determine the value. A single
+/// server has no such values.
 ///
-/// [`reset`](Self::reset) is excepted: after one that failed, some may find no value, and others afterwards that of
-/// before, as long as so many servers are silent that it cannot be told what the majority has.
+/// [`reset`](Self::reset) is an exception. After a failed reset, some callers may find no value, and later callers the
+/// old value, as long as so many servers are silent that the majority is unknown.
 ///
 /// # Differences from `tokio::sync::OnceCell`
 ///
-/// - It is made by [`Locks::once_cell`], and its value must be [`Serialize`](serde::Serialize) and [`DeserializeOwned`]. There
-///   is no `new`, `const_new`, `new_with`, `Default` or `From<T>`, because a cell needs a name and a
-///   store; and no `Clone` or `PartialEq`, because two cells of one name are one.
+/// - [`Locks::once_cell`] makes it, and its value must be [`Serialize`](serde::Serialize) and [`DeserializeOwned`].
+///   There is no `new`, `const_new`, `new_with`, `Default` or `From<T>`, because a cell needs a name and a
+///   store. There is no `Clone` or `PartialEq`, because two cells with one name are one cell.
 /// - [`get_or_init`](Self::get_or_init) returns a `Result`: the store may be out of reach.
 /// - [`set`](Self::set) is `async`, and its error has one more variant.
 /// - [`get`](Self::get), [`initialized`](Self::initialized), [`get_mut`](Self::get_mut),
-///   [`take`](Self::take) and [`into_inner`](Self::into_inner) are about what this cell has read. They ask
-///   nobody, and change nothing for others.
+///   [`take`](Self::take) and [`into_inner`](Self::into_inner) concern the value in this cell. They send no request,
+///   and change nothing for other cells.
 /// - Additional: [`load`](Self::load), which asks the store; [`wait`](Self::wait), as `SetOnce` has it;
 ///   [`reset`](Self::reset); [`key`](Self::key).
 ///
@@ -99,8 +97,8 @@ pub struct OnceCell<T> {
 impl<B: ?Sized> Locks<B> {
     /// The cell with this name.
     ///
-    /// Every user of a name must give the same type, or one that reads the same JSON. A name that a cell
-    /// has should not be that of another lock. Nothing is sent until somebody asks for the value.
+    /// All users of a name must use one type, or types that read each other's JSON. Do not use the name of a cell for
+    /// another lock. No request is sent before the first call that asks for the value.
     ///
     /// # Errors
     ///
@@ -111,8 +109,8 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        // Every holder has a lease of its own. If two holders had one lease, the store would take a late request of
-        // the first holder after the second one has looked.
+        // Every holder has a lease of its own. If two holders shared a lease, the store would accept a late request of
+        // the first holder after the second holder has loaded the value.
         let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
         Ok(OnceCell { remote, value: OnceLock::new(), turn: Mutex::new(()) })
     }
@@ -124,23 +122,22 @@ impl<T> OnceCell<T> {
         self.remote.key()
     }
 
-    /// The value, if this cell has it. Asks nobody: see [`load`](Self::load).
+    /// The value, if this cell has it. It sends no request: see [`load`](Self::load).
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value that this cell has, to be changed here alone: neither the store nor other cells are
-    /// affected.
+    /// Mutable access to the value in this cell. A change affects neither the store nor other cells.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut()
     }
 
-    /// Whether this cell has the value. Asks nobody.
+    /// Whether this cell has the value. It sends no request.
     pub fn initialized(&self) -> bool {
         self.value.get().is_some()
     }
 
-    /// Takes the value that this cell has. The store keeps it: see [`reset`](Self::reset).
+    /// Takes the value out of this cell. The store keeps it: see [`reset`](Self::reset).
     pub fn take(&mut self) -> Option<T> {
         self.value.take()
     }
@@ -150,20 +147,19 @@ impl<T> OnceCell<T> {
         self.value.into_inner()
     }
 
-    /// Erases the value for everybody, so that it can be initialized anew.
+    /// Erases the value in the store, so that it can be initialized again.
     ///
-    /// Takes the lock for it, as an initialization does, and waits for one that is under way. Cells that
-    /// have read the value keep what they have: those of other processes, and other cells of that name in
-    /// this one.
+    /// It takes the lock for this, as an initialization does, and waits for an initialization that is under way. Other
+    /// cells that have the value keep it, in this process and in others.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether the value was erased. This cell keeps what it has until it
-    /// was.
+    /// If the future is dropped, the value may or may not have been erased. This cell keeps its value until the
+    /// erasure is confirmed.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait); [`OnceCellError::Lost`] if the lease was lost before it was done.
+    /// As [`wait`](Self::wait). The error is [`OnceCellError::Lost`] if the lease was lost before the value was erased.
     ///
     /// # Examples
     ///
@@ -194,7 +190,7 @@ impl<T> OnceCell<T> {
     }
 }
 
-/// What is wrong with a value is said without the value, which `serde` would quote.
+/// The error describes the problem without the value itself, which `serde` would quote.
 fn decode<T: DeserializeOwned, E>(json: &[u8]) -> Result<T, OnceCellError<E>> {
     serde_json::from_slice(json).map_err(|error| {
         let (problem, at) = (error.classify(), error.column());

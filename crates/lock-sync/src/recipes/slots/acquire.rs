@@ -12,30 +12,28 @@ use crate::waits::{Attempt, block, future};
 impl SlotSemaphore {
     /// Acquires a permit, waiting until a slot is free.
     ///
-    /// It looks for a free slot first, one after the other, beginning at another one each time. If there
-    /// is none, it waits for all of them at once, for as long as the
-    /// [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) says. The future does nothing until it is
-    /// first polled, and it can be polled by any executor.
+    /// First it asks for one slot after the other, and begins at another slot each time. If no slot is free, it waits
+    /// for all slots at once. The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the
+    /// wait. The future does nothing until it is first polled, and any executor can poll it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its places in all lines. Whatever it has asked of the store by then is
-    /// undone in the background: a slot that was just granted goes to whoever waits next.
+    /// Dropping the future gives up its positions at all slots. What the future has asked of the store by then is
+    /// undone in the background: a slot that was just granted goes to the next waiter.
     ///
     /// # Errors
     ///
     /// - [`AcquireError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown);
     /// - [`AcquireError::Timeout`] if the wait limit was reached;
-    /// - [`AcquireError::Backend`] if the store refused, or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer. A slot for which that is so is left out;
-    ///   it is an error once no other is left to wait for.
+    /// - [`AcquireError::Backend`] if, for every slot, the store refused, or, without a wait limit, was out of reach
+    ///   for longer than a lease lives. While this holds for some slots only, the call waits for the other slots.
     pub fn acquire(&self) -> AcquireSlot<'_> {
         AcquireSlot::new(self.search(self.default_wait()), self)
     }
 
     /// Acquires a permit, waiting for at most `limit` from the first poll on.
     ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
+    /// A limit shorter than a round trip to the store can end the wait although a slot is free.
     ///
     /// # Cancel safety
     ///
@@ -95,8 +93,8 @@ impl SlotSemaphore {
 
     /// Acquires a permit if a slot is free, without waiting for a holder.
     ///
-    /// It asks for one slot after the other, but for those that this process knows not to be free: if all
-    /// are held elsewhere, that takes a round trip for each.
+    /// It asks for one slot after the other, except for slots that this process knows to be taken. If other processes
+    /// hold all slots, this takes a round trip for each slot.
     ///
     /// # Cancel safety
     ///
@@ -105,8 +103,7 @@ impl SlotSemaphore {
     /// # Errors
     ///
     /// - [`TryAcquireError::NoPermits`] if every slot is held or awaited;
-    /// - [`TryAcquireError::Backend`] if the store could not be asked about one, and no other was free
-    ///   before it;
+    /// - [`TryAcquireError::Backend`] if the store could not be asked about a slot, and no slot before it was free;
     /// - [`TryAcquireError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     pub async fn try_acquire(&self) -> Result<SlotPermit<'_>, TryAcquireError> {
         Ok(Attempt(AcquireSlot::new(self.search(Wait::Try), self)).await?)
@@ -127,7 +124,7 @@ impl SlotSemaphore {
 
     /// Acquires a permit from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -158,7 +155,7 @@ impl SlotSemaphore {
 }
 
 future! {
-    /// Waits for a permit: what [`SlotSemaphore::acquire`] returns.
+    /// The future that [`SlotSemaphore::acquire`] returns.
     #[must_use = "futures do nothing unless polled"]
     AcquireSlot['a]['a](search: Search, semaphore: &'a SlotSemaphore)
         -> Result<SlotPermit<'a>, Denial => AcquireError>
@@ -168,7 +165,7 @@ future! {
 }
 
 future! {
-    /// Waits for a permit: what [`SlotSemaphore::acquire_owned`] returns.
+    /// The future that [`SlotSemaphore::acquire_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
     AcquireSlotOwned[][](search: Search, semaphore: Arc<SlotSemaphore>)
         -> Result<OwnedSlotPermit, Denial => AcquireError>

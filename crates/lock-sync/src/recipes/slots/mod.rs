@@ -20,14 +20,14 @@ use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use search::Search;
 
-/// A semaphore made of exclusive locks: each of its permits is a *slot*, which one holder has at a time.
+/// A semaphore made of exclusive locks: each of its permits is a *slot*, which has one holder at a time.
 ///
-/// It is made by [`Locks::slot_semaphore`], and works over every backend, above all over those that
-/// cannot count. Where the backend can, [`Semaphore`](crate::Semaphore) does more, for less.
+/// [`Locks::slot_semaphore`] makes it. It works over every backend, and is meant for backends that
+/// cannot count. Where the backend can count, [`Semaphore`](crate::Semaphore) does more at a lower cost.
 ///
 /// # Why a quorum cannot count
 ///
-/// A majority of nodes that each count permits is no count. Take three nodes, *a*, *b* and *c*, and a
+/// A majority of nodes cannot count permits, even if each node can. Take three nodes, *a*, *b* and *c*, and a
 /// semaphore of two permits:
 ///
 /// | holder | has a permit on | permits held on *a*, *b*, *c* |
@@ -36,40 +36,39 @@ use search::Search;
 /// | second | *b*, *c* | 1, 2, 1 |
 /// | third | *a*, *c* | 2, 2, 2 |
 ///
-/// No node has given out more than its two, every holder has a majority, and there are three of them. Any
-/// two majorities have a node in common; so one holder of one lock is what they can agree on, and two
-/// permits are two locks.
+/// No node has given out more than its two permits, and every holder has a majority, but there are three holders. Any
+/// two majorities have a node in common, so a quorum can agree on one holder of one lock. Two permits therefore
+/// need two locks.
 ///
 /// # What a permit means
 ///
-/// A permit is the *lease* of its slot, as a [guard](crate::Mutex#what-the-guard-means) is: renewed in the
-/// background, lost when that fails, and free again after a crash at the end of the lease. At most as many
-/// *valid* permits exist as there are slots, under the same conditions as for one lock, in all processes
-/// that say the same number. The number is stored nowhere: where processes differ, there can be as many
-/// holders as the greatest of them says.
+/// A permit has the *lease* of its slot, as a [guard](crate::Mutex#what-the-guard-means) has the lease of its lock.
+/// The driver renews it in the background. If renewal fails, the lease is lost. After a crash, the slot is free when
+/// the lease ends. There are at most as many *valid* permits as slots, under the conditions that hold for one lock, if
+/// all processes give one number of permits. No store keeps this number: if processes give different numbers, there
+/// can be as many holders as the greatest number.
 ///
-/// The slots are locks like any other, named like the semaphore with `#0`, `#1` and so on after it, by
-/// which they can be [inspected](Locks::inspect). A mutex of such a name takes the slot's place.
+/// The slots are ordinary locks. Their names are the name of the semaphore followed by `#0`, `#1` and so on. They can
+/// be [inspected](Locks::inspect) by these names. A mutex with such a name occupies the slot.
 ///
 /// # Order
 ///
-/// Whoever waits does so for all slots at once, and takes the first that it is given. Each slot has a line of
-/// its own, in which first come is first served, as with [`Mutex`](crate::Mutex#order). Over all slots
-/// together it is not: two who come at the same time may stand in another order in each line, and a
-/// process that used one slot goes to the end of that line alone. Nobody waits forever: every line moves
-/// on.
+/// A waiter waits for all slots at once, and takes the first one that it is granted. Each slot serves its waiters
+/// in their order, as a [`Mutex`](crate::Mutex#order) does. There is no order over all slots together: two waiters that
+/// come at one time may stand in a different order at each slot, and a process that used a slot goes to the end of the
+/// queue of that slot alone. No waiter waits forever: every queue moves on.
 ///
-/// To wait costs two requests for each slot, and a place in every line, which is kept as that of a mutex;
-/// only the first task of a process that waits pays for it. In the moment in which two slots come free at
-/// once, both may be given to one who needs one; the other goes back, and
-/// [`try_acquire`](Self::try_acquire) elsewhere may find nothing meanwhile.
+/// A wait costs two requests for each slot, and a place in the queue of each slot, which the process renews as the
+/// place of a mutex. Only the first waiter of a process pays for it. If two slots become free at one moment, a waiter
+/// may be granted both. It gives one back, and a [`try_acquire`](Self::try_acquire) of another process may find no
+/// free slot meanwhile.
 ///
 /// # Differences from `Semaphore`
 ///
 /// - There is no `acquire_many`: two requests for two slots each could get one each and wait for each
 ///   other. To hold several locks, give them names, and take them with [`Locks::lock_all`].
-/// - There is no number of free permits, which nobody counts, and none can be added or taken away.
-/// - At most [`MAX_PERMITS`](Self::MAX_PERMITS), because each one is a lock of its own.
+/// - It does not report the number of free permits, and permits cannot be added or removed.
+/// - There are at most [`MAX_PERMITS`](Self::MAX_PERMITS), because each permit is a lock.
 /// - A permit has a [slot](SlotPermit::slot), and a fencing token for that slot alone.
 ///
 /// # Examples
@@ -94,25 +93,25 @@ use search::Search;
 /// # }
 /// ```
 pub struct SlotSemaphore {
-    /// One for each slot, in their order.
+    /// The lock of each slot, in the order of the slots.
     slots: Arc<[BareLock]>,
     key: Key,
-    /// Where the next one begins to look: somewhere else in every process, and then at the next slot.
+    /// The slot at which the next search begins. Each process starts at a random slot, and each search at the next.
     next: AtomicUsize,
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The semaphore of this name whose permits are so many exclusive locks.
+    /// The semaphore with this name, whose permits are this number of exclusive locks.
     ///
-    /// For backends that cannot count, as a quorum: see [why](SlotSemaphore#why-a-quorum-cannot-count).
-    /// Every user of a name has to give the same number; nobody checks. Nothing is sent until somebody asks
-    /// for a permit.
+    /// It is for backends that cannot count, such as a quorum: see [why](SlotSemaphore#why-a-quorum-cannot-count).
+    /// All users of a name must give one number; this is not checked. No request is sent before the first call that
+    /// asks for a permit.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::InvalidKey`] if the name, with the [prefix](crate::Builder::prefix) and the slot's
     ///   number, is too long;
-    /// - [`ErrorKind::InvalidConfig`] for no permits, and for more than [`SlotSemaphore::MAX_PERMITS`].
+    /// - [`ErrorKind::InvalidConfig`] for zero permits, and for more than [`SlotSemaphore::MAX_PERMITS`].
     pub fn slot_semaphore<K>(&self, name: K, permits: usize) -> Result<SlotSemaphore, Error>
     where
         K: TryInto<Key>,
@@ -141,7 +140,7 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl SlotSemaphore {
-    /// The most permits that such a semaphore can have.
+    /// The greatest number of permits that such a semaphore can have.
     pub const MAX_PERMITS: usize = 64;
 
     /// The name of the semaphore.
@@ -149,15 +148,14 @@ impl SlotSemaphore {
         &self.key
     }
 
-    /// How many permits there are, held or not.
+    /// The number of permits, held or free.
     pub fn permits(&self) -> usize {
         self.slots.len()
     }
 
-    /// Says how far slots are passed on inside this process while others wait elsewhere, in place of what
-    /// its [`Locks`] say.
+    /// Sets how far this process passes slots on among its own tasks while other processes wait.
     ///
-    /// It holds for permits of this handle: whoever lets go decides.
+    /// It replaces the setting of its [`Locks`], for the permits of this handle: the permit that is given back decides.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self {
         self.slots = self.slots.iter().map(|slot| slot.clone().with_handoff(handoff)).collect();
@@ -191,20 +189,20 @@ fn slot_key(name: &Key, slot: usize) -> Result<Key, Error> {
     with_bytes(name, [name.as_bytes(), format!("#{slot}").as_bytes()].concat())
 }
 
-/// The name of the semaphore whose slot 0 has this name: its own, with the prefix of its locks.
+/// The name of the semaphore whose slot 0 has this name. It includes the prefix of the locks.
 fn semaphore_key(slot: &Key) -> Result<Key, Error> {
     let name = slot.as_bytes().strip_suffix(b"#0").unwrap_or(slot.as_bytes());
-    // An exact key that is empty is none, but this is nobody's.
+    // An exact key must not be empty, but no request uses this one.
     if name.is_empty() { Key::new(name) } else { with_bytes(slot, name.to_vec()) }
 }
 
-/// A key of the same kind.
+/// A key with these bytes and the kind of `like`.
 fn with_bytes(like: &Key, bytes: Vec<u8>) -> Result<Key, Error> {
     if like.is_as_is() { Key::as_is(bytes) } else { Key::new(bytes) }
 }
 
-/// A number that other processes do not have.
+/// A random number, so that processes begin at different slots.
 fn anywhere() -> usize {
-    // Only its lower bits count, so it may be cut.
+    // Only the lower bits count, so the number may be truncated.
     RandomState::new().build_hasher().finish() as usize
 }

@@ -10,15 +10,15 @@ use crate::bare::Hold;
 ///
 /// # Dropping
 ///
-/// Dropping it gives the slot back. If another task of this process waits for it, it has it at once;
-/// otherwise the release is *enqueued*: the driver sends it to the store a moment later, from its own
-/// thread. Dropping never blocks, spawns or panics, and needs no runtime. Use [`release`](Self::release) to
+/// Dropping it gives the slot back. If another task of this process waits and may have the slot next, that task gets
+/// it at once. Otherwise the release is *enqueued*: the driver sends it to the store a moment later, from its own
+/// thread. A drop never blocks, spawns or panics, and needs no runtime. Use [`release`](Self::release) to
 /// wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// # If the lease is lost
 ///
-/// The permit stays, but its slot has gone back to the semaphore, and another may have it.
-/// [`is_valid`](Self::is_valid) tells by the clock, [`lost`](Self::lost) as a future.
+/// This value still exists, but its slot has gone back to the semaphore, and another holder may have it.
+/// [`is_valid`](Self::is_valid) reports the loss by the clock, and [`lost`](Self::lost) as a future.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct SlotPermit<'a> {
@@ -29,7 +29,7 @@ pub struct SlotPermit<'a> {
 
 /// A permit of a [`SlotSemaphore`] that borrows nothing: it keeps an `Arc` of it.
 ///
-/// In all else as [`SlotPermit`].
+/// Otherwise it is like [`SlotPermit`].
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct OwnedSlotPermit {
@@ -43,7 +43,7 @@ impl<'a> SlotPermit<'a> {
         Self { hold, slot, semaphore }
     }
 
-    /// The semaphore that this permit came from.
+    /// The semaphore that this permit belongs to.
     pub fn semaphore(&self) -> &'a SlotSemaphore {
         self.semaphore
     }
@@ -54,31 +54,31 @@ impl OwnedSlotPermit {
         Self { hold, slot, semaphore }
     }
 
-    /// The semaphore that this permit came from.
+    /// The semaphore that this permit belongs to.
     pub fn semaphore(&self) -> &Arc<SlotSemaphore> {
         &self.semaphore
     }
 }
 
-/// What both kinds of permit can do.
+/// The methods of both kinds of permit.
 macro_rules! permit_methods {
     ([$($generics:tt)*], $permit:ty, $name:literal) => {
         impl<$($generics)*> $permit {
-            /// Which of the slots this is, from zero. No other holder has it while the permit is valid, so it can
-            /// stand for one of as many resources.
+            /// The number of the slot, from zero. No other holder has this slot while the permit is valid, so the
+            /// number can select one of several resources.
             pub fn slot(&self) -> usize {
                 self.slot
             }
 
-            /// The name of the slot's lock: that of the semaphore, `#`, and the slot.
+            /// The name of the slot's lock: the name of the semaphore, `#`, and the number of the slot.
             pub fn key(&self) -> &lock_core::Key {
                 self.hold.key()
             }
 
-            /// The fencing token of this permit: higher than that of every earlier holder of *this slot*.
+            /// The fencing token of this permit. It is higher than the token of every earlier holder of *this slot*.
             ///
             /// Each slot has tokens of its own, and tokens of two slots have no order. A resource that refuses
-            /// lower tokens has to compare them by slot.
+            /// lower tokens must compare them by slot.
             pub fn fencing_token(&self) -> lock_core::FencingToken {
                 self.hold.fencing_token()
             }

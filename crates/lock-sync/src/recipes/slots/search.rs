@@ -1,4 +1,4 @@
-//! The way to any one of several locks.
+//! The wait for any one of several locks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use crate::bare::{Acquiring, BareLock, Bell, Denial, Hold, Limit, Wait, unanswer
 
 /// A wait for one of several slots. It can be dropped at any point.
 ///
-/// First it tries one after the other: to ask for all at once would take them all for a moment, and from
-/// others who need one. Only when none is free it waits for all of them.
+/// First it tries one slot after the other: a request for all at once would take all free slots for a moment, and
+/// other waiters need them. Only if no slot is free, it waits for all of them.
 pub(super) struct Search {
     slots: Arc<[BareLock]>,
     first: usize,
     wait: Wait,
-    /// Fixed with the first poll: a limit does not begin anew.
+    /// Set with the first poll, so that the limit counts for the whole wait.
     limit: Limit,
-    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
+    /// Sends the requests from the driver. A caller that blocks its thread needs this, because no other thread may
+    /// be running the caller's runtime.
     on_driver: bool,
     state: State,
 }
@@ -27,7 +28,7 @@ pub(super) struct Search {
 #[allow(clippy::large_enum_variant, reason = "one of them takes all the time that there is")]
 enum State {
     New,
-    /// After so many others, with the bell that rings at the limit.
+    /// After this number of other slots, with the bell that rings at the limit.
     Trying {
         tried: usize,
         place: Place,
@@ -37,13 +38,13 @@ enum State {
     Done,
 }
 
-/// Where it stands: which slot, and the way to that.
+/// A slot, and the wait for it.
 type Place = (usize, Acquiring);
 
-/// The places in the lines of all slots for which it makes sense to wait.
+/// The waits for all slots that have not failed.
 struct Lines {
     places: Vec<Place>,
-    /// Why the others were left.
+    /// Why the other slots were left out.
     denial: Option<Denial>,
 }
 
@@ -62,7 +63,7 @@ impl Search {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(usize, Hold), Denial>> {
-        // A task that acquires in a loop yields to the others now and then, as with tokio's locks.
+        // A task that acquires in a loop yields to other tasks now and then, as with tokio's locks.
         let coop = ready!(poll_proceed(context));
         let found = ready!(self.poll_slots(context));
         // The places in the other lines are given up now, not when the future is dropped.
@@ -90,7 +91,7 @@ impl Search {
                             }
                         }
                         Poll::Pending => {
-                            // If it is the driver that has gone, the answer says so.
+                            // If the driver has ended, the answer says so.
                             ready!(Pin::new(bell).poll(context));
                             return Poll::Ready(Err(unanswered()));
                         }
@@ -111,13 +112,13 @@ impl Search {
         Ok(())
     }
 
-    /// What comes after a slot that could not be had at once; or why that is the end.
+    /// Goes on after a slot that was not free; or returns why the wait is over.
     fn go_on(&mut self, tried: usize, denial: Denial, bell: Bell) -> Option<Denial> {
         match denial {
             Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, bell),
             Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
-            // To ask about each slot of a store that does not answer would take its time for each.
-            // The lines bear with it.
+            // If the store does not answer, a request for each further slot would take its full time.
+            // The wait for all slots at once tolerates such a store.
             Denial::Failed(error) if error.is_retryable() && !matches!(self.wait, Wait::Try) => {
                 self.stand_in_line();
             }
@@ -137,7 +138,7 @@ impl Search {
         self.state = State::Waiting(Lines { places, denial: None });
     }
 
-    /// At the slot so many after the first.
+    /// The wait for the slot this number after the first.
     fn place(&self, after: usize, wait: Wait) -> Place {
         let slot = (self.first + after) % self.slots.len();
         let mut acquiring = self.slots[slot].acquiring(Mode::Exclusive, wait);
@@ -158,7 +159,7 @@ impl Lines {
                 Poll::Ready(Err(Denial::Closed)) => return Poll::Ready(Err(Denial::Closed)),
                 Poll::Ready(Err(denial)) => {
                     drop(self.places.remove(at));
-                    // What went wrong says more than that time has passed.
+                    // An error says more than a timeout.
                     if !matches!(self.denial, Some(Denial::Failed(_))) {
                         self.denial = Some(denial);
                     }

@@ -11,26 +11,24 @@ use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
 use crate::lost::{Lost, WhileHeld};
 
-/// Several locks that are held together, with a lease on each: what
-/// [`Locks::lock_all`](crate::Locks::lock_all) gives.
+/// Several locks that are held together, with a lease on each. [`Locks::lock_all`](crate::Locks::lock_all) returns it.
 ///
-/// It guards no data: what the locks protect is elsewhere. (A [`Mutex`](crate::Mutex) of one of the names
-/// is held by somebody else while this guard lives.)
+/// It gives access to no data: the locks protect things outside it. (For a [`Mutex`](crate::Mutex) with one of
+/// the names, this guard is another holder.)
 ///
 /// # Dropping
 ///
-/// Dropping the guard gives all of the locks up, as [`MutexGuard`](crate::MutexGuard#dropping) does with
-/// one: another task of this process has its lock at once, and what goes back to the store is *enqueued*.
+/// Dropping the guard gives all of the locks up, each as a [`MutexGuard`](crate::MutexGuard#dropping) does: a waiter of
+/// this process may get its lock at once, and the other releases are *enqueued*.
 ///
 /// # If the lease is lost
 ///
-/// The guard is valid for as long as all of its leases are. If one of them is lost it stays, with the
-/// others still held until it is dropped; but what was to happen under all of the locks must not happen
-/// any more.
+/// The guard is valid as long as all of its leases are valid. If one of them is lost, the guard still holds the
+/// others until it is dropped. But the work that needs all of the locks must stop.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the locks are released at once"]
 pub struct AllGuard {
-    /// In the order of the keys.
+    /// The holds, in the order of their keys.
     holds: Vec<Hold>,
 }
 
@@ -44,8 +42,8 @@ impl AllGuard {
         self.holds.iter().map(Hold::key)
     }
 
-    /// The fencing token with which what this lock protects is to be written; `None` if the guard does
-    /// not hold it.
+    /// The fencing token for writes to the resource that this lock protects. `None` if the guard does not hold the
+    /// lock.
     ///
     /// Every lock has a token of its own: see [`FencingToken`].
     pub fn fencing_token(&self, key: &Key) -> Option<FencingToken> {
@@ -60,7 +58,7 @@ impl AllGuard {
 
     /// Whether all leases are held now, by the clock of this process.
     ///
-    /// No I/O: see [`MutexGuard::is_valid`](crate::MutexGuard::is_valid). Once it has returned `false` it
+    /// It does no I/O: see [`MutexGuard::is_valid`](crate::MutexGuard::is_valid). Once it has returned `false`, it
     /// never returns `true` again.
     pub fn is_valid(&self) -> bool {
         self.check().is_ok()
@@ -88,12 +86,12 @@ impl AllGuard {
 
     /// A future that resolves when the first of the leases is lost.
     ///
-    /// It borrows nothing and may outlive the guard; it never resolves if the guard is dropped or
+    /// It borrows nothing and may outlive the guard. It never resolves if the guard is dropped or
     /// released first.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it loses nothing; a lease that is lost stays lost.
+    /// Dropping the future has no effect. A lease that is lost stays lost.
     pub fn lost(&self) -> Lost {
         Lost::first_of(self.holds.iter().map(Hold::lost).collect())
     }
@@ -102,11 +100,11 @@ impl AllGuard {
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] if a lease is lost before the future is done, which is then dropped where it stands.
+    /// [`LeaseLost`] if a lease is lost before the future has completed. The future is then dropped.
     ///
     /// # Cancel safety
     ///
-    /// That of the future.
+    /// As `work`.
     ///
     /// # Examples
     ///
@@ -126,27 +124,26 @@ impl AllGuard {
         WhileHeld::new(work, self.lost(), || self.check()).await
     }
 
-    /// Releases all of the locks, and waits until the store has confirmed it or they have gone to other
-    /// tasks of this process.
+    /// Releases all of the locks. For each lock it waits until the store has confirmed the release or another
+    /// task of this process has the lock.
     ///
     /// # Cancel safety
     ///
-    /// Once it was polled, the releases happen no matter what becomes of the future.
+    /// Once the future was polled, the releases happen even if the future is dropped.
     ///
     /// # If the lease is lost
     ///
-    /// The error says so. The other locks are released all the same, and nothing of a later holder is
-    /// touched.
+    /// The error says so. The other locks are released nevertheless. The lease of a later holder is not affected.
     ///
     /// # Errors
     ///
-    /// Of the first lock, in the order of [`keys`](Self::keys), that has one:
+    /// The error is that of the first lock, in the order of [`keys`](Self::keys), whose release failed:
     ///
     /// - [`ReleaseError::Lost`] if the lease had ended before;
-    /// - [`ReleaseError::Backend`] if the store did not confirm. The driver goes on trying where that can
-    ///   help, until the lease has ended by itself.
+    /// - [`ReleaseError::Backend`] if the store did not confirm the release. If another attempt can succeed, the
+    ///   driver goes on trying until the lease has ended by itself.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        // All at once, so that none is left if the future is dropped after its first poll.
+        // All at once, so that every release has begun if the future is dropped after its first poll.
         join_all(self.holds.into_iter().map(Hold::release)).await.into_iter().collect()
     }
 }

@@ -14,28 +14,28 @@ use crate::lost::Lost;
 use crate::waits::future;
 
 future! {
-    /// Waits for several locks: what [`Locks::lock_all`](crate::Locks::lock_all) returns.
+    /// The future that [`Locks::lock_all`](crate::Locks::lock_all) returns.
     #[must_use = "futures do nothing unless polled"]
     LockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => LockError>
     |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
 future! {
-    /// Tries for several locks: what [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
+    /// The future that [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
     #[must_use = "futures do nothing unless polled"]
     TryLockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => TryLockError>
     |context| climbing.poll(context).map_ok(AllGuard::new)
 }
 
-/// The way to all of the locks: at once, and if that fails, one after the other in the order of their
-/// keys.
+/// The wait for all of the locks: at once, and if that fails, one after the other in the order of their keys.
 pub(super) struct Climbing {
-    /// Each once, in that order.
+    /// Each lock once, in the order of the keys.
     locks: Vec<BareLock>,
     wait: Wait,
-    /// Fixed with the first poll: a limit does not begin anew.
+    /// Set with the first poll, so that the limit counts for the whole wait.
     limit: Limit,
-    /// For a caller that blocks its thread: then no other thread may drive the runtime of the caller.
+    /// Sends the requests from the driver. A caller that blocks its thread needs this, because no other thread may
+    /// be running the caller's runtime.
     on_driver: bool,
     state: State,
 }
@@ -54,8 +54,20 @@ enum State {
 struct Rungs {
     held: Vec<Hold>,
     next: Acquiring,
-    /// That one of those that are held is lost.
+    /// Resolves when one of the leases that are held is lost.
     lost: Lost,
+}
+
+impl Rungs {
+    /// The locks that are held once the next one is. `None` if a lease was lost before.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Vec<Hold>>, Denial>> {
+        if Pin::new(&mut self.lost).poll(context).is_ready() {
+            return Poll::Ready(Ok(None));
+        }
+        self.held.push(ready!(self.next.poll(context))?);
+        let valid = self.held.iter().all(|hold| hold.check().is_ok());
+        Poll::Ready(Ok(valid.then(|| std::mem::take(&mut self.held))))
+    }
 }
 
 impl Climbing {
@@ -74,7 +86,7 @@ impl Climbing {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
         let coop = ready!(poll_proceed(context));
         let outcome = ready!(self.poll_holds(context));
-        // What is left of a wait that failed must not stand in others' way until the future is dropped.
+        // The rest of a failed wait must not delay others until the future is dropped.
         self.state = State::Done;
         coop.made_progress();
         Poll::Ready(outcome)
@@ -99,27 +111,16 @@ impl Climbing {
                         self.climb_anew();
                     }
                     Poll::Pending => {
-                        // If it is the driver that has gone, the answer says so.
+                        // If the driver has ended, the answer says so.
                         ready!(Pin::new(bell).poll(context));
                         return Poll::Ready(Err(unanswered()));
                     }
                 },
-                State::InOrder(rungs) => {
-                    if Pin::new(&mut rungs.lost).poll(context).is_ready() {
-                        self.climb_anew();
-                        continue;
-                    }
-                    rungs.held.push(ready!(rungs.next.poll(context))?);
-                    if !rungs.held.iter().all(|hold| hold.check().is_ok()) {
-                        self.climb_anew();
-                        continue;
-                    }
-                    let held = std::mem::take(&mut rungs.held);
-                    if held.len() == self.locks.len() {
-                        return Poll::Ready(Ok(held));
-                    }
-                    self.climb_on(held);
-                }
+                State::InOrder(rungs) => match ready!(rungs.poll(context))? {
+                    Some(held) if held.len() == self.locks.len() => return Poll::Ready(Ok(held)),
+                    Some(held) => self.climb_on(held),
+                    None => self.climb_anew(),
+                },
                 State::Done => panic!("a lock future was polled after it had completed"),
             }
         }
@@ -145,13 +146,13 @@ impl Climbing {
         Ok(())
     }
 
-    /// Lets go of everything, and waits for the first.
+    /// Gives all locks up, and waits for the first one again.
     fn climb_anew(&mut self) {
         self.state = State::Done;
         self.climb_on(Vec::new());
     }
 
-    /// Waits for the lock after these.
+    /// Waits for the lock after the ones that are held.
     fn climb_on(&mut self, held: Vec<Hold>) {
         let lock = &self.locks[held.len()];
         let mut next = lock.acquiring(Mode::Exclusive, self.limit.wait(lock));

@@ -17,49 +17,47 @@ use crate::locks::Locks;
 use crate::waits::block;
 
 impl<B: ?Sized> Locks<B> {
-    /// Locks several names, waiting until all of them are free here and everywhere: all or none.
+    /// Locks several names, all or none, waiting until all of them are free.
     ///
-    /// On success the guard holds every one of them, each like the guard of a [`Mutex`](crate::Mutex) of
-    /// that name would. A name that occurs twice is locked once; no name at all is a guard over nothing.
+    /// On success the guard holds all of these locks, each like the guard of a [`Mutex`](crate::Mutex) with
+    /// that name. A name that occurs twice is locked once. Without any name, the guard holds no lock.
     ///
-    /// First it asks for all at once, which takes one step of the store's if the backend can do that:
-    /// [`Backend::acquire_together`](lock_core::Backend::acquire_together). If somebody holds one of them,
-    /// it waits for one after the other in the order of their bytes, and holds those that it has.
+    /// First it asks for all locks at once. This takes one step of the store if the backend implements
+    /// [`Backend::acquire_together`](lock_core::Backend::acquire_together). If one of the locks is held,
+    /// it waits for one lock after the other in the order of the bytes of their names, and keeps the locks that it has.
     ///
     /// # Deadlocks
     ///
-    /// Any number of calls with any names cannot wait for one another in a circle, in whatever process
-    /// and order of their arguments, because all of them wait in the same order. Nothing can be done
-    /// against a task that takes the same locks one by one in another order, with
-    /// [`Mutex::lock`](crate::Mutex::lock) for instance, or that calls this while it holds one of them
-    /// or another lock: it can wait for this call and this call for it. A
-    /// [wait limit](crate::Builder::wait_limit) ends such a wait with an error.
+    /// Calls of this method cannot deadlock with one another, in any process and with any order of their
+    /// arguments, because all of them wait in one order. But a task can deadlock with this call if it takes these locks
+    /// one by one in another order, for example with [`Mutex::lock`](crate::Mutex::lock), or if it makes this call
+    /// while it holds a lock. A [wait limit](crate::Builder::wait_limit) ends such a wait with an error.
     ///
     /// # Order
     ///
-    /// For each of the locks the order is that of [`Mutex`](crate::Mutex#order). While it waits for a
-    /// later one it keeps others from those that it has: with many callers that overlap, each waits for
+    /// For each lock the order is that of [`Mutex`](crate::Mutex#order). While the call waits for a
+    /// later lock, it keeps other callers out of the locks that it has. With many overlapping callers, each waits for
     /// the longest chain of them.
     ///
     /// # If the lease is lost
     ///
-    /// The guard says so as soon as one of its leases is lost. If that happens to the first ones while it
-    /// still waits for the others, it lets go of all and begins anew: a guard that it returns was whole.
-    /// (Where leases are [not renewed](crate::Builder::renewal) or have a
-    /// [maximum](crate::Builder::max_hold), that can happen again and again while a later lock is held;
-    /// give it a limit there.)
+    /// The guard reports it as soon as one of its leases is lost. If the call loses a lease while it still waits
+    /// for other locks, it gives all locks up and begins again. So all leases of a guard were valid when it was
+    /// returned. (Where leases are [not renewed](crate::Builder::renewal) or have a
+    /// [maximum](crate::Builder::max_hold), the call can lose leases again and again while a later lock is held. Use a
+    /// wait limit there.)
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its places, and releases in the background what it has got by then or
-    /// is about to get.
+    /// Dropping the future gives up its positions in all lines. The locks that it has by then, or is about to get, are
+    /// released in the background.
     ///
     /// # Errors
     ///
-    /// - [`LockError::Timeout`] if the wait limit was reached, which is one for all;
-    /// - [`LockError::Backend`] if the store refused or could not be reached for longer than a lease
-    ///   lives, and there is no limit that says to wait longer; and before anything is sent, with
-    ///   [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey), if a name, with the
+    /// - [`LockError::Timeout`] if the wait limit was reached, which counts for all locks together;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    ///   longer than a lease lives. Before any request is sent, it has
+    ///   [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if a name, with the
     ///   [prefix](crate::Builder::prefix), is too long;
     /// - [`LockError::Closed`] after [`Locks::shutdown`].
     ///
@@ -71,7 +69,7 @@ impl<B: ?Sized> Locks<B> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
-    /// // Two transfers between the same accounts cannot block one another, whatever their direction.
+    /// // Two transfers between these accounts cannot deadlock, whatever their direction.
     /// let guard = locks.lock_all(["account/7", "account/3"]).await?;
     /// for (key, token) in guard.fencing_tokens() {
     ///     println!("{key} may be written with {token}");
@@ -126,7 +124,7 @@ impl<B: ?Sized> Locks<B> {
         LockAll::new(Climbing::new(self.bare_locks(names), Wait::AtMost(limit)))
     }
 
-    /// Locks several names if nobody holds any of them, without waiting for a holder: all or none.
+    /// Locks several names, all or none, if all of them are free, without waiting for a holder.
     ///
     /// # Cancel safety
     ///
@@ -134,10 +132,10 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`](crate::TryLockError::WouldBlock) if one of them is held, or awaited
-    ///   by another task of this process, or if a guard whose lease was lost is still there. Over a backend
-    ///   that cannot grant several at once, also if somebody else has taken some of them for a moment in
-    ///   the same attempt;
+    /// - [`TryLockError::WouldBlock`](crate::TryLockError::WouldBlock) if one of the locks is held, if another task
+    ///   of this process awaits it, or if a guard whose lease was lost still exists in this process. Over a backend
+    ///   that cannot grant several locks at once, also if another caller has taken some of them for a moment in such
+    ///   an attempt;
     /// - [`TryLockError::Backend`](crate::TryLockError::Backend) if the store could not be asked, or for a
     ///   name that is too long;
     /// - [`TryLockError::Closed`](crate::TryLockError::Closed) after [`Locks::shutdown`].
@@ -167,7 +165,7 @@ impl<B: ?Sized> Locks<B> {
 
     /// Locks several names from synchronous code.
     ///
-    /// Needs no runtime of the caller's.
+    /// The caller needs no runtime.
     ///
     /// # Errors
     ///
@@ -202,7 +200,7 @@ impl<B: ?Sized> Locks<B> {
         block(self.lock_all(names))
     }
 
-    /// The locks of these names, each once, in the order in which every caller waits for them.
+    /// The locks with these names, each once, in the order in which every caller waits for them.
     fn bare_locks<K>(&self, names: impl IntoIterator<Item = K>) -> Result<Vec<BareLock>, Error>
     where
         K: TryInto<Key>,

@@ -1,5 +1,6 @@
-//! Wakers are code of others: they own guards, and they panic.
+//! Wakers and errors are foreign code: they own guards and waiters, and they panic.
 
+mod errors;
 mod owning;
 mod panicking;
 
@@ -44,7 +45,7 @@ fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>, waker: &Waker) -> Poll<F::
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// Polls until everything that was asked has its answer, which comes from another thread at times.
+/// Polls until every request has its answer, which may come from another thread.
 fn poll_into_line<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
     for _ in 0..200 {
         assert!(poll(future, Waker::noop()).is_pending(), "there was nothing to wait for");

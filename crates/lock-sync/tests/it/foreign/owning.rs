@@ -1,5 +1,5 @@
-//! A waker owns what its waiter waits for, as the waker of a task does that owns a guard. The drop of the last
-//! clone gives the lock back.
+//! A waker owns the guard that its waiter waits for, as the waker of a task that owns a guard does. The drop of the
+//! last clone gives the lock back.
 
 use std::any::Any;
 use std::future::{Future, pending};
@@ -18,11 +18,11 @@ use crate::support::Pair;
 type Held = Box<dyn Any + Send + Sync>;
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the waker owns, and the future that waits for it.
+/// The value that the waker owns, and the future that waits for it.
 struct Scene {
     held: Held,
     waiting: Waiting,
-    /// Whether the future ends once the other one has let go.
+    /// Whether the future completes once the waker has given the lock up.
     ends: bool,
 }
 

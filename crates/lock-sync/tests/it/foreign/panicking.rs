@@ -1,4 +1,4 @@
-//! A waker panics. That stops no other waker, and no drop panics because of it.
+//! Wakers that panic. They stop no other waker, and no drop panics because of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ fn panics() -> Waker {
     Waker::from(Arc::new(Panics))
 }
 
-/// Panics when it is dropped, as the destructor of a task may that it owns.
+/// Panics when it is dropped, as a waker does that owns a task with a panicking destructor.
 struct PanicsInDrop;
 
 impl Wake for PanicsInDrop {
@@ -114,7 +114,7 @@ fn a_loss_wakes_all_who_wait_for_it() {
         let (mut one, mut two) = (Box::pin(guard.lost()), Box::pin(guard.lost()));
         let flag = park(&mut one, &mut two);
         block_on(pair.there.force_release("it")).unwrap();
-        // The guard hears of it from a hint or with its next renewal.
+        // The guard learns of it from a hint or with its next renewal.
         until("it is known", || !guard.is_valid());
         until("the second is woken", || flag.is_up());
         assert!(matches!(poll(&mut two, Waker::noop()), Poll::Ready(_)));

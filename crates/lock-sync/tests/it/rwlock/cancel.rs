@@ -1,4 +1,4 @@
-//! Futures that are dropped, at every point there is.
+//! Futures that are dropped, at every possible point.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::support::{Pair, poll_once};
 
 type Lock = Arc<RwLock<u32>>;
 
-/// A way to a guard. It is dropped as soon as it is there.
+/// A way to get a guard. The guard is dropped at once.
 type Way = for<'a> fn(&'a Lock) -> BoxFuture<'a, bool>;
 
 const WAYS: [(&str, Way); 12] = [
@@ -38,7 +38,7 @@ const WAYS: [(&str, Way); 12] = [
     }),
 ];
 
-/// A way from an upgradable guard to an exclusive one.
+/// A way to upgrade an upgradable guard to an exclusive one.
 const UPGRADES: [(&str, Way); 4] = [
     ("upgrade", |lock| {
         async { soon(lock.upgradable_read()).await.unwrap().upgrade().await.is_ok() }.boxed()
@@ -57,7 +57,7 @@ const UPGRADES: [(&str, Way); 4] = [
     }),
 ];
 
-/// Whoever stands in the way.
+/// The holder that the future waits for.
 #[expect(dead_code, reason = "the guards are there to be held")]
 enum Held<'a> {
     Nobody,
@@ -68,7 +68,7 @@ enum Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// The kinds take turns; a writer only if it can be waited for.
+    /// The kinds take turns. A writer takes part only if the future can wait for it.
     async fn in_round(round: u32, writers: bool, here: &Lock, there: &'a RwLock<u32>) -> Self {
         match round % 5 {
             1 => Self::Reader(soon(there.read()).await.unwrap()),
@@ -80,7 +80,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Everything is given back: far sooner than a lease would end.
+/// Asserts that everything is given back, far sooner than a lease would end.
 async fn all_free(pair: &Pair, here: &RwLock<u32>, there: &RwLock<u32>, name: &str) {
     pair.all_released().await;
     assert!(!here.is_held() && !there.is_held(), "{name}");
@@ -159,7 +159,7 @@ async fn an_upgrade_dropped_while_its_request_or_the_answer_is_under_way() {
     let there = pair.there.rwlock("it", 0).unwrap();
     for answer in [false, true] {
         let reading = here.upgradable_read().await.unwrap();
-        // So that the lease is an upgradable one, and not more.
+        // So that the lease is upgradable, and not exclusive.
         let beside = there.read().await.unwrap();
         beside.release().await.unwrap();
         let acquires = pair.ours.faults().on(Verb::Acquire);
@@ -184,7 +184,7 @@ async fn a_grant_that_was_not_picked_up_goes_to_the_next() {
         assert!(poll_once(Pin::new(&mut first)).await.is_pending(), "{name}");
         assert!(poll_once(second.as_mut()).await.is_pending(), "{name}");
         drop(writing);
-        // The lock is the first waiter's now, who never looks.
+        // The first waiter now has the lock, but is never polled.
         drop(first);
         drop(soon(second).await.unwrap());
     }

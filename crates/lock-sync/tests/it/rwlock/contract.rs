@@ -1,4 +1,4 @@
-//! What the compiler and the panic handler can see.
+//! The auto traits of the public types, and the locations of panics.
 
 use std::error::Error;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ type SendOnly = std::cell::Cell<u8>;
 /// Neither.
 type Neither = std::rc::Rc<u8>;
 
-/// Stands for a type. What is known of that shadows what is said of all.
+/// Stands for a type. A method for types with a trait shadows the method for all types.
 struct Of<T: ?Sized>(PhantomData<T>);
 
 trait OfAll {
@@ -97,7 +97,7 @@ macro_rules! assert_same_for {
                 = tokio::sync::OwnedRwLockMappedWriteGuard<Both, $t>;
             lock_sync::OwnedRwLockMappedWriteGuard<$t, Both>
                 = tokio::sync::OwnedRwLockMappedWriteGuard<$t, Both>;
-            // tokio has no such guards: they are like those to which they can turn.
+            // tokio has no upgradable guards, so these are compared with the guards that they can become.
             lock_sync::RwLockUpgradableReadGuard<'static, $t>
                 = tokio::sync::RwLockWriteGuard<'static, $t>;
             lock_sync::OwnedRwLockUpgradableReadGuard<$t> = tokio::sync::OwnedRwLockWriteGuard<$t>;
@@ -119,7 +119,7 @@ const _: () = {
     assert!(!<Of<tokio::sync::RwLock<SendOnly>>>::SYNC && !<Of<RwLock<SendOnly>>>::SYNC);
 };
 
-/// As in tokio's own table, of which the futures cannot be named.
+/// As in tokio's own table. The futures in that table have no names.
 macro_rules! assert_futures {
     ($t:ty: $send:literal, $sync:literal, $unpin:literal) => {
         const _: () = {
@@ -214,7 +214,7 @@ fn errors_are_errors() {
     holds::<LockError>();
 }
 
-/// Blocking inside a runtime panics with tokio's words, at the line of the caller.
+/// Blocking inside a runtime panics with tokio's message, at the line of the caller.
 #[test]
 fn blocking_in_a_runtime_panics_at_the_caller() {
     type Lock = Arc<RwLock<i32>>;

@@ -1,4 +1,4 @@
-//! From writing to reading, with nobody in between.
+//! Downgrades from writing to reading, with no other writer in between.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,7 @@ async fn it_waits_for_no_answer_and_leaks_nothing() {
     let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
     let reading = writing.downgrade();
     assert!(reading.is_valid());
-    // Given up before the store has heard of it.
+    // Given up before the store has received the downgrade.
     drop(reading);
     drop(gate);
     pair.ours.faults().heal();

@@ -1,4 +1,4 @@
-//! Over a backend that does not convert leases.
+//! The lock over a backend that does not convert leases.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl World {
         Self { here: lock(store.client()), there: lock(store.client()), store }
     }
 
-    /// How the leases on the key are held.
+    /// The modes of the leases on the key.
     async fn kinds(&self) -> Vec<Kind> {
         let holders = self.store.inspect(self.here.key()).await.unwrap().holders;
         holders.iter().map(|holder| holder.kind).collect()
@@ -76,7 +76,7 @@ async fn no_other_process_enters_until_the_last_reader_has_gone() {
     let local = soon(local).await.unwrap();
     assert!(matches!(world.there.try_read().await, Err(TryLockError::WouldBlock)));
     still_waits(reader.as_mut()).await;
-    // After a while, who comes to read waits until the others have had their turn.
+    // After a while, a new reader waits until the other processes have had their turn.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut late = Box::pin(world.here.read());
     begin(late.as_mut()).await;
@@ -105,7 +105,7 @@ async fn a_lease_that_stays_exclusive_takes_no_more_readers_after_a_second() {
     begin(late.as_mut()).await;
     still_waits(late.as_mut()).await;
     drop((reading, beside));
-    // Whoever reads from now on does so beside the readers of other processes.
+    // Later readers share the lock with the readers of other processes.
     let reading = soon(late).await.unwrap();
     let remote = soon(world.there.read()).await.unwrap();
     assert_eq!(world.kinds().await, [Kind::Shared, Kind::Shared]);

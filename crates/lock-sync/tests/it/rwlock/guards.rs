@@ -1,4 +1,4 @@
-//! What can be done with a guard besides reading and writing, and with the lock.
+//! The methods of guards besides reading and writing, and the methods of the lock.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ async fn two_locks_of_one_name_are_one_lock() {
 
 #[tokio::test]
 async fn debug_does_not_keep_a_writer_waiting() {
-    /// Asks for the lock while it is looked at.
+    /// Asks for the lock while `Debug` reads the data.
     struct Asks(std::sync::OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
     impl std::fmt::Debug for Asks {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,4 +1,4 @@
-//! The lease behind readers who share it.
+//! The lease that readers share.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn readers_share_for_as_long_as_nobody_else_wants_it() {
     assert_eq!(pair.store.live_leases(), 1);
     let stats = pair.ours.stats();
     assert!(stats.acquires <= 2, "one to have it, perhaps one to hear who wants it: {stats:?}");
-    // When somebody does, sharing ends although it has gone on for long.
+    // When another process waits, sharing ends, even after a long time.
     let mut writing = Box::pin(there.write());
     begin(writing.as_mut()).await;
     super::refuses_readers(&here).await;
@@ -200,7 +200,7 @@ async fn reading_what_is_kept_costs_no_request() {
     assert!(there.try_read().await.is_ok());
     let begin = Instant::now();
     assert!(soon(there.write()).await.is_ok());
-    assert!(begin.elapsed() < TTL / 10, "it is given up as soon as somebody wants it");
+    assert!(begin.elapsed() < TTL / 10, "it is given up as soon as another process wants it");
     assert!(!lock.is_cached());
 }
 

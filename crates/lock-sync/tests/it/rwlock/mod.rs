@@ -22,12 +22,12 @@ use tokio::task::yield_now;
 
 use crate::support::{Pair, poll_once};
 
-/// The same lock on both sides.
+/// One lock on both sides.
 fn rwlocks(pair: &Pair) -> (RwLock<u32>, RwLock<u32>) {
     (pair.here.rwlock("it", 0).unwrap(), pair.there.rwlock("it", 0).unwrap())
 }
 
-/// Two processes that pass the lock on among their own tasks only while nobody waits elsewhere.
+/// Two processes that pass the lock on among their own tasks only while no other process waits.
 fn fair() -> Pair {
     Pair::local_with(|builder| builder.handoff(Handoff::Fair))
 }
@@ -44,18 +44,18 @@ fn third(pair: &Pair) -> Locks<MemoryBackend> {
 /// Longer than any of these tests has to wait, and shorter than a lease.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The output of a future for which nothing is in the way.
+/// The output of a future that must complete without waiting for a holder.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(SOON, future).await.expect("nothing is in the way")
 }
 
-/// Begins to wait, and sees that there is something to wait for.
+/// Begins to wait, and asserts that the future has to wait.
 async fn begin<F: Future>(mut future: Pin<&mut F>) {
     assert!(poll_once(future.as_mut()).await.is_pending());
 }
 
-/// Lets everything happen that can, on a runtime on which the drivers live as well, and sees that the
-/// future waits still.
+/// Runs everything that is ready, on a runtime that also runs the drivers, and asserts that the
+/// future still waits.
 async fn still_waits<F: Future>(mut future: Pin<&mut F>) {
     for _ in 0..200 {
         yield_now().await;
@@ -63,7 +63,7 @@ async fn still_waits<F: Future>(mut future: Pin<&mut F>) {
     }
 }
 
-/// Waits until no new reader is let in here: somebody who waits was heard of.
+/// Waits until this process admits no new reader, because it knows that another process waits.
 async fn refuses_readers(lock: &RwLock<u32>) {
     let refused = async {
         loop {

@@ -1,4 +1,4 @@
-//! Who gets the lock after whom.
+//! The order in which waiters get the lock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -192,10 +192,10 @@ async fn whoever_is_next_is_woken() {
     assert!(reading.as_mut().poll(context).is_pending());
     assert_eq!(woken.times(), 0);
     drop(writing);
-    assert_eq!(woken.times(), 1, "by the one who lets go");
+    assert_eq!(woken.times(), 1, "by the drop of the guard");
     let Poll::Ready(reading) = reading.as_mut().poll(context) else { panic!("it is its turn") };
 
-    // From readers to a writer it is a matter of the store's.
+    // Between readers and a writer, the lock goes through the store.
     let mut writing = Box::pin(here.write());
     assert!(writing.as_mut().poll(context).is_pending());
     drop(reading);
@@ -218,7 +218,7 @@ impl Wake for Woken {
     }
 }
 
-/// What is not polled has no place in line.
+/// A future that was never polled has no position in the line.
 #[tokio::test]
 async fn the_first_poll_decides() {
     let pair = Pair::local();
@@ -258,7 +258,7 @@ async fn a_wait_has_a_limit() {
     let error = here.write_timeout(limit).await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { source: None }));
     assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
-    // It is out of everybody's way.
+    // It holds up no other waiter.
     drop(soon(there.read()).await.unwrap());
     assert!(reading.is_valid());
 }

@@ -58,7 +58,7 @@ async fn everybody_passes_through_one_line() {
     still_waits(writing.as_mut()).await;
     drop(second);
     let writing = soon(writing).await.unwrap();
-    // Its seat becomes a reader's: still there is one.
+    // Its seat becomes the seat of a reader, so there is still one.
     let reading = writing.downgrade();
     assert!(lock.try_read().await.is_err());
     drop(reading);
@@ -95,7 +95,7 @@ async fn a_place_in_that_line_can_be_given_up() {
     begin(second.as_mut()).await;
     begin(third.as_mut()).await;
     drop(reading);
-    // It has the seat, and never looks.
+    // It has the seat, but is never polled.
     drop(second);
     drop(soon(third).await.unwrap());
     pair.all_released().await;
@@ -113,7 +113,7 @@ async fn the_limit_of_a_wait_counts_from_the_first_poll_to_the_guard() {
     assert!(matches!(error, LockError::Timeout { source: None }));
     assert!(begin.elapsed() >= limit && begin.elapsed() < limit + limit / 2);
 
-    // Half of the time goes by for the seat, the rest for the lock.
+    // Half of the time passes in the wait for the seat, the rest in the wait for the lock.
     let begin = Instant::now();
     let mut waiting = Box::pin(lock.write_timeout(limit));
     super::begin(waiting.as_mut()).await;

@@ -1,4 +1,4 @@
-//! Who may have the lock beside whom, and what it costs.
+//! Which holders share the lock, and what this costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +37,7 @@ async fn readers_of_one_process_share_one_lease() {
     let other = there.read().await.unwrap();
     assert_eq!(pair.store.live_leases(), 2, "each process has a lease of its own");
 
-    // Whoever took the lease may leave first: it ends with the last.
+    // The reader that took the lease may leave first: the lease ends with the last reader.
     let last = readers.pop().unwrap();
     drop(readers);
     other.release().await.unwrap();
@@ -69,7 +69,7 @@ async fn readers_stop_sharing_when_a_writer_waits_elsewhere() {
     assert!(soon(later).await.unwrap().fencing_token() > token);
 }
 
-/// There is a reader at every instant, and yet a writer elsewhere has its turn.
+/// There is a reader at every instant, and yet a writer of another process gets its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_never_cease_do_not_starve_a_writer_elsewhere() {
     let pair = Pair::threaded();
@@ -82,7 +82,7 @@ async fn readers_that_never_cease_do_not_starve_a_writer_elsewhere() {
                 let mut guard = Arc::clone(&here).read_owned().await.unwrap();
                 while done.load(Ordering::SeqCst) == 0 {
                     yield_now().await;
-                    // The next before the last is gone, if that is possible.
+                    // The next reader enters before the last one leaves, if that is possible.
                     let next = Arc::clone(&here).try_read_owned().await;
                     drop(guard);
                     guard = match next {

@@ -1,4 +1,4 @@
-//! From reading to writing, with nobody in between.
+//! Upgrades from reading to writing, with no other writer in between.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ async fn when_it_takes_too_long_the_guard_is_given_back() {
     assert!(upgradable.is_valid());
     assert_eq!((*upgradable, upgradable.fencing_token()), (0, token));
     assert!(there.try_write().await.is_err());
-    // Whoever waited behind the upgrade enters.
+    // The reader that waited behind the upgrade enters.
     assert!(soon(here.read()).await.is_ok() && soon(there.read()).await.is_ok());
     drop(reading);
     assert!(soon(upgradable.upgrade()).await.is_ok());
@@ -94,7 +94,7 @@ async fn it_need_not_wait() {
         let (upgradable, error) = upgradable.try_upgrade().await.unwrap_err().into_parts();
         assert!(matches!(error, TryLockError::WouldBlock), "{error:?}");
         assert!(upgradable.is_valid());
-        assert!(soon(reader.read()).await.is_ok(), "it holds back nobody");
+        assert!(soon(reader.read()).await.is_ok(), "it holds up no reader");
         reading.release().await.unwrap();
         assert!(upgradable.try_upgrade().await.is_ok());
 

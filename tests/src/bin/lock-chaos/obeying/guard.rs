@@ -10,7 +10,7 @@ use lock_sync::{
 
 use super::lock::Refused;
 
-/// What a task of the worker holds.
+/// The guard of a task of the worker.
 pub(crate) enum Guard<'a> {
     Mutex(MutexGuard<'a, ()>),
     Read(RwLockReadGuard<'a, ()>),
@@ -20,7 +20,7 @@ pub(crate) enum Guard<'a> {
     Owned(ReentrantGuard<'a, ()>),
 }
 
-/// What a guard of every kind can do.
+/// The methods that guards of all kinds have.
 macro_rules! each {
     ($self:expr, $guard:ident => $what:expr) => {
         match $self {
@@ -51,7 +51,7 @@ impl<'a> Guard<'a> {
         each!(self, guard => guard.release().await)
     }
 
-    /// Becomes the writer; or is what it was, and why.
+    /// Becomes a writer. Otherwise returns the guard unchanged, and the reason.
     pub(crate) async fn upgrade(self, wait: bool) -> Result<Self, (Self, Refused)> {
         let Self::Upgradable(guard) = self else {
             return Err((self, Refused::Failed("not held with the prospect of writing".into())));
@@ -68,7 +68,7 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// Becomes a reader, with the prospect of writing or without; or is what it was.
+    /// Becomes a reader, upgradable or not. Otherwise returns the guard unchanged.
     pub(crate) fn downgrade(self, upgradable: bool) -> Result<Self, Self> {
         match self {
             Self::Write(guard) if upgradable => {
@@ -80,7 +80,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Takes some of the permits out; nothing if these are none, or not as many.
+    /// Takes some of the permits out of the semaphore; `None` if these are no permits, or too few.
     pub(crate) fn split(&mut self, count: usize) -> Option<Self> {
         match self {
             Self::Permit(permit) => permit.split(count).map(Guard::Permit),
@@ -88,7 +88,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Takes the permits out of the semaphore; or is what it was.
+    /// Takes the permits out of the semaphore. Otherwise returns the guard unchanged.
     pub(crate) fn forget(self) -> Result<(), Self> {
         match self {
             Self::Permit(permit) => {

@@ -1,4 +1,4 @@
-//! One lock, from asking for it to letting go.
+//! One lock, from the request to the release.
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,17 +22,17 @@ pub(crate) struct How {
     pub(crate) time: Option<Duration>,
 }
 
-/// What whoever holds a lock can be told.
+/// The commands for a holder.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
     Valid,
     Unlock,
     Drop,
-    /// Whether to wait for others.
+    /// Whether to wait for other holders.
     Upgrade(bool),
-    /// Whether with the prospect of writing.
+    /// Whether to stay upgradable.
     Downgrade(bool),
-    /// To give back so many permits.
+    /// Releases this many permits.
     Give(usize),
     Forget,
 }
@@ -63,12 +63,12 @@ async fn run(
         Ok(mut lock) => wait_and_hold(&mut lock, &name, how, &mut orders).await,
         Err(error) => failed(&name, &error),
     };
-    // Whoever reads the last word may take the lock anew at once.
+    // A reader of the last word may take the lock again at once.
     drop(orders);
     say(last);
 }
 
-/// Takes the lock and holds it until it is told otherwise; what has become of it in the end.
+/// Takes the lock and holds it until a command ends that. Returns the outcome.
 async fn wait_and_hold(
     lock: &mut Lock,
     name: &str,
@@ -85,7 +85,7 @@ async fn wait_and_hold(
     }
 }
 
-/// Waits for something; `None` if it was told to let go of it meanwhile.
+/// Waits for a future; `None` if a command released the lock in the meantime.
 async fn unless_dropped<F: Future>(
     waiting: F,
     name: &str,
@@ -96,7 +96,7 @@ async fn unless_dropped<F: Future>(
         tokio::select! {
             output = &mut waiting => return Some(output),
             order = orders.recv() => match order {
-                // The future is all there is to let go of.
+                // There is only the future to drop.
                 Some(Order::Unlock | Order::Drop) | None => return None,
                 Some(Order::Valid) => say(format_args!("valid {name} false")),
                 Some(_) => say(format_args!("failed {name} still waits")),

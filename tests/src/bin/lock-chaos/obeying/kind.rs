@@ -1,22 +1,22 @@
-//! What kind of lock an order means, and how it is to be held.
+//! The kind of lock in a command, and the way to hold it.
 
 use lock_sync::Owner;
 
-/// The words of an order after the name.
+/// The words of a command after the name.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Mutex,
     Read,
     Write,
     Upgradable,
-    /// So many permits of how many.
+    /// This many permits, of how many.
     Permits(u32, u32),
-    /// In the name of this owner.
+    /// As this owner.
     As(Owner),
 }
 
 impl Kind {
-    /// `None` if the words mean nothing.
+    /// `None` if the words make no sense.
     pub(crate) fn parse(words: &[&str]) -> Option<Self> {
         Some(match words {
             [] => Self::Mutex,
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// The key that a name means: what comes before `#`.
+/// The key of a name: the part before `#`.
 pub(crate) fn key_of(name: &str) -> &str {
     name.split_once('#').map_or(name, |(key, _)| key)
 }

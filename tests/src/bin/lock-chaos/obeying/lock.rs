@@ -11,14 +11,14 @@ use lock_sync::{
 
 use super::guard::Guard;
 
-/// What is to be held, and how.
+/// The lock to hold, and the way.
 pub(crate) enum Lock {
     Mutex(Arc<Mutex<()>>),
     Read(RwLock<()>),
     Write(RwLock<()>),
     Upgradable(RwLock<()>),
     Permits(Semaphore, u32),
-    /// The owner is there until it is asked for.
+    /// The owner is present until the lock is requested.
     Owned(ReentrantMutex<()>, Option<Owner>),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Patience {
     None,
 }
 
-/// Why there is no guard.
+/// The reason why there is no guard.
 pub(crate) enum Refused {
     Busy,
     Failed(Box<dyn Error + Send + Sync>),
@@ -50,7 +50,7 @@ impl Refused {
 }
 
 impl Lock {
-    /// Takes it, once: an owner is used up.
+    /// Takes the lock, once: an owner is used up.
     pub(crate) async fn take(&mut self, patience: Patience) -> Result<Guard<'_>, Refused> {
         match self {
             Self::Mutex(mutex) => match patience {
@@ -111,7 +111,7 @@ async fn tried<G>(trying: impl Future<Output = Result<G, impl TryError>>) -> Res
     trying.await.map_err(Refused::of)
 }
 
-/// An error that may say that somebody else has the lock.
+/// An error that may say that another client has the lock.
 pub(crate) trait TryError: Error + Send + Sync + Sized + 'static {
     fn is_busy(&self) -> bool;
 }

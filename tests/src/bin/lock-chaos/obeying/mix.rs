@@ -1,4 +1,4 @@
-//! Holding one lock in several ways, with a record of who held it how, from when to when.
+//! Holds one lock in several ways, and records each hold.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,11 +10,11 @@ use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
 
 use super::work::{Failure, given_up};
 
-/// What is held, and in which ways by turns.
+/// The lock to hold, and the alternating ways.
 pub(crate) enum Mix {
-    /// The second lock is the first, where its readers can become writers.
+    /// The second lock is the first one, if its readers can become writers.
     Steps(RwLock<(), Fixed>, Option<RwLock<()>>, Vec<Step>),
-    /// One permit, two, and so on, up to so many.
+    /// One permit, two, and so on, up to this many.
     Permits(Semaphore, u32),
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Descend,
     /// Reads, then writes.
     Climb,
-    /// Reads with the prospect of writing, then without.
+    /// Reads as an upgradable reader, then as a plain one.
     Look,
 }
 
@@ -48,7 +48,7 @@ impl Step {
 }
 
 impl Mix {
-    /// Returns how many turns it has taken when it is over.
+    /// Returns the number of turns when it is over.
     pub(crate) async fn take_turns(
         &self,
         task: u32,
@@ -77,8 +77,8 @@ impl Mix {
     }
 }
 
-/// One turn of one task. What it records are times in which it certainly held the lock: until before it
-/// let go, or until its lease ended.
+/// One turn of one task. It records times in which the task certainly held the lock: until just before
+/// the release, or until the end of the lease.
 struct Turn<'a> {
     file: &'a File,
     task: u32,
@@ -110,7 +110,7 @@ impl Turn<'_> {
                 self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
                 let guard = guard.downgrade();
                 self.work().await;
-                // As a reader from the first, for nobody may write in between.
+                // As a reader from the first instant, for no writer may write in between.
                 self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
                 given_up(guard.release().await)
             }
@@ -124,7 +124,7 @@ impl Turn<'_> {
                 let had = now();
                 self.work().await;
                 let guard = match guard.upgrade().await.map_err(UpgradeError::into_error) {
-                    // This process stood still, or its lease was forgotten.
+                    // This process stood still, or the server forgot the lease.
                     Err(LockError::Lost(_)) => return Ok(()),
                     upgraded => upgraded?,
                 };
@@ -151,7 +151,7 @@ impl Turn<'_> {
         let mut permit = semaphore.acquire_many(count).await?;
         let had = now();
         self.work().await;
-        // About the half is given back before the rest.
+        // About half of the permits is released before the rest.
         let half = count / 2;
         if let Some(part) = (half > 0).then(|| permit.split(half as usize)).flatten() {
             self.record("p", half, part.fencing_token(), had, part.valid_until())?;
@@ -162,7 +162,7 @@ impl Turn<'_> {
         given_up(permit.release().await)
     }
 
-    /// So that others are there at the same time, on one thread and across processes.
+    /// So that other tasks hold the lock at the same time, on one thread and across processes.
     async fn work(&self) {
         if self.number.is_multiple_of(2) {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! A process that takes locks as it is told: see `lock_tests::Worker` for what it understands.
+//! A process that takes locks on command: see `lock_tests::Worker` for the commands.
 
 mod args;
 mod guard;
@@ -24,19 +24,19 @@ use self::shelf::Shelf;
 use self::work::{Job, Work};
 use crate::voice::say;
 
-/// Runs until the test closes the pipe of orders.
+/// Runs until the test closes the pipe of commands.
 ///
 /// # Errors
 ///
 /// If the options make no sense, or the store does not answer.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {
-    // One thread, so that blocking it blocks everything but what the library does by itself.
+    // One thread: blocking it blocks everything except the library's own threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let shelf = runtime.block_on(args::parse(args)).map_err(|error| format!("{error:?}"))?;
     let (lines, inbox) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        // The end of the pipe ends the channel, and that the process.
+        // The end of the pipe ends the channel, and the channel ends the process.
         io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
     });
     say(format_args!("ready {}", std::process::id()));
@@ -54,7 +54,7 @@ async fn serve(shelf: Shelf, mut inbox: mpsc::UnboundedReceiver<String>) {
     }
 }
 
-/// What it has taken, by the names that it was given with the orders.
+/// The held locks, by the names in the commands.
 struct Worker {
     shelf: Shelf,
     holds: HashMap<String, Hold>,
@@ -62,7 +62,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// `None` if the order makes no sense.
+    /// `None` if the command makes no sense.
     fn obey(&mut self, words: &[&str]) -> Option<()> {
         match *words {
             ["lock", name, ref kind @ ..] => self.take(name, kind, Patience::Usual, None),

@@ -1,4 +1,4 @@
-//! Where the locks come from.
+//! The source of the locks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::store::Store;
 pub(crate) struct Shelf {
     store: Store,
     cache: Option<Duration>,
-    /// A lease that is kept goes with its mutex. Without any of those there is nothing here.
+    /// A kept lease goes with its mutex. Without kept leases the list is empty.
     mutexes: HashMap<String, Arc<Mutex<()>>>,
 }
 
@@ -58,7 +58,7 @@ impl Shelf {
         self.store.semaphore(key, of)
     }
 
-    /// Whether a lease is kept although nobody holds the lock.
+    /// Whether a lease is kept while the lock is free.
     pub(crate) fn is_cached(&self, key: &str) -> bool {
         self.mutexes.get(key).is_some_and(|mutex| mutex.is_cached())
     }

@@ -1,4 +1,4 @@
-//! What the locks are kept in: one server, or a quorum of several.
+//! The store of the locks: one server, or a quorum of several.
 
 use lock_core::{Error, ErrorKind, Fixed};
 use lock_redis::RedisBackend;
@@ -26,7 +26,7 @@ impl Store {
         }
     }
 
-    /// The same lock, as there is one over every store.
+    /// The plain lock, as every store has one.
     pub(crate) fn fixed_rwlock(&self, key: &str) -> Result<RwLock<(), Fixed>, Error> {
         match self {
             Self::Server(locks) => Ok(locks.rwlock(key, ())?.without_upgrades()),

@@ -1,4 +1,4 @@
-//! Taking one lock over and over, with a record of every turn.
+//! Takes one lock over and over, and records every turn.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -16,16 +16,16 @@ use crate::voice::say;
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Some tasks that take turns until they are told to rest.
+/// Some tasks that take turns until a command stops them.
 pub(crate) struct Work {
     over: Arc<AtomicBool>,
 }
 
-/// What they take.
+/// The lock that they take.
 pub(crate) enum Job {
-    /// Alone, and each writes down its turn where the one before has ended.
+    /// Exclusively, and each task writes its turn after the end of the previous one.
     Alone(Arc<Mutex<()>>),
-    /// In several ways, and each adds to the end of the file.
+    /// In several ways, and each task appends to the file.
     Mixed(Mix),
 }
 
@@ -70,7 +70,7 @@ async fn run(job: Job, key: String, tasks: u32, path: String, over: Arc<AtomicBo
     say(format_args!("worked {key} {turns}"));
 }
 
-/// The lock is given up even if the store did not say so.
+/// The lock is released even if the store did not answer.
 pub(crate) fn given_up(released: Result<(), ReleaseError>) -> Result<(), Failure> {
     match released {
         Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Backend(_)) => Ok(()),
@@ -78,7 +78,7 @@ pub(crate) fn given_up(released: Result<(), ReleaseError>) -> Result<(), Failure
     }
 }
 
-/// How many turns it has taken until it rests.
+/// The number of turns until the task rests.
 async fn take_turns(
     mutex: &Mutex<()>,
     task: u32,
@@ -92,8 +92,8 @@ async fn take_turns(
         let guard = mutex.lock().await?;
         let had = clock.now();
         let record = record(task, guard.fencing_token(), asked, had);
-        // Blocks for some microseconds, in which this process would do nothing else but wait. The end
-        // of the last whole record: somebody who should not may be in the middle of one.
+        // Blocks for some microseconds, in which this process would only wait. Writes after the last
+        // complete record: a task that breaks exclusion may be in the middle of one.
         let end = file.metadata()?.len();
         let end = end - end % record.len() as u64;
         for _ in 0..3 {
@@ -106,7 +106,7 @@ async fn take_turns(
     Ok(turns)
 }
 
-/// One line. All are of one length, so that the file has whole ones only.
+/// One line. All lines have one length, so the file contains only complete ones.
 fn record(task: u32, token: FencingToken, asked: Instant, had: Instant) -> String {
     let (pid, asked, had) = (std::process::id(), asked.as_nanos(), had.as_nanos());
     format!("{pid:>10} {task:>10} {:>20} {asked:>20} {had:>20}\n", token.get())

@@ -10,7 +10,7 @@ use super::flaw::Flaw;
 use super::link::Failed;
 use super::store::{name, satellite};
 
-/// How often those who stand there look.
+/// How often the tasks at the barrier look.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) struct Barrier {
@@ -24,7 +24,8 @@ impl Barrier {
         Self { world: Arc::clone(world), key: key.to_owned(), of }
     }
 
-    /// Waits for the others, for so long. Returns whether it is the one that opened it, or `None` if nobody did.
+    /// Waits for the others, within this time. Returns whether this task opened the barrier, or `None` if no
+    /// task did.
     pub(super) async fn wait(&self, limit: Duration) -> Result<Option<bool>, Failed> {
         let (owner, end) = (self.world.owner(), Instant::now() + limit);
         let (group, opens) = self.ask(&owner, "come", -1).await?;
@@ -36,7 +37,7 @@ impl Barrier {
             match self.ask(&owner, "come", group).await {
                 Ok((_, true)) => return Ok(Some(true)),
                 Ok((now, _)) if now != group => return Ok(Some(false)),
-                // Its lease there is renewed by another look, or ends.
+                // The next look renews its lease there, or the lease ends.
                 _ => {}
             }
         }
@@ -44,7 +45,7 @@ impl Barrier {
         Ok((now != group).then_some(false))
     }
 
-    /// The group that gathers, and whether this one has opened the barrier for it.
+    /// The group that gathers, and whether this task has opened the barrier for it.
     async fn ask(&self, owner: &str, what: &str, group: i64) -> Result<(i64, bool), Failed> {
         let of = self.of - u32::from(self.world.flaw == Flaw::EarlyBarrier);
         let ttl = self.world.ttl.as_millis();

@@ -1,4 +1,5 @@
-//! The value beside a lock of the specimen: on one server. A lease is not renewed: to make a value takes less.
+//! The value beside a lock of the specimen: on one server. A lease is not renewed: making a value takes less
+//! time.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Cell {
         Ok(matches!(attempt, Attempt::Granted(_)))
     }
 
-    /// Stores a value; whether the lock was still held.
+    /// Stores a value. Returns whether the lock was still held.
     pub(super) async fn store(&self, value: u64) -> Result<bool, Failed> {
         let checks = self.world.flaw != Flaw::BlindStore;
         let args = [self.owner.clone(), flag(checks), value.to_string()];
@@ -39,7 +40,7 @@ impl Cell {
         Ok(stored == 1)
     }
 
-    /// Lets go of the lock. What does not reach the server ends with the lease.
+    /// Releases the lock. If that does not reach the server, the lease ends.
     pub(super) async fn unlock(&self) {
         _ = self.world.store.release(&self.key, &self.owner).await;
     }

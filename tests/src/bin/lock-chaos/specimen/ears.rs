@@ -1,4 +1,4 @@
-//! Hears what a server says to those who wait.
+//! Hears the messages of a server for waiters.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::flaw::Flaw;
 use super::link::Link;
 
-/// After a connection has failed.
+/// The pause after a connection has failed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One connection for all that a client waits for.
+/// One connection for everything that a client waits for.
 pub(super) struct Ears {
     wanted: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
     orders: mpsc::UnboundedSender<Order>,
@@ -26,11 +26,11 @@ enum Order {
     End(String),
 }
 
-/// Hears of one channel until it is dropped.
+/// Listens to one channel until it is dropped.
 pub(super) struct Listener<'a> {
     ears: &'a Ears,
     channel: String,
-    /// Told of each message, and of each connection in place of another.
+    /// Notified of each message, and of each new connection.
     pub(super) told: Arc<Notify>,
 }
 
@@ -43,7 +43,8 @@ impl Ears {
         Self { wanted, orders, limit }
     }
 
-    /// Returns when the server hears of it. If it cannot, whoever listens is told as soon as it does.
+    /// Returns once the server knows the subscription. If the server cannot be reached, the listener
+    /// is notified as soon as it can.
     pub(super) async fn listen(&self, channel: String) -> Listener<'_> {
         let told = Arc::default();
         lock(&self.wanted).insert(channel.clone(), Arc::clone(&told));
@@ -76,7 +77,7 @@ async fn hear(
     }
 }
 
-/// Hears by one connection. Returns when that has ended.
+/// Listens on one connection. Returns when the connection has ended.
 async fn hear_once(
     link: &Link,
     flaw: Flaw,
@@ -89,7 +90,7 @@ async fn hear_once(
     let channels: Vec<String> = lock(wanted).keys().cloned().collect();
     for channel in channels {
         timeout(limit, sink.subscribe(&channel)).await.ok()?.ok()?;
-        // What was said while nobody heard is not said again.
+        // Messages without a listener are not repeated.
         if flaw != Flaw::NoRecheck {
             tell(wanted, &channel);
         }
@@ -103,7 +104,7 @@ async fn hear_once(
                     _ = done.send(());
                 }
                 Order::End(channel) => {
-                    // Somebody may want it again by now.
+                    // A task may want the channel again by now.
                     if !lock(wanted).contains_key(&channel) {
                         timeout(limit, sink.unsubscribe(&channel)).await.ok()?.ok()?;
                     }

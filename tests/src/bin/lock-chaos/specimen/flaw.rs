@@ -1,76 +1,76 @@
-//! What can be wrong with a lock.
+//! The flaws of the specimen.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is wrong with the lock. Each was seen in a library that people use, or in a paper.
+/// A flaw of the lock. Each was seen in a library that people use, or in a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Flaw {
     /// Nothing.
     None,
-    /// A release deletes the lock, whoever has it by now: the first recipe that most people write.
+    /// A release deletes the lock, whichever owner has it by now: the first recipe that most people write.
     NoOwnerCheck,
-    /// A lease is counted from when its answer came, not from when it was asked for (Redlock's validity is the
-    /// ttl less what it took, less the drift of clocks).
+    /// A lease is counted from its answer, not from its request (Redlock's validity is the ttl less the time of
+    /// the request, less the drift of clocks).
     NoValidity,
     /// A renewal adds to the deadline that the grant had. node-redlock, too, dated extensions from the acquire.
     ExtensionFromAcquire,
-    /// Whoever is refused subscribes, and sleeps: what is released in between is not heard of (redis-lock-py).
+    /// A refused waiter subscribes, and sleeps: it does not hear of a release in between (redis-lock-py).
     CheckThenSubscribe,
-    /// Whoever was disconnected subscribes anew, and sleeps on (Redisson).
+    /// A disconnected waiter subscribes again, and sleeps on (Redisson).
     NoRecheck,
-    /// Of two that wait in a process, the first gives up, and the second is never woken (tokio's mutex of 2019,
+    /// If the first of two waiters in a process gives up, the second is never woken (tokio's mutex of 2019,
     /// embassy, shuttle).
     SilentHead,
     /// The lock is handed to the head of the queue, dead or not, for a whole lease (Redisson's fair lock).
     DeadGrant,
-    /// A token is the highest of a majority's counters, and they are not told (failures of a model: variant A).
+    /// A token is the highest of a majority's counters, and is not written back to them (failures of a model:
+    /// variant A).
     NoWriteBack,
-    /// They are told, even if the lock is someone else's by then (variant B).
+    /// It is written back even if another owner has the lock by then (variant B).
     BlindWriteBack,
-    /// A server that has a marker is believed to have its locks, too. A copy from before has both.
+    /// The client trusts the locks of a server that has a marker. A restored copy has both.
     MarkerAlone,
-    /// A renewal sets the key, whether it is there or not: RedLock.net's script makes one that is gone.
+    /// A renewal sets the key even if it is absent: RedLock.net's script recreates a lost key.
     RenewRecreates,
-    /// The time to live of a renewal is rounded down to whole seconds: of `PEXPIRE 0`, Redis makes a deletion.
+    /// A renewal rounds the time to live down to whole seconds: Redis takes `PEXPIRE 0` for a deletion.
     RenewZero,
     /// Half of the servers are a majority.
     HalfMajority,
-    /// The lock goes from task to task, and nobody looks whether there is still a lease.
+    /// The lock goes from task to task, without a check that there is still a lease.
     NoDeadlineCheck,
     /// The lock goes from task to task, with one token for all.
     ReusedToken,
-    /// Whoever comes last in a process is served first.
+    /// The last waiter in a process is served first.
     QueueIgnored,
-    /// The lock goes from task to task for as long as there are any, though others wait elsewhere.
+    /// The lock goes from task to task for as long as the process has waiters, though other processes wait.
     NoBudget,
-    /// The token that the resource is shown is that of the first lease of the process (Redisson reads whatever
-    /// token there is).
+    /// The resource gets the token of the first lease of the process (Redisson reads the present token, whichever
+    /// owner it belongs to).
     OtherToken,
     /// Tokens come from `INCR`: they begin anew after a flush, or a failover (Redisson's fenced lock).
     PlainCounter,
-    /// An upgrade lets go of what it has, and asks for what it wants (advice on many boards).
+    /// An upgrade releases its hold, and asks for the new one (advice on many boards).
     UpgradeGap,
-    /// How many permits are out is asked first, and one more taken then (distributed-lock-redis).
+    /// The client first asks how many permits are held, and then takes one more (distributed-lock-redis).
     CheckThenTake,
-    /// A try that was refused is refused for as long as that lease was to live, without asking again.
+    /// After a refusal, further tries are refused without a request until the end of that lease.
     StaleTry,
-    /// A lock has no time to live (redis-py, by default): it outlives who held it.
+    /// A lock has no time to live (redis-py, by default): it outlives its holder.
     NoTtl,
     /// Each refusal keeps a connection.
     LeakConnection,
     /// Each lease leaves a key behind, for ever (Redisson's tokens: 25 million of them).
     LeakKey,
-    /// Who waits for a lock, waits: no limit is kept (rslock).
+    /// A waiter waits without end: no time limit is obeyed (rslock).
     Endless,
-    /// A holder is told nothing when its lease is lost (RedLock.net, redsync).
+    /// A holder does not hear that its lease is lost (RedLock.net, redsync).
     MuteLoss,
     /// A client whose connection was closed does not open another.
     NoReconnect,
-    /// A barrier opens for one too few: it counts those who gave up (a counter and no list).
+    /// A barrier opens for one arrival too few: it counts tasks that gave up (a counter and no list).
     EarlyBarrier,
-    /// A value is stored by whoever has made one, whether the lock is still its own or not (what most people write
-    /// who cache something under a lock).
+    /// A maker stores its value even if it no longer holds the lock (the usual code of a cache under a lock).
     BlindStore,
 }
 
@@ -112,7 +112,7 @@ impl Flaw {
 }
 
 impl Flaw {
-    /// Whether those who wait rely on what they are told, and have no timer (rueidislock).
+    /// Whether waiters rely on messages, and have no timer (rueidislock).
     pub(super) fn relies_on_messages(self) -> bool {
         matches!(self, Self::CheckThenSubscribe | Self::NoRecheck)
     }

@@ -1,4 +1,4 @@
-//! What a client writes down of each operation, whatever becomes of it.
+//! The record of each operation of a client, whatever its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ pub(super) struct Journal {
     next: AtomicU64,
 }
 
-/// An operation. If it is dropped, it is over: given up, or let go without waiting.
+/// An operation. If it is dropped, it is over: given up, or released without waiting.
 pub(super) struct Entry<'a> {
     journal: &'a Journal,
     op: Op,
@@ -40,21 +40,21 @@ impl Journal {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Before the lock is asked for.
+    /// Before the request for the lock.
     pub(super) fn ask(&self, task: u32, key: &str, way: Way, patience: Patience) -> Entry<'_> {
         let op = self.next();
         self.record(&Deed::Ask { op, task, key: key.to_owned(), way, patience });
         Entry { journal: self, op, stage: Stage::Asked }
     }
 
-    /// Before it asks for the value of a cell.
+    /// Before the request for the value of a cell.
     pub(super) fn look(&self, task: u32, key: &str) -> Entry<'_> {
         let op = self.next();
         self.record(&Deed::Look { op, task, key: key.to_owned() });
         Entry { journal: self, op, stage: Stage::Asked }
     }
 
-    /// Before it stands at a barrier.
+    /// Before the arrival at a barrier.
     pub(super) fn arrive(&self, key: &str, of: u32) -> Entry<'_> {
         let op = self.next();
         self.record(&Deed::Arrive { op, key: key.to_owned(), of });
@@ -110,7 +110,7 @@ impl Entry<'_> {
         self.record(Deed::Turn { op: self.op, way, patience, valid_until });
     }
 
-    /// It was converted, or it was not.
+    /// The conversion succeeded or failed.
     pub(super) fn turned(&self, outcome: Result<FencingToken, Refusal>) {
         self.record(match outcome {
             Ok(token) => Deed::Turned { op: self.op, token, valid_until: self.valid_until() },
@@ -118,7 +118,7 @@ impl Entry<'_> {
         });
     }
 
-    /// Before it lets go.
+    /// Before the release.
     pub(super) fn leave(&mut self) {
         self.record(Deed::Leave { op: self.op, valid_until: self.valid_until() });
         self.stage = Stage::Leaves;

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::flaw::Flaw;
 use super::link::Failed;
 
-/// What a holder has until its time is over.
+/// The right of a holder until its deadline.
 pub(super) struct Lease {
     ttl: Duration,
     flaw: Flaw,
@@ -20,7 +20,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// That was asked for at that time, and granted just now.
+    /// Requested at this time, and granted just now.
     pub(super) fn new(ttl: Duration, flaw: Flaw, asked: Instant) -> Arc<Self> {
         let lease =
             Self { ttl, flaw, valid_until: AtomicU64::new(0), is_lost: watch::Sender::new(false) };
@@ -28,8 +28,8 @@ impl Lease {
         Arc::new(lease)
     }
 
-    /// When a lease ends that was asked for at that time, as seen from here: the clock of the server may be
-    /// ahead by the drift.
+    /// The deadline of a lease that was requested at this time, on the client's clock: the clock of the
+    /// server may be ahead by the drift.
     fn end(&self, asked: Instant) -> Instant {
         match self.flaw {
             Flaw::MuteLoss | Flaw::NoTtl => Instant::FAR_FUTURE,
@@ -42,7 +42,7 @@ impl Lease {
         Instant::from_nanos(self.valid_until.load(Ordering::Acquire))
     }
 
-    /// Whether there is so much time left, and the server has not said otherwise.
+    /// Whether this much time is left, and the server has not reported the loss.
     pub(super) fn lasts(&self, time: Duration) -> bool {
         !*self.is_lost.borrow() && now() + time < self.valid_until()
     }
@@ -50,16 +50,16 @@ impl Lease {
     /// Returns when the lease is lost.
     pub(super) async fn lost(&self) {
         let mut is_lost = self.is_lost.subscribe();
-        // There is a sender as long as there is a lease.
+        // A sender exists as long as the lease.
         _ = is_lost.wait_for(|lost| *lost).await;
     }
 
-    /// A task that holds it next has as much time as one who had just been granted it.
+    /// The next task that holds it has as much time as a task with a new grant.
     pub(super) fn pretend(&self) {
         self.valid_until.store((now() + self.ttl).as_nanos(), Ordering::Release);
     }
 
-    /// Renews it until it is lost, or until this is aborted.
+    /// Renews the lease until it is lost, or until this task is aborted.
     pub(super) fn keep<F>(self: &Arc<Self>, renew: impl Fn() -> F + Send + 'static) -> AbortHandle
     where
         F: Future<Output = Result<bool, Failed>> + Send,
@@ -86,7 +86,7 @@ impl Lease {
                         pause = lease.ttl / 3;
                     }
                     Ok(_) => break,
-                    // What was valid until then still is.
+                    // The lease is still valid for its old time.
                     Err(Failed) => pause = lease.ttl / 20,
                 }
             }
@@ -98,13 +98,13 @@ impl Lease {
         task.abort_handle()
     }
 
-    /// Whether there is nothing to renew. A lease that is made anew is never over.
+    /// Whether there is nothing to renew. A lease that is recreated is never over.
     fn is_over(&self, at: Instant) -> bool {
         self.flaw != Flaw::RenewRecreates && at >= self.valid_until()
     }
 }
 
-/// By how much two clocks may differ at the end of a lease.
+/// How far two clocks may differ at the end of a lease.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }

@@ -1,4 +1,4 @@
-//! Those tasks of a process that want one lock: in a line, in which one at a time has its turn.
+//! The tasks of a process that want one lock: in a line, in which one at a time has its turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::flaw::Flaw;
 
-/// Who waits for a turn, and whether anybody has it. Whoever has it may leave something to the next: `T`.
+/// The waiters for a turn, and whether a task has the turn. That task may leave a value to the next: `T`.
 pub(super) struct Line<T: Send + 'static> {
     flaw: Flaw,
     state: Mutex<State<T>>,
@@ -18,10 +18,10 @@ struct State<T: Send + 'static> {
     waiting: VecDeque<oneshot::Sender<Turn<T>>>,
 }
 
-/// One's turn. It goes to the next when it is dropped.
+/// The turn of one task. It goes to the next task when it is dropped.
 pub(super) struct Turn<T: Send + 'static> {
     line: Option<Arc<Line<T>>>,
-    /// What the one before has left.
+    /// The value that the previous task has left.
     pub(super) left: Option<T>,
 }
 
@@ -35,7 +35,7 @@ impl<T: Send + 'static> Line<T> {
     ///
     /// # Cancel safety
     ///
-    /// A turn that comes too late goes to the next.
+    /// A turn that comes too late goes to the next task.
     pub(super) async fn turn(self: &Arc<Self>) -> Turn<T> {
         let came = {
             let mut state = self.state();
@@ -53,19 +53,19 @@ impl<T: Send + 'static> Line<T> {
         };
         match came.await {
             Ok(turn) => turn,
-            // Nobody forgets those who wait.
+            // The line never forgets its waiters.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// A turn, if nobody has it or waits for it.
+    /// A turn, if no task has it or waits for it.
     pub(super) fn try_turn(self: &Arc<Self>) -> Option<Turn<T>> {
         let mut state = self.state();
         let is_free = !std::mem::replace(&mut state.is_taken, true);
         is_free.then(|| Turn { line: Some(Arc::clone(self)), left: None })
     }
 
-    /// Gives the turn to the next. Returns what was to be left to it, if there is nobody.
+    /// Gives the turn to the next task. Returns the value for it, if there is no next task.
     pub(super) fn pass(self: Arc<Self>, left: Option<T>) -> Option<T> {
         let mut turn = Turn { line: Some(Arc::clone(&self)), left };
         loop {
@@ -91,13 +91,13 @@ impl<T: Send + 'static> Line<T> {
 }
 
 impl<T: Send + 'static> Turn<T> {
-    /// Whether anybody waits for it.
+    /// Whether a task waits for the turn.
     pub(super) fn is_wanted(&self) -> bool {
         let line = self.line.as_ref();
         line.is_some_and(|line| line.state().waiting.iter().any(|call| !call.is_closed()))
     }
 
-    /// Passes it on, with something for the next. Returns that if there is nobody.
+    /// Passes the turn on, with a value for the next task. Returns the value if there is no next task.
     pub(super) fn pass(mut self, left: Option<T>) -> Option<T> {
         self.line.take().and_then(|line| line.pass(left))
     }
@@ -106,10 +106,10 @@ impl<T: Send + 'static> Turn<T> {
 impl<T: Send + 'static> Drop for Turn<T> {
     fn drop(&mut self) {
         if let Some(line) = self.line.take()
-            // Whoever gives up while it is asking the server takes its turn along.
+            // With this flaw, a task that gives up while it asks the server takes its turn along.
             && line.flaw != Flaw::SilentHead
         {
-            // What is left is dropped, and so is released, if nobody is there to take it.
+            // Without a next task, the value is dropped, and so released.
             drop(line.pass(self.left.take()));
         }
     }
@@ -133,7 +133,7 @@ mod tests {
         drop(second);
         assert_eq!(first.pass(Some(7)), None);
         assert!((&mut fourth).now_or_never().is_none());
-        // It came, and was dropped before it was looked at: so it goes on, with what it brought.
+        // The turn came, and was dropped unseen: so it goes on, with its value.
         drop(third);
         let fourth = fourth.now_or_never().unwrap();
         assert_eq!(fourth.left, Some(7));

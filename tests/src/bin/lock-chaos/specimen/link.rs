@@ -1,4 +1,4 @@
-//! The way to one server.
+//! The connection to one server.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisError};
 
 use super::flaw::Flaw;
 
-/// A request failed: nobody knows whether it was carried out.
+/// A request failed: it is unknown whether it was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
 
-/// One connection to one server, and another when that is of no use any more. Requests arrive in their order,
-/// as long as it is the same.
+/// One connection to one server, and a new one when the old one is of no use. Requests on one connection
+/// arrive in order.
 pub(crate) struct Link {
     client: redis::Client,
     limit: Duration,
@@ -25,12 +25,12 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Current {
     connection: Option<MultiplexedConnection>,
-    /// How many there have been.
+    /// The number of connections so far.
     count: u64,
 }
 
 impl Link {
-    /// To the server at `url`, which is given so long to answer.
+    /// To the server at `url`, which has this long to answer.
     pub(crate) fn new(url: &str, limit: Duration, flaw: Flaw) -> Result<Self, RedisError> {
         let client = redis::Client::open(url)?;
         Ok(Self { client, limit, flaw, current: Default::default(), leaked: Default::default() })
@@ -56,7 +56,7 @@ impl Link {
         command.arg(script).arg(keys.len()).arg(keys).arg(args);
         let reply: Result<T, _> = command.query_async(&mut connection).await;
         if let Err(error) = &reply
-            // After an answer that is an error, the connection is as good as before.
+            // After an error as an answer, the connection is still good.
             && error.code().is_none()
         {
             let mut current = self.current.lock().await;
@@ -67,7 +67,7 @@ impl Link {
         reply.map_err(|_| Failed)
     }
 
-    /// Opens a connection that nobody uses or closes.
+    /// Opens a connection that no task uses or closes.
     pub(crate) async fn leak(&self) {
         if let Ok(connection) = self.connect().await {
             self.leaked.lock().unwrap_or_else(PoisonError::into_inner).push(connection);

@@ -1,7 +1,7 @@
-//! A lock that is broken on purpose, one flaw at a time: whoever looks at runs has to find each of them.
+//! A lock that is broken on purpose, one flaw at a time: the checkers have to find each flaw.
 //!
-//! It is small, plain, and not built of anything of the library. Without a flaw it is a correct lock, and nobody
-//! finds anything: else it would prove nothing that the flaws are found.
+//! The lock is small and plain, and uses no code of the library. Without a flaw it is a correct lock, and the
+//! checkers find nothing: otherwise a found flaw would prove nothing.
 //!
 //! ```text
 //!    traffic ─► mutex ─► line (of this process) ─► store ─► one server: queue, hand-over, messages
@@ -69,7 +69,7 @@ struct Crew {
     world: Arc<World>,
     locks: Arc<Locks>,
     tasks: Vec<JoinHandle<()>>,
-    /// How many tasks there are to be.
+    /// The number of tasks to keep.
     size: u32,
     started: u32,
     random: Random,
@@ -129,18 +129,18 @@ impl Crew {
         }
     }
 
-    /// Ends some tasks where they stand, and starts others.
+    /// Ends some tasks wherever they are, and starts others.
     async fn abort(&mut self, count: usize) {
         for _ in 0..count.min(self.tasks.len()) {
             let task = self.tasks.swap_remove(self.random.below(self.tasks.len()));
             task.abort();
-            // An error says that it has ended so.
+            // The error means that the task was aborted.
             _ = task.await;
             self.start();
         }
     }
 
-    /// Begins nothing new, and waits until everything has ended.
+    /// Starts nothing new, and waits until everything has ended.
     async fn rest(&mut self) {
         self.rests.send_replace(true);
         for task in self.tasks.drain(..) {

@@ -15,19 +15,19 @@ use super::line::{Line, Turn};
 use super::link::Failed;
 use super::store::{Attempt, Store};
 
-/// How many times a lock goes from task to task before it is given back.
+/// How many times a lock goes from task to task before it is released.
 const HANDOVERS: u32 = 16;
 
-/// And for how many leases.
+/// And for the time of how many leases.
 const SPELL: u32 = 4;
 
-/// After a request that failed.
+/// The pause after a failed request.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Between being refused and listening, so that what may happen in between does.
+/// The pause between a refusal and the subscription, so that a release can fall in between.
 const DALLY: Duration = Duration::from_millis(15);
 
-/// How much of a lease is to be left when it goes to the next task.
+/// How much of a lease must be left when it goes to the next task.
 const SLICE: Duration = Duration::from_millis(5);
 
 pub(super) struct Mutex {
@@ -36,7 +36,7 @@ pub(super) struct Mutex {
     line: Arc<Line<Term>>,
 }
 
-/// A lock that the process has, to be held by one task after another.
+/// A lock of the process, which one task after another may hold.
 pub(super) struct Term {
     world: Arc<World>,
     key: String,
@@ -49,7 +49,7 @@ pub(super) struct Term {
     is_open: bool,
 }
 
-/// Whoever has this holds the lock.
+/// The owner of this value holds the lock.
 pub(super) struct Guard {
     turn: Option<Turn<Term>>,
     term: Option<Term>,
@@ -57,7 +57,7 @@ pub(super) struct Guard {
     token: FencingToken,
 }
 
-/// An owner that may have the lock on the server, without anybody here who knows.
+/// An owner that may have the lock on the server, without a task here that knows.
 struct Claim<'a> {
     mutex: &'a Mutex,
     owner: Option<String>,
@@ -69,11 +69,11 @@ impl Mutex {
         Self { world: Arc::clone(world), key: key.to_owned(), line }
     }
 
-    /// Waits for the lock, for so long. `None` if that was too short.
+    /// Waits for the lock, within this time. `None` if the time was too short.
     ///
     /// # Cancel safety
     ///
-    /// Whoever comes next is not held up, and what the server knows of this one is taken back.
+    /// The next task is not held up, and the owner is withdrawn from the server.
     pub(super) async fn lock(&self, limit: Duration) -> Option<Guard> {
         let limit = if self.world.flaw == Flaw::Endless { Duration::MAX } else { limit };
         let end = tokio::time::Instant::now().checked_add(limit);
@@ -158,7 +158,7 @@ impl Mutex {
         }
     }
 
-    /// Sleeps for so long, or until something is said.
+    /// Sleeps for this time, or until a message comes.
     async fn rest(&self, told: Option<&tokio::sync::Notify>, pause: Duration) {
         let relies = told.is_some() && self.world.flaw.relies_on_messages();
         let pause = if relies { Duration::MAX } else { pause.min(self.world.store.nap()) };
@@ -172,7 +172,7 @@ impl Mutex {
         }
     }
 
-    /// Asks once; when to ask again otherwise.
+    /// Asks once. If refused, returns when to ask again.
     async fn ask(&self, owner: &str, waits: bool) -> Result<Term, Duration> {
         let asked = now();
         match self.world.store.attempt(&self.key, owner, waits).await {
@@ -213,7 +213,7 @@ impl Mutex {
 }
 
 impl Term {
-    /// Whether another task may have it, for as long as others have not had it for too long.
+    /// Whether another task of the process may have it: not if other processes have waited too long.
     fn may_go_on(&self) -> bool {
         let world = &self.world;
         let lasts = self.lease.lasts(SLICE) || world.flaw == Flaw::NoDeadlineCheck;
@@ -222,7 +222,7 @@ impl Term {
         lasts && (may_stay || world.flaw == Flaw::NoBudget)
     }
 
-    /// Gives it back; whether the server has confirmed that.
+    /// Releases it. Returns whether the server has confirmed that.
     async fn give_back(mut self) -> bool {
         self.is_open = false;
         self.renewal.abort();
@@ -257,7 +257,7 @@ impl Guard {
         self.token
     }
 
-    /// Lets go; whether the server has confirmed that, or the next task has it.
+    /// Releases. Returns whether the server has confirmed that, or the next task has the lock.
     pub(super) async fn leave(mut self) -> bool {
         let (Some(turn), Some(term)) = (self.turn.take(), self.term.take()) else { return true };
         match hand_over(turn, term) {
@@ -282,7 +282,7 @@ impl Drop for Guard {
     }
 }
 
-/// To the next task. Returns what was to be handed over if there is none, or the lock may not stay here.
+/// To the next task. Returns the lock if there is no next task, or the lock may not stay here.
 fn hand_over(turn: Turn<Term>, mut term: Term) -> Option<(Turn<Term>, Term)> {
     if !term.may_go_on() || !turn.is_wanted() {
         return Some((turn, term));
@@ -291,13 +291,13 @@ fn hand_over(turn: Turn<Term>, mut term: Term) -> Option<(Turn<Term>, Term)> {
     if term.world.flaw == Flaw::NoDeadlineCheck {
         term.lease.pretend();
     }
-    // If nobody was there after all, it is dropped, and so released.
+    // If there was no task after all, the lock is dropped, and so released.
     drop(turn.pass(Some(term)));
     None
 }
 
 impl Claim<'_> {
-    /// Takes back what the server may know, and returns when it has said so.
+    /// Withdraws the owner from the server, and returns when the server has confirmed that.
     async fn give_up(mut self) {
         if let Some(owner) = &self.owner {
             _ = self.mutex.world.store.withdraw(&self.mutex.key, owner).await;

@@ -12,19 +12,19 @@ use super::flaw::Flaw;
 use super::link::{Failed, Link};
 use super::store::{Attempt, TOKENS, flag, name, renew, satellite};
 
-/// Where a server says which run of it votes.
+/// The key in which a server keeps the run of it that votes.
 const MARKER: &str = "lock:specimen:cell";
 
-/// Between being voted for and telling it, so that what may happen in between does.
+/// The pause between the vote and its confirmation, so that an event can fall in between.
 const DALLY: Duration = Duration::from_millis(40);
 
-/// How often a server is looked at that does not vote.
+/// How often a client looks at a server that does not vote.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Quorum {
     pub(super) links: Vec<Arc<Link>>,
     pub(super) ttl: Duration,
-    /// The longest lease of anybody.
+    /// The longest lease of any client.
     pub(super) max_ttl: Duration,
     pub(super) flaw: Flaw,
     pub(super) random: Mutex<Random>,
@@ -76,8 +76,8 @@ impl Quorum {
         count >= self.majority()
     }
 
-    /// Asks all servers at once, until a majority has said yes or cannot any more. Returns the numbers that came
-    /// with a yes, and the other answers, `None` from those that failed.
+    /// Asks all servers at once, until a majority has granted the vote or cannot any more. Returns the numbers
+    /// of the grants, and the other answers, `None` for a failed request.
     async fn ask(
         &self,
         script: &str,
@@ -100,7 +100,7 @@ impl Quorum {
         (yes, others)
     }
 
-    /// On every server, whatever it has answered: it may have said yes since.
+    /// On every server, whatever its answer was: it may have granted the vote since.
     pub(super) fn give_back(self: &Arc<Self>, key: &str, owner: &str) {
         let (quorum, key, owner) = (Arc::clone(self), key.to_owned(), owner.to_owned());
         tokio::spawn(async move { quorum.release(&key, &owner).await });
@@ -136,7 +136,7 @@ impl Quorum {
         Err(Failed)
     }
 
-    /// Votes may have been split: the next time, somebody comes first.
+    /// Votes may have been split: the random pause lets one client come first the next time.
     fn pause(&self) -> Duration {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.between(Duration::from_millis(3), Duration::from_millis(30))
@@ -169,8 +169,8 @@ impl Quorum {
     }
 }
 
-/// The least that a token may be now: seconds, with room for a million tokens in each, so that tokens rise
-/// although a server has forgotten its counter. The same for all clients, and rarely higher than a counter.
+/// The lowest token at present: seconds, with room for a million tokens in each. So tokens increase although a
+/// server has forgotten its counter. It is equal for all clients, and rarely higher than a counter.
 fn floor() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() << 20

@@ -17,17 +17,17 @@ use super::link::Failed;
 use super::store::{name, satellite};
 use super::traffic::failed;
 
-/// Something that several may hold at once.
+/// A lock that several owners may hold at once.
 pub(super) struct Shared {
     world: Arc<World>,
     key: String,
-    /// How many permits there are. None of a reader-writer lock.
+    /// The number of permits. A reader-writer lock has none.
     limit: u32,
-    /// Those of this process who ask: in their order.
+    /// The tasks of this process that ask, in order.
     line: Arc<Line<()>>,
 }
 
-/// Whoever has this is one of the holders.
+/// The owner of this value is one of the holders.
 pub(super) struct Holder {
     world: Arc<World>,
     key: String,
@@ -38,13 +38,13 @@ pub(super) struct Holder {
     is_open: bool,
 }
 
-/// How an owner asks.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
     New,
-    /// Whatever others hold.
+    /// Without a check of the other holders.
     Blindly,
-    /// For another way than it holds it in.
+    /// For another way than that of the present hold.
     Convert,
 }
 
@@ -53,11 +53,11 @@ impl Shared {
         Self { world: Arc::clone(world), key: key.to_owned(), limit, line: Line::new(world.flaw) }
     }
 
-    /// Waits until it can be held in that way, for so long. `None` if that was too short.
+    /// Waits until the lock can be held in this way, within this time. `None` if the time was too short.
     ///
     /// # Cancel safety
     ///
-    /// What the server knows of this one is taken back.
+    /// The owner is withdrawn from the server.
     pub(super) async fn hold(&self, way: Way, limit: Duration) -> Option<Holder> {
         let mut holder = self.holder(self.world.owner());
         let obtained = timeout(limit, async {
@@ -94,7 +94,7 @@ impl Shared {
         holder.lease.lasts(Duration::ZERO)
     }
 
-    /// Whether there are so many permits left.
+    /// Whether this many permits are left.
     async fn fits(&self, way: Way) -> Result<bool, Failed> {
         let Way::Permits(count) = way else { return Ok(true) };
         let link = self.world.link()?;
@@ -128,7 +128,7 @@ impl Holder {
         self.token
     }
 
-    /// Becomes a writer, for which the readers are waited for that long. If they stayed, it holds what it held.
+    /// Becomes a writer, and waits this long for the readers. If they stay, the old hold remains.
     pub(super) async fn upgrade(&mut self, limit: Duration) -> Result<FencingToken, Refusal> {
         let (world, key, owner) = (Arc::clone(&self.world), self.key.clone(), self.owner.clone());
         let gap = world.flaw == Flaw::UpgradeGap;
@@ -159,18 +159,18 @@ impl Holder {
         }
     }
 
-    /// Becomes a reader, with the same token. Returns that, unless it failed.
+    /// Becomes a reader, with its token. Returns the token, unless the request failed.
     pub(super) async fn downgrade(&mut self) -> Result<FencingToken, Refusal> {
         let read = self.world.share(&self.key, &self.owner, "read", 0, Asking::Convert).await;
         match read {
             Ok((1, _)) => Ok(self.token),
-            // Nobody is in the way of a reader who was a writer.
+            // No holder is in the way of a reader that was a writer.
             Ok(_) => Err(Refusal::Lost),
             Err(Failed) => Err(failed()),
         }
     }
 
-    /// Lets go; whether the server has confirmed that.
+    /// Releases. Returns whether the server has confirmed that.
     pub(super) async fn leave(mut self) -> bool {
         self.renewal.abort();
         let left = self.world.keep(&self.key, &self.owner, Duration::ZERO).await;

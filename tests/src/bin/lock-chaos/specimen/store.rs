@@ -1,4 +1,4 @@
-//! Where a lock is kept: on one server, or on a majority of several.
+//! The store of a lock: one server, or a majority of several.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use super::flaw::Flaw;
 use super::link::{Failed, Link};
 use super::quorum::Quorum;
 
-/// How many tokens come with a lease, one for each task to which it goes.
+/// The number of tokens of a lease, one for each task that gets it.
 pub(super) const TOKENS: u64 = 16;
 
-/// The same for one that is never given back.
+/// The number of tokens of a lease that is never released.
 const MANY: u64 = 100_000;
 
-/// How long a lock is kept for whom it was handed to, before that has answered.
+/// How long a handed-over lock waits for its new owner.
 const CLAIM: Duration = Duration::from_millis(400);
 
-/// How long a place in the queue is kept for whom is not heard of.
+/// How long a place in the queue is kept without a request.
 const PLACE: Duration = Duration::from_millis(1_000);
 
-/// What came of asking for a lock.
+/// The outcome of a request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// It is the owner's, with these tokens.
+    /// Granted to the owner, with these tokens.
     Granted(Range<u64>),
-    /// It is not, and it makes sense to ask again after that time.
+    /// Refused. The owner should ask again after this time.
     Busy(Duration),
 }
 
@@ -38,14 +38,14 @@ pub(super) enum Store {
 pub(super) struct One {
     pub(super) link: Arc<Link>,
     pub(super) ttl: Duration,
-    /// Whether those who wait stand in a queue on the server, and the lock is handed from one to the next.
-    /// Otherwise a release is told to all.
+    /// Whether waiters have a place in a queue on the server, and the lock is handed from one to the next.
+    /// Otherwise all waiters hear of a release.
     pub(super) queues: bool,
     pub(super) flaw: Flaw,
 }
 
 impl Store {
-    /// Asks for a lock. If it is `wait`ed for, the owner stands in the queue afterwards.
+    /// Requests a lock. With `wait` the owner has a place in the queue afterwards.
     pub(super) async fn attempt(
         &self,
         key: &str,
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Renews a lease; whether it was the owner's.
+    /// Renews a lease. Returns whether the owner had it.
     pub(super) async fn renew(&self, key: &str, owner: &str) -> Result<bool, Failed> {
         match self {
             Self::One(one) => renew(&one.link, key, owner, one.ttl, one.flaw).await,
@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Lets go of a lock that the owner holds, as it thinks.
+    /// Releases a lock that the owner believes to hold.
     pub(super) async fn release(&self, key: &str, owner: &str) -> Result<(), Failed> {
         match self {
             Self::One(one) => one.release(key, owner, one.flaw != Flaw::NoOwnerCheck).await,
@@ -74,19 +74,19 @@ impl Store {
         }
     }
 
-    /// Goes out of the queue, and lets go of the lock if it was handed over by then.
+    /// Leaves the queue, and releases the lock if it was handed over by then.
     pub(super) async fn withdraw(&self, key: &str, owner: &str) -> Result<(), Failed> {
         match self {
             Self::One(one) => one.release(key, owner, true).await,
             Self::Many(quorum) => {
-                // Nobody waits for servers that are away.
+                // No task waits for servers that are away.
                 quorum.give_back(key, owner);
                 Ok(())
             }
         }
     }
 
-    /// How long one who waits may sleep at the longest: its place in the queue is to be renewed.
+    /// The longest sleep of a waiter: its place in the queue must be renewed.
     pub(super) fn nap(&self) -> Duration {
         match self {
             Self::One(one) if one.queues => PLACE / 5,
@@ -96,7 +96,7 @@ impl Store {
 }
 
 impl One {
-    /// Where those who wait are told something: all of them, or one.
+    /// The channel for waiters: one for all of them, or one for each.
     pub(super) fn channel(&self, key: &str, owner: &str) -> String {
         format!("{}{}", channels(key), if self.queues { owner } else { "all" })
     }
@@ -104,7 +104,7 @@ impl One {
     async fn attempt(&self, key: &str, owner: &str, waits: bool) -> Result<Attempt, Failed> {
         let ttl = if self.flaw == Flaw::NoTtl { 0 } else { self.ttl.as_millis() };
         let tokens = if self.flaw == Flaw::NoBudget { MANY } else { TOKENS };
-        // Nobody looks whether the one whom the lock is handed to is there, so it has all the time.
+        // No check whether the new owner is there, so it has the full lease.
         let skips_the_dead = self.flaw != Flaw::DeadGrant;
         let args = [
             owner.to_owned(),
@@ -129,7 +129,7 @@ impl One {
         if self.flaw == Flaw::LeakConnection {
             self.link.leak().await;
         }
-        // Gone by now, or there for ever: a moment, or as long as a lease.
+        // Gone by now, or without an end: a moment, or the time of a lease.
         let left = u64::try_from(number).map_or(self.ttl, Duration::from_millis);
         Ok(Attempt::Busy(left + Duration::from_millis(2)))
     }
@@ -151,7 +151,7 @@ impl One {
         self.link.call::<i64>(include_str!("scripts/release.lua"), &keys, &args).await.map(drop)
     }
 
-    /// How long a place in the queue is kept. For ever, if nobody is ever looked after.
+    /// How long a place in the queue is kept. For ever, if dead waiters are not skipped.
     fn place(&self) -> Duration {
         if self.flaw.relies_on_messages() { Duration::from_secs(3_600) } else { PLACE }
     }
@@ -181,7 +181,7 @@ pub(super) fn name(key: &str) -> String {
     format!("lock:{{{key}}}")
 }
 
-/// What belongs to a lock on a server.
+/// A key that belongs to a lock on a server.
 pub(super) fn satellite(key: &str, part: &str) -> String {
     format!("lock:{{{key}}}:{part}")
 }

@@ -9,10 +9,10 @@ use super::journal::Journal;
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// How late a tick may be before it is worth a word.
+/// The least lateness of a tick that is reported.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How often that is looked at.
+/// How often the lateness is checked.
 const ROUND: u32 = 100;
 
 /// Ticks for ever, on a thread of its own that no task can block.

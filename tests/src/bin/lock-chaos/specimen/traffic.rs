@@ -1,4 +1,4 @@
-//! What the tasks do: the same as those of the library's own workers, in fewer ways.
+//! The work of the tasks: like that of the library's own workers, in fewer ways.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use super::shared::Shared;
 use crate::worker::options::Primitive;
 use crate::worker::{Options, cells};
 
-/// What a holder says that it still has, it says so often.
+/// How often a holder reports that it still holds.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How many permits the semaphore has.
+/// The number of permits of the semaphore.
 const PERMITS: u32 = 3;
 
-/// How long nobody pauses who has got nothing.
+/// The longest pause of a task that got nothing.
 const BREATH: Duration = Duration::from_millis(5);
 
-/// The locks, which all tasks of a client have in common.
+/// The locks, which all tasks of a client share.
 pub(super) struct Locks {
     world: Arc<World>,
     options: Options,
@@ -52,7 +52,7 @@ impl Locks {
         })
     }
 
-    /// One task, until it is to rest.
+    /// Runs one task, until it is to rest.
     pub(super) async fn work(self: Arc<Self>, number: u32, rests: watch::Receiver<bool>) {
         let seed = self.options.seed ^ (u64::from(number) << 32);
         let mut random = Random::from_seed(seed);
@@ -71,7 +71,7 @@ impl Locks {
         }
     }
 
-    /// Tries what can be tried, when nobody has any of it.
+    /// Tries everything, when no task holds anything.
     pub(super) async fn probe(&self, number: u32) {
         if !self.options.primitives.contains(&Primitive::Mutex) {
             return;
@@ -90,7 +90,7 @@ impl Locks {
         }
     }
 
-    /// A task that is alone ends whatever it begins, so that there is no excuse for whom a try finds in the way.
+    /// A task that runs alone ends everything it begins, so a try has no excuse for a holder in its way.
     fn is_orderly(&self) -> bool {
         self.options.tasks == 1
     }
@@ -109,7 +109,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Takes something once; whether it got it.
+    /// Takes one lock once. Returns whether it got the lock.
     async fn take(&mut self, what: Primitive) -> bool {
         match what {
             Primitive::RwLock => self.read_or_write().await,
@@ -122,7 +122,7 @@ impl Task<'_> {
         }
     }
 
-    /// Asks for the value of a cell, and makes it if there is none; whether it got it.
+    /// Asks for the value of a cell, and makes it if there is none. Returns whether it got a value.
     async fn look(&mut self) -> bool {
         let locks = self.locks;
         let (ttl, limit) = (locks.options.ttl, locks.options.wait_limit);
@@ -132,7 +132,7 @@ impl Task<'_> {
         let mut is_mine = false;
         let value = loop {
             let found = match cell.load().await {
-                // Whoever had the lock before may have stored one.
+                // An earlier holder of the lock may have stored a value.
                 Ok(None) if is_mine => break None,
                 Ok(None) => cell.lock().await.map(|locked| is_mine = locked).map(|()| None),
                 found => found,
@@ -176,7 +176,7 @@ impl Task<'_> {
         let number = self.random.below(locks.mutexes.len());
         let (key, mutex) = &locks.mutexes[number];
         let (roll, wait) = (self.random.below(100), locks.options.wait_limit);
-        // Votes may be split, and then nobody has the lock.
+        // Votes may be split, and then no client has the lock.
         let often = if locks.is_orderly() { 30 } else { 15 };
         let tries = roll < often && locks.options.deployment.counts();
         let short = self.random.between(Duration::from_millis(5), locks.options.ttl);
@@ -232,7 +232,7 @@ impl Task<'_> {
         }
     }
 
-    /// Holds something beside others, and some of the time in another way afterwards.
+    /// Holds a lock together with other owners, and sometimes converts the hold afterwards.
     async fn share(&mut self, key: &str, way: Way, turns: bool) -> bool {
         let locks = self.locks;
         let shared = if key == "s0" { &locks.semaphore } else { &locks.rwlock };
@@ -268,7 +268,7 @@ impl Task<'_> {
         true
     }
 
-    /// Stands at the barrier once; whether it opened.
+    /// Waits at the barrier once. Returns whether it opened.
     async fn meet(&mut self) -> bool {
         let locks = self.locks;
         let entry = locks.world.journal.arrive("b0", locks.options.party);
@@ -283,7 +283,7 @@ impl Task<'_> {
         false
     }
 
-    /// What is done while the lock is held. Most look whether they still hold it before they write, but not all.
+    /// The work under the lock. Most tasks check whether they still hold it before they write, but not all.
     async fn section(
         &mut self,
         entry: &Entry<'_>,
@@ -323,7 +323,7 @@ impl Task<'_> {
         }
     }
 
-    /// The way to the resource: of no use if a section was left in the middle.
+    /// The connection to the resource: of no use if a section was left in the middle.
     async fn visitor(&mut self) -> Option<resource::Client> {
         match self.visitor.take() {
             Some(visitor) => Some(visitor),
@@ -332,7 +332,7 @@ impl Task<'_> {
     }
 }
 
-/// There is but one kind of error here.
+/// There is only one kind of error here.
 pub(super) fn failed() -> Refusal {
     Refusal::Failed("Unreachable".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What all tasks of a client have in common.
+//! The common state of all tasks of a client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use super::quorum::Quorum;
 use super::store::{One, Store};
 use crate::worker::Options;
 
-/// How long a server may take to answer, also on a machine that is late.
+/// How long a server may take to answer, on a late machine, too.
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct World {
@@ -28,14 +28,14 @@ pub(super) struct World {
     pub(super) ttl: Duration,
     pub(super) fair: bool,
     pub(super) store: Store,
-    /// Only of one server: whoever waits for several asks now and then.
+    /// Only for one server: a waiter for several servers asks now and then.
     pub(super) ears: Option<Ears>,
     pub(super) journal: Arc<Journal>,
     client: String,
     owners: AtomicU64,
-    /// What is done without anybody waiting for it.
+    /// The work that no task waits for.
     later: Mutex<JoinSet<()>>,
-    /// Until when tries are refused unasked.
+    /// Until when tries are refused without a request.
     refused: Mutex<HashMap<String, Instant>>,
     /// The first token of each lock.
     first: Mutex<HashMap<String, FencingToken>>,
@@ -78,12 +78,13 @@ impl World {
         }))
     }
 
-    /// Somebody whom nobody else is. There is no enemy here, so that a guess does no harm.
+    /// An owner that no other task is. There is no attacker here, so a guessable number does no
+    /// harm.
     pub(super) fn owner(&self) -> String {
         format!("{}-{}", self.client, self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The server, if there is but one.
+    /// The server, if there is only one.
     pub(super) fn link(&self) -> Result<&Arc<Link>, Failed> {
         match &self.store {
             Store::One(one) => Ok(&one.link),
@@ -91,7 +92,7 @@ impl World {
         }
     }
 
-    /// Which token the resource is shown by a holder with that one.
+    /// The token that a holder with this token shows the resource.
     pub(super) fn shown(&self, key: &str, token: FencingToken) -> FencingToken {
         if self.flaw != Flaw::OtherToken {
             return token;
@@ -99,20 +100,20 @@ impl World {
         *lock(&self.first).entry(key.to_owned()).or_insert(token)
     }
 
-    /// Does something without anybody waiting for it.
+    /// Runs work that no task waits for.
     pub(super) fn later(&self, what: impl Future<Output = ()> + Send + 'static) {
         let mut later = lock(&self.later);
         while later.try_join_next().is_some() {}
         later.spawn(what);
     }
 
-    /// Returns when all of that is done.
+    /// Returns when all of that work is done.
     pub(super) async fn settle(&self) {
         let later = std::mem::take(&mut *lock(&self.later));
         later.join_all().await;
     }
 
-    /// A try was refused, by somebody who has so much time left.
+    /// A try was refused, by a holder with this much time left.
     pub(super) fn refuse(&self, key: &str, time: Duration) {
         if self.flaw == Flaw::StaleTry {
             lock(&self.refused).insert(key.to_owned(), now() + time);

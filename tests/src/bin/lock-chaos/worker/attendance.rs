@@ -1,11 +1,11 @@
-//! Who is still at work.
+//! The tasks that are still at work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts those who are at work, so that somebody can wait until nobody is.
+/// Counts tasks at work, so that a caller can wait until there is none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attendance(Arc<Room>);
 
@@ -16,29 +16,29 @@ struct Room {
     empty: Notify,
 }
 
-/// Somebody at work, until this is dropped.
-#[must_use = "who is at work is so until this is dropped"]
+/// A task at work, until this is dropped.
+#[must_use = "a task is at work until this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Presence(Arc<Room>);
 
 impl Attendance {
-    /// `None` if nobody may come in any more.
+    /// `None` while it is closed.
     pub(crate) fn enter(&self) -> Option<Presence> {
         self.0.present.fetch_add(1, Ordering::SeqCst);
         let presence = Presence(Arc::clone(&self.0));
         if self.0.closed.load(Ordering::SeqCst) { None } else { Some(presence) }
     }
 
-    /// Lets nobody in, or whoever comes again.
+    /// Closes it, so that no task can enter, or opens it again.
     pub(crate) fn close(&self, closed: bool) {
         self.0.closed.store(closed, Ordering::SeqCst);
     }
 
-    /// Waits until nobody is there.
+    /// Waits until no task is at work.
     pub(crate) async fn emptied(&self) {
         loop {
             let mut empty = std::pin::pin!(self.0.empty.notified());
-            // Before it is looked, so that whoever leaves in between is heard.
+            // Before the check, so that a task that leaves in between is noticed.
             empty.as_mut().enable();
             if self.0.present.load(Ordering::SeqCst) == 0 {
                 return;

@@ -1,4 +1,4 @@
-//! Cells, one after another: a value that is there stays, so that every new one needs a new name.
+//! Cells, one after another: a stored value stays, so every new one needs a new name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use lock_core::{CellBackend, Clock, Error};
 use lock_sync::{Locks, OnceCell};
 use lock_tests::Random;
 
-/// So many of the last cells are looked at.
+/// The number of latest cells in use.
 const PAST: u64 = 5;
 
-/// Which cells there are at a time, by the clock that all clients share.
+/// The cells of the present time, by the clock that all clients share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Series {
-    /// How long each is the present one.
+    /// How long each cell is the present one.
     slice: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Series {
         Self { slice: slice.max(Duration::from_millis(50)) }
     }
 
-    /// The present one, most of the time, or one of those before it.
+    /// The present cell, most of the time, or one of those before it.
     pub(crate) fn draw(self, random: &mut Random) -> u64 {
         let slice = u64::try_from(self.slice.as_nanos()).unwrap_or(u64::MAX);
         let present = Clock::boot().now().as_nanos() / slice;
@@ -37,14 +37,14 @@ pub(crate) fn name(number: u64) -> String {
     format!("c{number}")
 }
 
-/// Finds the cell of a name.
+/// Returns the cell of a name.
 type Finder = dyn Fn(&str) -> Result<OnceCell<u64>, Error> + Send + Sync;
 
 /// The cells of a client.
 pub(crate) struct Cells {
     pub(crate) series: Series,
     cell: Box<Finder>,
-    /// Those that all tasks have in common.
+    /// The cells that all tasks share.
     shared: Mutex<BTreeMap<u64, Arc<OnceCell<u64>>>>,
 }
 
@@ -54,16 +54,16 @@ impl Cells {
         Self { series, cell, shared: Mutex::default() }
     }
 
-    /// One that all tasks of the client have in common.
+    /// A cell that all tasks of the client share.
     pub(crate) fn shared(&self, number: u64) -> Arc<OnceCell<u64>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of those that nobody asks for any more, nothing is kept.
+        // Cells that no task asks for any more are dropped.
         *shared = shared.split_off(&number.saturating_sub(2 * PAST));
         let cell = shared.entry(number).or_insert_with(|| Arc::new(self.fresh(number)));
         Arc::clone(cell)
     }
 
-    /// One that has not read anything yet.
+    /// A cell that has not read anything yet.
     pub(crate) fn fresh(&self, number: u64) -> OnceCell<u64> {
         (self.cell)(&name(number)).unwrap_or_else(|error| panic!("there is no cell: {error}"))
     }

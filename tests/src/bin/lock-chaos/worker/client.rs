@@ -22,18 +22,18 @@ use super::shelf::Shelf;
 use super::task::Task;
 use super::uses::uses;
 
-/// How long to wait before a store is asked again that did not answer.
+/// The pause before the next request to a store that did not answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a thread that blocks is kept for the next one. Not for long, so that none is there at rest.
+/// How long a blocking thread is kept for the next task. A short time, so that none exists at rest.
 const KEEP: Duration = Duration::from_millis(50);
 
-/// A client on its thread, as whoever gives orders sees it.
+/// A client on its thread, for the thread that gives orders.
 pub(crate) struct Client {
     orders: UnboundedSender<Order>,
 }
 
-/// Something to be done, and what says that it was when all have dropped it.
+/// An order, and its completion, which is reported when all have dropped it.
 type Order = (What, Arc<Done>);
 
 impl Client {
@@ -51,13 +51,13 @@ impl Client {
         Ok(Self { orders })
     }
 
-    /// Gives an order, which is carried out after those before it.
+    /// Gives an order, which is executed after the earlier ones.
     pub(crate) fn send(&self, what: What, done: Arc<Done>) {
         _ = self.orders.send((what, done));
     }
 }
 
-/// What is there before there are locks.
+/// The parts that exist before the locks.
 struct Stage {
     options: Arc<Options>,
     name: String,
@@ -66,15 +66,15 @@ struct Stage {
 }
 
 impl Stage {
-    /// Carries out orders until there are no more.
+    /// Executes orders until there are no more.
     fn run(self, mut inbox: UnboundedReceiver<Order>) {
         let mut runtime = runtime();
         let shelf = runtime.block_on(self.shelf());
         let crew = Crew::new(self.options, self.name, self.journal, shelf);
         let mut thread = Thread { crew: Arc::new(crew) };
-        // It ends for good when nobody gives orders any more.
+        // It ends for good when no more orders can come.
         while let Some(done) = runtime.block_on(thread.obey(&mut inbox)) {
-            // Whatever a task does from here on is not written down.
+            // From here on the journal ignores the tasks.
             thread.crew.journal.collapse();
             drop(std::mem::replace(&mut runtime, self::runtime()));
             thread.crew.blocking.close(false);
@@ -98,13 +98,13 @@ fn is_hopeless(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::InvalidTtl)
 }
 
-/// Where the tasks run, and nothing else.
+/// The runtime of the tasks, and of nothing else.
 fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(KEEP).build();
     runtime.unwrap_or_else(|error| panic!("there is no runtime: {error}"))
 }
 
-/// What the process uses, with the tasks of this thread.
+/// The resources that the process uses, including the tasks of this thread.
 fn used() -> Deed {
     uses(Handle::current().metrics().num_alive_tasks())
 }
@@ -114,7 +114,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Carries out orders until the runtime is to end, and returns to whom to say that; `None` if there are no
+    /// Executes orders until the runtime is to end, and returns the order to confirm; `None` if there are no
     /// more orders.
     async fn obey(&mut self, inbox: &mut UnboundedReceiver<Order>) -> Option<Arc<Done>> {
         let mut seats = self.seats();
@@ -128,7 +128,7 @@ impl Thread {
                     self.crew.blocking.emptied().await;
                     return Some(done);
                 }
-                // It is carried out by whoever gives orders.
+                // The thread that gives orders executes it.
                 What::Store(_) => {}
                 What::Uses => self.record_uses(),
                 What::Rest => {
@@ -149,7 +149,7 @@ impl Thread {
         None
     }
 
-    /// The tasks, if there are to be any.
+    /// The tasks, if they are to run.
     fn seats(&self) -> Vec<JoinHandle<()>> {
         let tasks = if self.crew.is_over() { 0 } else { self.crew.options.tasks };
         (0..tasks).map(|number| self.spawn(number)).collect()
@@ -159,7 +159,7 @@ impl Thread {
         tokio::spawn(Task::new(&self.crew, number).run())
     }
 
-    /// Ends so many tasks where they stand, and starts others in their place.
+    /// Ends this many tasks wherever they are, and starts others in their place.
     async fn abort(&self, seats: &mut [JoinHandle<()>], count: usize) {
         let mut random: Random = self.crew.random();
         for seat in random.some(count, seats.len()) {
@@ -171,7 +171,7 @@ impl Thread {
         }
     }
 
-    /// Begins nothing new, and waits until all has ended.
+    /// Starts nothing new, and waits until everything has ended.
     async fn rest(&self, seats: &mut Vec<JoinHandle<()>>) {
         self.crew.over.store(true, Ordering::Relaxed);
         for task in seats.drain(..) {
@@ -182,8 +182,8 @@ impl Thread {
         self.settle().await;
     }
 
-    /// Waits until what was enqueued is done, as far as that can be seen from outside: what the process uses
-    /// stays the same for a while, at the latest when every lease would have ended by itself.
+    /// Waits until the queued work is done, as far as that shows from outside: until the resources of the
+    /// process stay constant for a while, at the latest when every lease would have ended.
     async fn settle(&self) {
         const LOOK: Duration = Duration::from_millis(50);
         const STEADY: usize = 4;

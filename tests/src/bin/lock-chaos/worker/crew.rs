@@ -1,4 +1,4 @@
-//! What the tasks of a client share.
+//! The common state of the tasks of a client.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ pub(crate) struct Crew {
     pub(crate) name: String,
     pub(crate) journal: Arc<Journal>,
     pub(crate) shelf: Shelf,
-    /// What there is to be taken, each as often as it is to be.
+    /// The primitives to take, each as often as its weight.
     pub(crate) menu: Vec<Primitive>,
-    /// Nothing new is begun any more.
+    /// Nothing new is started any more.
     pub(crate) over: AtomicBool,
-    /// Those whom no handle of a task tells of: what a task has handed on.
+    /// Work without a task handle: holds that a task has handed on.
     pub(crate) errands: Attendance,
     /// Threads that wait for a lock.
     pub(crate) blocking: Attendance,
-    /// Whether somebody here has forgotten a permit, which once is enough.
+    /// Whether this client has forgotten a permit: once is enough.
     pub(crate) has_forgotten: AtomicBool,
     owners: AtomicU64,
     values: AtomicU64,
@@ -60,25 +60,25 @@ impl Crew {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Chance, for the next task that starts.
+    /// The random numbers of the next task that starts.
     pub(crate) fn random(&self) -> Random {
         let started = self.started.fetch_add(1, Ordering::Relaxed);
         Random::from_seed(digest(&format!("{} {} {started}", self.options.seed, self.name)))
     }
 
-    /// A number for an owner that nobody else in the run has, and that is not zero.
+    /// A number for an owner that is unique in the run, and not zero.
     pub(crate) fn owner(&self) -> u64 {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed);
         digest(&format!("owner {} {owner}", self.name)) | 1
     }
 
-    /// A value that nobody else in the run makes.
+    /// A value that is unique in the run.
     pub(crate) fn value(&self) -> u64 {
         let value = self.values.fetch_add(1, Ordering::Relaxed);
         digest(&format!("value {} {value}", self.name))
     }
 
-    /// The secret of the owner whom all clients of the run know.
+    /// The secret of the owner that all clients of the run know.
     pub(crate) fn shared_owner(&self) -> String {
         let folder = self.options.folder.display();
         let half = |which: u8| digest(&format!("{which} {folder}"));
@@ -86,7 +86,7 @@ impl Crew {
     }
 }
 
-/// The same number for the same text, in every process: FNV-1a, and a step of SplitMix64 to spread it.
+/// The hash of a text, equal in every process: FNV-1a, and a step of SplitMix64 to spread it.
 fn digest(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     Random::from_seed(text.bytes().fold(0xcbf2_9ce4_8422_2325, step)).draw()

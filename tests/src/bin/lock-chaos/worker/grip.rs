@@ -1,4 +1,4 @@
-//! What guards of all kinds have in common.
+//! The common part of guards of all kinds.
 
 use lock_core::{FencingToken, Fixed, Instant, Key};
 use lock_sync::{
@@ -10,12 +10,12 @@ use lock_sync::{
 
 use super::shelf::SLOT_KEYS;
 
-/// A guard, and the lease of what it holds.
+/// A guard, and the lease of its hold.
 pub(crate) trait Grip: Send {
-    /// The token for this lock, which is one of those that it holds.
+    /// The token for this lock, which is one of the held locks.
     fn token(&self, key: &str) -> FencingToken;
 
-    /// The lock that it is, where one name stands for several.
+    /// The lock in use, if one name stands for several.
     fn slot(&self) -> Option<&'static str> {
         None
     }
@@ -26,7 +26,7 @@ pub(crate) trait Grip: Send {
 
     fn lost(&self) -> Lost;
 
-    /// Lets go, and waits until the store knows.
+    /// Releases, and waits until the store knows.
     fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Where a client writes down what it does.
+//! The record of the events of a client.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,22 +16,23 @@ use super::ticker::Ticks;
 #[derive(Debug)]
 pub(crate) struct Journal {
     recorder: Recorder,
-    /// The one by which its guards tell how long they are valid.
+    /// The clock by which its guards say how long they are valid.
     clock: Clock,
     next: AtomicU64,
-    /// How often its runtime has ended. What began before that is over, and has nothing more to say.
+    /// How often its runtime has ended. Work that began before that is over, and writes no more
+    /// events.
     era: RwLock<Era>,
     calls: Mutex<HashMap<Op, Call>>,
     ticks: Ticks,
-    /// How long a call may take at the longest.
+    /// The longest time of a call.
     patience: Duration,
 }
 
-/// When something began: between which two ends of the runtime.
+/// The era in which an operation began: between two ends of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Era(u32);
 
-/// Something that has not returned yet.
+/// A call that has not returned yet.
 #[derive(Debug)]
 struct Call {
     key: &'static str,
@@ -39,7 +40,7 @@ struct Call {
     is_late: bool,
 }
 
-/// What else a call may take than it was told to wait, on a machine that is busy with a fault.
+/// The additional time of a call, beyond its time limit, on a machine that is busy with a fault.
 const SLACK: Duration = Duration::from_secs(10);
 
 impl Journal {
@@ -56,7 +57,7 @@ impl Journal {
         })
     }
 
-    /// The number of an operation that begins.
+    /// The number of a new operation.
     pub(super) fn number(&self) -> Op {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -69,28 +70,28 @@ impl Journal {
         self.recorder.now()
     }
 
-    /// An instant of the clock of the guards on the clock of the events, or a moment before.
+    /// An instant of the guards' clock, on the clock of the events, or a moment before.
     pub(super) fn dated(&self, valid_until: Instant) -> Instant {
         if self.clock == Clock::boot() {
             return valid_until;
         }
-        // In this order, so that it errs to the early side.
+        // In this order, so that the error is to the early side.
         let (here, there) = (self.recorder.now(), self.clock.now());
         let ahead = valid_until.saturating_duration_since(there);
         here + ahead - there.saturating_duration_since(valid_until)
     }
 
-    /// Writes down what is no part of an operation.
+    /// Writes an event that belongs to no operation.
     pub(crate) fn record(&self, deed: &Deed) {
         self.recorder.record(deed);
     }
 
-    /// Writes down something of an operation that began in this era, unless that is over.
+    /// Writes an event of an operation that began in this era, unless the era is over.
     pub(super) fn record_in(&self, era: Era, deed: &Deed) {
         self.record_at(era, self.now(), deed);
     }
 
-    /// The same, of what happened at a time that was read before.
+    /// As above, with a time that was read before.
     pub(super) fn record_at(&self, era: Era, at: Instant, deed: &Deed) {
         let now = self.era.read().unwrap_or_else(PoisonError::into_inner);
         if *now == era {
@@ -98,21 +99,21 @@ impl Journal {
         }
     }
 
-    /// All that is open has ended: nothing is recorded of it any more.
+    /// All open operations have ended: no more of their events are written.
     pub(crate) fn collapse(&self) {
         let mut era = self.era.write().unwrap_or_else(PoisonError::into_inner);
         era.0 += 1;
         self.recorder.record(&Deed::Collapse);
     }
 
-    /// Something of this operation is called, until what it returns is dropped.
+    /// A call of this operation begins, and lasts until the returned value is dropped.
     pub(super) fn calls(self: &Arc<Self>, op: Op, key: &'static str) -> Calling {
         let call = Call { key, since: self.ticks.now(), is_late: false };
         self.open_calls().insert(op, call);
         Calling { journal: Arc::clone(self), op }
     }
 
-    /// Those that take far too long, each once.
+    /// The calls that take far too long, each once.
     pub(crate) fn hanging(&self) -> Vec<(Op, &'static str)> {
         let mut calls = self.open_calls();
         let late = calls
@@ -164,7 +165,7 @@ mod tests {
         let journal = journal(folder.path(), &ticks);
         let short = journal.calls(1, "m0");
         let _long = journal.calls(2, "m1");
-        // Ten leases to wait, two more, and then some.
+        // Ten leases to wait, two more, and a margin.
         ticks.pass(12 * Duration::from_millis(500) + SLACK);
         assert_eq!(journal.hanging(), []);
         drop(short);

@@ -1,8 +1,8 @@
-//! How many permits there are, as far as the workers of a run have agreed on it.
+//! The number of permits, as agreed among the workers of a run.
 //!
-//! A worker cannot know by itself which limit a semaphore has after it was changed: others change it, too, and
-//! what is forgotten counts only when the store has heard of it. So the limit is changed by one worker at a
-//! time, and those that are forgotten are counted here.
+//! A worker alone cannot know the limit of a semaphore after a change: other workers change it, too, and
+//! forgotten permits count only when the store knows of them. So one worker at a time changes the limit, and
+//! the forgotten permits are counted here.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -17,14 +17,14 @@ pub(crate) struct Ledger {
     path: PathBuf,
 }
 
-/// What it says, while nobody else can open it.
+/// Its content, while no other worker can open it.
 pub(crate) struct Page {
     file: File,
-    /// How many permits there are, with those that were forgotten.
+    /// The number of permits, including the forgotten ones.
     pub(crate) limit: u32,
-    /// How many were forgotten.
+    /// The number of forgotten permits.
     pub(crate) forgotten: u32,
-    /// A change has begun, and nobody knows whether it was made: there are no more.
+    /// A change has begun, and its outcome is unknown: no worker changes the limit any more.
     pub(crate) sealed: bool,
 }
 
@@ -33,7 +33,7 @@ impl Ledger {
         Self { path: folder.join("permits") }
     }
 
-    /// `None` if somebody else has it open.
+    /// `None` if another worker has it open.
     ///
     /// # Panics
     ///
@@ -50,7 +50,7 @@ impl Ledger {
         let mut options = OpenOptions::new();
         let mut file =
             options.create(true).truncate(false).read(true).write(true).open(&self.path)?;
-        // The lock goes with the file, and that with the process.
+        // The lock ends with the file, and the file with the process.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(None);
         }
@@ -66,14 +66,14 @@ impl Ledger {
 }
 
 impl Page {
-    /// Writes down what it says now.
+    /// Writes the present content.
     ///
     /// # Panics
     ///
     /// If it cannot be written.
     pub(crate) fn keep(&mut self) {
         let sealed = if self.sealed { "sealed" } else { "open" };
-        // As long as what stood there, at least.
+        // At least as long as the previous content.
         let text = format!("{:>10} {:>10} {sealed:>6}\n", self.limit, self.forgotten);
         let written = self.file.rewind().and_then(|()| self.file.write_all(text.as_bytes()));
         written.unwrap_or_else(|error| panic!("the ledger cannot be written: {error}"));

@@ -1,4 +1,4 @@
-//! A process that takes every primitive in every way, and writes down what came of it.
+//! A process that uses every primitive in every way, and records the outcome.
 //!
 //! ```text
 //!   orders ─► main ─► client, a thread each ─► tasks ─► acts: one primitive each
@@ -60,13 +60,13 @@ pub(crate) fn main(args: impl Iterator<Item = String>) -> Result<(), String> {
     Ok(())
 }
 
-/// A client, and what can be done to its way to the memory.
+/// A client, and the faults of its connection to the memory backend.
 struct Hand {
     client: Client,
     connection: Connection,
 }
 
-/// Starts every client, and what watches over them.
+/// Starts every client, and the threads that observe them.
 fn start(options: &Arc<Options>) -> io::Result<Vec<Hand>> {
     let ticks = Ticks::default();
     let memory = MemoryBackend::new();
@@ -83,14 +83,14 @@ fn start(options: &Arc<Options>) -> io::Result<Vec<Hand>> {
     Ok(hands)
 }
 
-/// Has the clients that are meant do it, all at once: whoever is the last says so. What befalls the memory is
-/// done here, whatever they are at. Whether any are meant.
+/// Makes the addressed clients execute the order, all at once: the last of them confirms it. Faults of the
+/// memory backend are executed here, whatever the clients do. Returns whether any client was addressed.
 fn give(hands: &mut [Hand], order: Order) -> bool {
     let mut meant: &mut [Hand] = match order.whom {
         None => hands,
         Some(number) => hands.get_mut(number..=number).unwrap_or_default(),
     };
-    // There is one memory for all.
+    // There is one memory backend for all clients.
     if let What::Store(mischief) = order.what
         && mischief.is_common()
     {

@@ -1,4 +1,4 @@
-//! With which options a worker starts.
+//! The options of a worker.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use lock_tests::chaos::Deployment;
 
-/// What a worker is told on its command line.
+/// The command line of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Where the events go, and where the resource listens.
+    /// The folder of the events and of the resource's socket.
     pub(crate) folder: PathBuf,
     /// The name of the client, and of its file.
     pub(crate) client: String,
-    /// What the tasks do follows from it, and from the name.
+    /// The seed of the tasks' work, together with the name.
     pub(crate) seed: u64,
     pub(crate) deployment: Deployment,
     /// One for each server.
@@ -21,28 +21,28 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     /// The longest wait of any acquisition.
     pub(crate) wait_limit: Duration,
-    /// How long a server may take to answer. The library's defaults if it is not said.
+    /// How long a server may take to answer. By default that of the library.
     pub(crate) node_timeout: Option<Duration>,
     /// The longest lease that the nodes of a quorum grant.
     pub(crate) max_ttl: Option<Duration>,
-    /// Whether a lock goes back to the store after each holder as soon as somebody waits elsewhere.
+    /// Whether a lock is released to the store after each holder as soon as another process waits.
     pub(crate) fair: bool,
-    /// How many tasks a client has.
+    /// The number of tasks of a client.
     pub(crate) tasks: u32,
-    /// How long most critical sections take at the longest.
+    /// The longest time of most critical sections.
     pub(crate) hold: Duration,
-    /// How many of a hundred writers do not look at their guards before they write.
+    /// How many of a hundred writers do not check their guards before they write.
     pub(crate) careless: usize,
     pub(crate) primitives: Vec<Primitive>,
-    /// Which flaw the lock has on purpose. Without any it is the lock of the library.
+    /// The flaw of the lock. Without one it is the lock of the library.
     pub(crate) flaw: Option<String>,
-    /// How many clients the process has. For the memory, which no two processes share.
+    /// The number of clients of the process. For the memory backend, which no two processes share.
     pub(crate) clients: usize,
-    /// For how many the barrier opens.
+    /// The number of owners that open the barrier.
     pub(crate) party: u32,
 }
 
-/// What is taken.
+/// The primitives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Primitive {
     Mutex,
@@ -54,7 +54,7 @@ pub(crate) enum Primitive {
     Slots,
     Barrier,
     Election,
-    /// A value that one makes and all read.
+    /// A value that one task makes and all read.
     Cell,
 }
 
@@ -71,7 +71,7 @@ impl Primitive {
         (Self::Cell, "cell"),
     ];
 
-    /// How often it is taken beside the others: more often, where there are several.
+    /// Its weight among the others: higher if there are several locks of it.
     pub(crate) fn weight(self) -> usize {
         match self {
             Self::Mutex => 3,
@@ -82,9 +82,9 @@ impl Primitive {
         }
     }
 
-    /// Whether there is one over this deployment.
+    /// Whether this deployment has it.
     fn is_over(self, deployment: Deployment) -> bool {
-        // A barrier counts its arrivals, and a quorum knows no joint holders.
+        // A barrier counts its arrivals, and a quorum has no joint holders.
         deployment.counts() || !matches!(self, Self::Semaphore | Self::Barrier | Self::Reentrant)
     }
 }
@@ -154,7 +154,7 @@ impl Options {
         options.check()
     }
 
-    /// The ones asked for, or all that there are over the deployment.
+    /// The requested primitives, or all of the deployment.
     fn primitives_of(&self, asked: Option<Vec<Primitive>>) -> Result<Vec<Primitive>, String> {
         let is_there = |primitive: &Primitive| primitive.is_over(self.deployment);
         let all = || Primitive::ALL.into_iter().map(|(primitive, _)| primitive).filter(is_there);
@@ -168,15 +168,15 @@ impl Options {
     }
 
     fn check(self) -> Result<Self, String> {
-        let (servers, urls) = (self.deployment.servers(), self.urls.len());
-        if servers != urls {
-            return Err(format!("{} has {servers} servers, not {urls}", self.deployment));
+        let (wanted, urls) = (self.deployment.urls(), self.urls.len());
+        if wanted != urls {
+            return Err(format!("{} has {wanted} URLs, not {urls}", self.deployment));
         }
         if self.clients > 1 && self.deployment != Deployment::Memory {
             return Err("several clients in one process are for the memory".to_owned());
         }
         if self.tasks == 0 || self.clients == 0 {
-            return Err("there is nobody to do anything".to_owned());
+            return Err("there are no tasks, or no clients".to_owned());
         }
         Ok(self)
     }
@@ -189,14 +189,15 @@ impl Options {
         (0..self.clients).map(|number| format!("{}.{number}", self.client)).collect()
     }
 
-    /// Where the resource listens.
+    /// The socket of the resource.
     pub(crate) fn resource(&self) -> PathBuf {
         self.folder.join("resource.sock")
     }
 }
 
 fn deployment_of(word: &str) -> Result<Deployment, String> {
-    let found = Deployment::ALL.into_iter().find(|deployment| deployment.to_string() == word);
+    let mut all = Deployment::ALL.into_iter().chain(Deployment::FAIL_OVER);
+    let found = all.find(|deployment| deployment.to_string() == word);
     found.ok_or_else(|| format!("there is no deployment {word}"))
 }
 
@@ -268,12 +269,12 @@ mod tests {
         let rest = "--folder f --client w";
         for (more, why) in [
             ("", "--deployment"),
-            ("--deployment redis", "has 1 servers, not 0"),
+            ("--deployment redis", "has 1 URLs, not 0"),
             ("--deployment moon", "no deployment moon"),
             ("--deployment memory --ttl soon", "--ttl is not"),
             ("--deployment memory --ttl", "needs a value"),
             ("--deployment memory --colour red", "no option --colour"),
-            ("--deployment memory --tasks 0", "nobody"),
+            ("--deployment memory --tasks 0", "no tasks"),
             ("--deployment redis --url a --clients 2", "for the memory"),
             ("--deployment memory --primitives mutex,knot", "no primitive knot"),
             (

@@ -1,4 +1,4 @@
-//! What the harness tells a worker to do.
+//! The orders of the harness to a worker.
 
 use std::io::BufRead;
 use std::process;
@@ -10,30 +10,32 @@ use crate::voice::say;
 /// An order, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// Which of the clients of the process is meant: all, unless it begins with `at NUMBER`.
+    /// The addressed client of the process: all, unless the order begins with `at NUMBER`.
     pub(crate) whom: Option<usize>,
     pub(crate) what: What,
 }
 
-/// Says that an order was carried out, when the last who was to do so drops this.
+/// Confirms that an order was executed, when the last client that executes it drops this.
 #[derive(Debug)]
 pub(crate) struct Done(String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// `block MS`: blocks the thread that the tasks run on. Answered by `blocked MS` afterwards.
+    /// `block MS`: blocks the thread of the tasks. Answered by `blocked MS` afterwards.
     Block(Duration),
-    /// `abort N`: ends so many tasks where they stand, and starts others. Answered by `aborted N`.
+    /// `abort N`: ends this many tasks wherever they are, and starts others. Answered by `aborted
+    /// N`.
     Abort(usize),
     /// `collapse`: ends the runtime of the tasks, and starts another. Answered by `collapsed`.
     Collapse,
-    /// `store …`: does something to the store, which is the memory, at once. Answered by `stored`.
+    /// `store …`: applies a fault to the store, which is the memory backend, at once. Answered by
+    /// `stored`.
     Store(Mischief),
-    /// `uses`: writes down what it uses. Answered by `used`.
+    /// `uses`: records the resources in use. Answered by `used`.
     Uses,
-    /// `rest`: begins nothing new. Answered by `rested` when all has ended.
+    /// `rest`: starts nothing new. Answered by `rested` when everything has ended.
     Rest,
-    /// `go`: begins anew after a rest. Answered by `gone on`.
+    /// `go`: starts again after a rest. Answered by `gone on`.
     Go,
     /// `probe`: tries everything in the strongest way, at rest. Answered by `probed`.
     Probe,
@@ -41,24 +43,24 @@ pub(crate) enum What {
     Shutdown,
 }
 
-/// What can be done to the memory.
+/// The faults of the memory backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mischief {
-    /// Requests fail and are not carried out, until it is healed.
+    /// Requests fail and are not executed, until it is healed.
     Fail,
-    /// Requests are carried out and their answers are lost: so many.
+    /// This many requests are executed and their answers are lost.
     Lose(u32),
     /// Requests hang, until it is healed.
     Hang,
     /// Answers hang, until it is healed.
     HangReplies,
-    /// Requests and answers take so many milliseconds, until it is healed.
+    /// Requests and answers take this many milliseconds, until it is healed.
     Delay(u64),
     /// The connection is cut, until it is healed.
     Cut,
     /// No hints arrive, until it is healed.
     Mute,
-    /// Everything is forgotten.
+    /// The memory backend forgets everything.
     Forget,
     /// Watches end.
     Restart,
@@ -90,7 +92,7 @@ impl Order {
 }
 
 impl What {
-    /// In which words it is said that it was done.
+    /// The words that confirm the order.
     fn done(&self) -> String {
         match self {
             Self::Block(time) => format!("blocked {}", time.as_millis()),
@@ -119,7 +121,7 @@ impl Drop for Done {
 }
 
 impl Mischief {
-    /// Whether it befalls the store, and so all of its clients.
+    /// Whether it concerns the store, and so all of its clients.
     pub(crate) fn is_common(self) -> bool {
         matches!(self, Self::Forget | Self::Restart)
     }

@@ -1,4 +1,4 @@
-//! Futures that are given up.
+//! Futures that are dropped early.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use lock_tests::Random;
 
-/// How long somebody goes on with what it has begun.
+/// How long a task continues a wait that it has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whim {
     /// To the end.
     Steady,
-    /// For so many polls. None at all is none.
+    /// For this many polls. Zero means no poll.
     Polls(usize),
-    /// For so long.
+    /// For this time.
     Time(Duration),
 }
 
@@ -28,7 +28,8 @@ impl Whim {
         }
     }
 
-    /// Polls a future until it is done, or this is enough: then it is dropped, and there is `None`.
+    /// Polls a future until it is done, or this limit is reached: then the future is dropped, and
+    /// the result is `None`.
     pub(crate) async fn bear<F: Future>(self, future: F) -> Option<F::Output> {
         match self {
             Self::Steady => Some(future.await),
@@ -60,7 +61,7 @@ async fn after_polls<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 mod tests {
     use super::*;
 
-    /// Is done when it was polled so many times.
+    /// Is done after this many polls.
     async fn done_after(polls: usize) -> usize {
         for _ in 1..polls {
             tokio::task::yield_now().await;

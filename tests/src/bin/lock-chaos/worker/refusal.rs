@@ -1,4 +1,5 @@
-//! Why there is no guard, or one did not end as it should, in the words of a history.
+//! The reason why there is no guard, or why a guard did not end as it should, in the words of a
+//! history.
 
 use lock_core::Error;
 use lock_sync::{
@@ -16,7 +17,7 @@ fn failed(error: &Error) -> Refusal {
     Refusal::Failed(format!("{:?}", error.kind()))
 }
 
-/// An error of a kind that nobody knew when this was written.
+/// An error of a kind that did not exist when this was written.
 fn unknown() -> Refusal {
     Refusal::Failed("Unknown".to_owned())
 }

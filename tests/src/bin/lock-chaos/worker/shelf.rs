@@ -1,4 +1,4 @@
-//! The locks that all workers of a run share, as one client sees them.
+//! The locks that all workers of a run share, for one client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,19 +24,19 @@ pub(crate) const SLOTS: &str = "l0";
 pub(crate) const BARRIER: &str = "b0";
 pub(crate) const ELECTION: &str = "e0";
 
-/// The semaphores, and how many permits they have at first.
+/// The semaphores, and their initial numbers of permits.
 pub(crate) const SEMAPHORES: [(&str, u32); 2] = [("s0", 3), ("s1", 8)];
 
-/// The one whose limit changes.
+/// The semaphore whose limit changes.
 pub(crate) const RESIZED: usize = 1;
 
 /// The slots, each of which is a lock.
 pub(crate) const SLOT_KEYS: [&str; SLOT_COUNT] = ["l0#0", "l0#1"];
 
-/// How many slots there are.
+/// The number of slots.
 pub(crate) const SLOT_COUNT: usize = 2;
 
-/// How many permits there are under that name, if that does not change.
+/// The number of permits under this name, if it never changes.
 pub(crate) fn permits(key: &str) -> Option<u32> {
     let semaphores = SEMAPHORES.into_iter().enumerate().filter(|(which, _)| *which != RESIZED);
     let mut all = semaphores.map(|(_, it)| it).chain([(SLOTS, SLOT_COUNT as u32)]);
@@ -58,25 +58,25 @@ pub(crate) struct Shelf {
 /// The reader-writer locks.
 pub(crate) enum RwLocks {
     Convertible(Vec<Arc<RwLock<()>>>),
-    /// Those of a quorum, whose readers become no writers.
+    /// Those of a quorum, whose readers never upgrade.
     Fixed(Vec<Arc<RwLock<(), Fixed>>>),
 }
 
-/// What there is where permits are counted, and leases are held jointly.
+/// The locks that need counted permits and joint holders.
 pub(crate) struct Counting {
     pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) semaphores: Vec<Arc<Semaphore>>,
     pub(crate) barrier: Barrier,
-    /// To be asked how many permits there are.
+    /// Asked for the number of permits.
     pub(crate) backend: Arc<dyn PermitBackend>,
 }
 
 impl Shelf {
-    /// Over what the options say; over this client of the memory, if they say so.
+    /// Over the store of the options, or over this client of the memory backend if they say so.
     pub(crate) async fn build(options: &Options, memory: &MemoryBackend) -> Result<Self, Error> {
         match options.deployment {
             Deployment::Memory => Self::counting_over(memory.clone(), options),
-            Deployment::Redis | Deployment::Plain => {
+            Deployment::Redis | Deployment::Plain | Deployment::Cluster | Deployment::Service => {
                 Self::counting_over(redis(options, &options.urls[0])?, options)
             }
             Deployment::Quorum(_) => {

@@ -1,4 +1,4 @@
-//! What befalls the memory, or a client's way to it.
+//! The faults of the memory backend, or of a client's connection to it.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use lock_core::memory::{Gate, MemoryBackend};
 
 use super::orders::Mischief;
 
-/// A client's connection to the memory.
+/// A client's connection to the memory backend.
 pub(crate) struct Connection {
     memory: MemoryBackend,
-    /// What hangs.
+    /// The requests or answers that hang.
     gates: Vec<Gate>,
 }
 
@@ -19,7 +19,7 @@ impl Connection {
         Self { memory, gates: Vec::new() }
     }
 
-    /// Does it now, whatever the client is at.
+    /// Applies the fault at once, whatever the client does.
     pub(crate) fn disturb(&mut self, mischief: Mischief) {
         let faults = self.memory.faults();
         match mischief {

@@ -16,14 +16,14 @@ use super::options::Primitive;
 use super::polls::Whim;
 use super::refusal::Denial;
 
-/// A task, and what it draws its decisions from.
+/// A task, and the source of its random decisions.
 pub(crate) struct Task {
     pub(crate) crew: Arc<Crew>,
     pub(crate) number: u32,
     pub(crate) random: Random,
     /// The connection to the resource, while the task is not inside.
     visitor: Option<Client>,
-    /// Whether the last thing that it wanted came to nothing.
+    /// Whether its last request failed.
     failed: bool,
 }
 
@@ -33,11 +33,11 @@ pub(crate) enum Patience {
     /// As the options say.
     Usual,
     Within(Duration),
-    /// Not at all for other holders.
+    /// No wait for other holders.
     None,
 }
 
-/// A guard is dropped by a panic that has this in it, and that nobody needs to hear of.
+/// A guard is dropped by a panic with this value, which is not reported.
 struct Panicked;
 
 impl Task {
@@ -46,7 +46,7 @@ impl Task {
         Self { crew: Arc::clone(crew), number, random, visitor: None, failed: false }
     }
 
-    /// Takes one after the other until it is over.
+    /// Takes one lock after the other until it is over.
     pub(crate) async fn run(mut self) {
         while !self.crew.is_over() {
             self.failed = false;
@@ -70,7 +70,7 @@ impl Task {
         }
     }
 
-    /// How long that is.
+    /// The time of the options.
     pub(crate) fn limit(&self, patience: Patience) -> history::Patience {
         match patience {
             Patience::Usual => history::Patience::Within(self.crew.options.wait_limit),
@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// Mostly to the end.
+    /// Mostly until the end.
     pub(crate) fn whim(&mut self) -> Whim {
         Whim::draw(&mut self.random, Duration::from_millis(30))
     }
@@ -89,7 +89,7 @@ impl Task {
         self.random.between(Duration::from_millis(1), limit)
     }
 
-    /// Asks for a lock, or for several at once. `ask` has not been polled yet.
+    /// Requests a lock, or several at once. `ask` has not been polled yet.
     pub(crate) async fn take<G: Grip, E: Denial>(
         &mut self,
         subjects: &[Subject],
@@ -100,7 +100,7 @@ impl Task {
         self.take_with(whim, subjects, patience, ask).await
     }
 
-    /// The same, but it goes on for as long as this says.
+    /// As above, but the caller says how long to continue.
     pub(crate) async fn take_with<G: Grip, E: Denial>(
         &mut self,
         whim: Whim,
@@ -119,7 +119,7 @@ impl Task {
         None
     }
 
-    /// The same from a thread that may block.
+    /// As above, from a thread that may block.
     pub(crate) async fn take_blocking<G, E>(
         &mut self,
         subject: Subject,
@@ -148,7 +148,7 @@ impl Task {
         taken
     }
 
-    /// Goes in to the resource, does something there, and goes out.
+    /// Enters the resource, works there, and leaves.
     pub(crate) async fn visit<G: Grip>(&mut self, holding: &mut Holding<G>) {
         let visitor = match self.visitor.take() {
             Some(visitor) => visitor,
@@ -168,7 +168,7 @@ impl Task {
     async fn stay<G: Grip>(&mut self, holding: &mut Holding<G>) {
         let is_careless = self.random.percent(self.crew.options.careless);
         let goes_on = self.linger(holding).await;
-        // Who is careless does not even hear that the lease is lost.
+        // A careless task does not even hear that the lease is lost.
         if holding.writes() && (is_careless || (goes_on && holding.is_valid())) {
             holding.write().await;
         }
@@ -177,12 +177,12 @@ impl Task {
         }
     }
 
-    /// Takes some time over it, and returns whether it still holds, as far as it knows.
+    /// Works for some time, and returns whether the lock is still held, as far as the task knows.
     async fn linger<G: Grip>(&mut self, holding: &mut Holding<G>) -> bool {
         let hold = self.crew.options.hold.max(Duration::from_millis(2));
         let time = match self.random.below(600) {
             0..=199 => Duration::ZERO,
-            // Long enough for the lease to be renewed, or to run out.
+            // Long enough for a renewal of the lease, or for its end.
             599 => (self.crew.options.ttl * 3 / 2).min(Duration::from_millis(1_500)),
             _ => self.some_time(hold),
         };
@@ -209,7 +209,7 @@ impl Task {
         true
     }
 
-    /// Goes in and out, and lets go, if there is something to be let go of.
+    /// Enters and leaves, and releases, if there is a guard.
     pub(crate) async fn use_up<G: Grip>(&mut self, taken: Option<Holding<G>>) {
         if let Some(mut holding) = taken {
             self.visit(&mut holding).await;
@@ -217,7 +217,7 @@ impl Task {
         }
     }
 
-    /// The same, and lets go perhaps somewhere else.
+    /// As above, and perhaps releases in another task.
     pub(crate) async fn use_up_anywhere<G: Grip + 'static>(&mut self, taken: Option<Holding<G>>) {
         if let Some(mut holding) = taken {
             self.visit(&mut holding).await;
@@ -225,7 +225,7 @@ impl Task {
         }
     }
 
-    /// Lets go in one of several ways.
+    /// Releases in one of several ways.
     pub(crate) async fn part<G: Grip>(&mut self, holding: Holding<G>) {
         match self.random.below(10) {
             0..=5 => holding.release(Whim::Steady).await,
@@ -234,7 +234,7 @@ impl Task {
         }
     }
 
-    /// Lets go in one of several ways, perhaps somewhere else.
+    /// Releases in one of several ways, perhaps in another task.
     pub(crate) async fn part_anywhere<G: Grip + 'static>(&mut self, mut holding: Holding<G>) {
         let errand = self.crew.errands.enter();
         match self.random.below(20) {
@@ -247,7 +247,7 @@ impl Task {
                 _ = dropped.await;
             }
             2 => _ = tokio::spawn(async move { drop((holding, errand)) }),
-            // Another task goes in, and lets go.
+            // Another task enters, and releases.
             3..=5 => {
                 let mut other = Self::new(&self.crew, self.number);
                 let handed_on = tokio::spawn(async move {

@@ -11,13 +11,13 @@ use crate::voice::say;
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// How late a tick may be before it is worth a word.
+/// The least lateness of a tick that is reported.
 const LATE: Duration = Duration::from_millis(25);
 
-/// How often it is looked for calls that hang, in ticks.
+/// How often the ticker looks for calls that hang, in ticks.
 const ROUND: u64 = 100;
 
-/// How often it has ticked so far.
+/// The number of ticks so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ticks(Arc<AtomicU64>);
 
@@ -26,7 +26,7 @@ impl Ticks {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// How long it is since then, at the least, as far as the process was awake.
+    /// The least time since then during which the process was awake.
     pub(crate) fn since(&self, then: u64) -> Duration {
         TICK * u32::try_from(self.now().saturating_sub(then)).unwrap_or(u32::MAX)
     }
@@ -36,8 +36,8 @@ impl Ticks {
         self.0.fetch_add((time.as_millis() / TICK.as_millis()) as u64, Ordering::Relaxed);
     }
 
-    /// Ticks for ever, on a plain thread that nothing in this process blocks, and says which calls hang. The
-    /// first of the journals gets to know how late it was.
+    /// Ticks for ever, on a plain thread that nothing in this process blocks, and reports calls that hang.
+    /// The first of the journals records the lateness.
     pub(crate) fn run(&self, journals: &[Arc<Journal>]) {
         loop {
             let before = Instant::now();

@@ -1,14 +1,14 @@
-//! What the process uses.
+//! The resources of the process.
 
 use std::fs;
 
 use lock_tests::chaos::history::Deed;
 
-/// What it uses now, with so many tasks on the runtime. Zero where the system does not tell.
+/// The present use, with this many tasks on the runtime. Zero where the system does not say.
 pub(crate) fn uses(tasks: usize) -> Deed {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     Deed::Uses {
-        // One of the files is the folder that is read.
+        // One of the files is the folder that is being read.
         files: entries("/proc/self/fd").saturating_sub(1),
         threads: entries("/proc/self/task"),
         tasks: tasks as u64,
@@ -20,7 +20,7 @@ fn entries(folder: &str) -> u64 {
     fs::read_dir(folder).map_or(0, |entries| entries.count() as u64)
 }
 
-/// What is resident, in kibibytes.
+/// The resident memory, in kibibytes.
 fn memory(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()

@@ -1,9 +1,9 @@
 //! Operations, made from events again.
 //!
-//! What a client *certainly* holds runs from when it heard of the grant to when it let go, or to the end of its
-//! lease as it last knew it, or until it was told that the lease is lost: whatever comes first. If it died, to
-//! the last that it wrote of it. What the store may hold *for* it runs on: until a release is confirmed, until
-//! something that was given up is undone, or until the lease has certainly ended.
+//! A client *certainly* holds a lock from when it heard of the grant to the first of these: when it released,
+//! the end of its lease as it last knew it, or when it heard that the lease is lost. If it died, to its last
+//! event about the hold. The store may hold the lock *for* it longer: until a release is confirmed, until a
+//! request that was given up is undone, or until the lease has certainly ended.
 
 mod reading;
 
@@ -13,59 +13,60 @@ use std::fmt;
 use lock_core::{FencingToken, Instant};
 
 use super::Violation;
-use super::terms::{Terms, Unrest};
+use super::terms::Terms;
+use super::unrest::Unrest;
 use crate::chaos::history::{Event, Op, Patience, Refusal, Way};
 
-/// One, from asking to the end.
+/// One operation, from the request to the end.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// Whose: a number for the name.
+    /// Its client: a number for the name.
     pub(super) client: usize,
     pub(super) number: Op,
     pub(super) task: u32,
-    /// Of which lock: a number for the name.
+    /// Its lock: a number for the name.
     pub(super) key: usize,
-    /// What was asked for.
+    /// The requested way.
     pub(super) way: Way,
-    /// How long it may wait for that.
+    /// How long it may wait for the grant.
     pub(super) patience: Patience,
     pub(super) asked: Instant,
-    /// How it held the lock, in order. Empty if it never did.
+    /// The ways of its holds, in order. Empty if it was never granted.
     pub(super) spans: Vec<Span>,
-    /// What it was to become and did not, in order.
+    /// The conversions that failed, in order.
     pub(super) kept: Vec<Kept>,
-    /// When it was about to let go.
+    /// When it was about to release.
     pub(super) leaves: Option<Instant>,
     pub(super) end: End,
-    /// When it ended, or when it was last heard of.
+    /// When it ended, or the last event of it.
     pub(super) ended: Instant,
-    /// Until when what it held is valid, as far as it knew last.
+    /// Until when its hold is valid, as far as it knew last.
     valid_until: Instant,
-    /// It has let go, or was told that its lease is lost: nothing that follows says that it holds anything.
+    /// It has released, or heard that its lease is lost: no later event proves a hold.
     over: bool,
 }
 
 /// A time in which a lock is held in one way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// The way in which it is certainly held: while it becomes another, the weaker of both.
+    /// The way of the certain hold: during a conversion, the weaker of both.
     pub(super) way: Way,
-    /// The way in which the store may hold it: while it becomes another, the stronger of both.
+    /// The way in which the store may hold it: during a conversion, the stronger of both.
     pub(super) at_most: Way,
     pub(super) token: FencingToken,
-    /// When it was asked for in this way.
+    /// When this way was requested.
     pub(super) asked: Instant,
     pub(super) from: Instant,
-    /// Until when it is certainly held.
+    /// The end of the certain hold.
     pub(super) until: Instant,
-    /// What it is becoming meanwhile, if anything, and how long it may wait for that.
+    /// The conversion under way, if there is one, and how long it may wait.
     pub(super) becomes: Option<(Way, Patience)>,
 }
 
-/// A hold that was to become another, and did not.
+/// A conversion that failed.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// What it was to become.
+    /// The requested way.
     pub(super) way: Way,
     /// How long it may wait for that.
     pub(super) patience: Patience,
@@ -79,23 +80,23 @@ pub(super) struct Kept {
 pub(super) enum End {
     /// Without a lock.
     Refused(Refusal),
-    /// It let go, and knows that the store knows, or does not; and what the release said instead.
+    /// It released, and knows whether the store has confirmed that; and the other answer of the release.
     Left { confirmed: bool, why: Option<Refusal> },
     /// It was forgotten.
     Forgot,
-    /// Its tasks were ended where they stood.
+    /// Its tasks were ended wherever they were.
     Collapsed,
-    /// It does not say: its client died, or the run was over.
+    /// Unknown: its client died, or the run was over.
     Gone,
 }
 
-/// All of a run.
+/// All operations of a run.
 #[derive(Debug)]
 pub(super) struct Operations {
     pub(super) all: Vec<Operation>,
     clients: Vec<String>,
     keys: Vec<String>,
-    /// When each client was last heard of.
+    /// The last event of each client.
     last: Vec<Instant>,
 }
 
@@ -106,29 +107,29 @@ impl Span {
 }
 
 impl Operation {
-    /// Whether it is a try, which waits for nobody.
+    /// Whether it is a try, which waits for no other task.
     pub(super) fn tries(&self) -> bool {
         self.patience.tries()
     }
 
-    /// When it was had.
+    /// When it was granted.
     pub(super) fn got(&self) -> Option<Instant> {
         self.spans.first().map(|span| span.from)
     }
 
-    /// Whether it was a try that was refused: its claim has come to nothing, so that nothing has to be undone.
+    /// Whether it was a try that was refused: its claim has come to nothing, so nothing has to be undone.
     pub(super) fn is_busy(&self) -> bool {
         self.end == End::Refused(Refusal::Busy)
     }
 
-    /// What it holds for certain, each in one way.
+    /// Its certain holds, each in one way.
     pub(super) fn certain(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(|span| !span.is_empty())
     }
 }
 
 impl Operations {
-    /// Those of a history, and what in it makes no sense.
+    /// The operations of a history, and its events that make no sense.
     pub(super) fn of(events: &[Event]) -> (Self, Vec<Violation>) {
         let mut reader = reading::Reader::default();
         events.iter().for_each(|event| reader.read(event));
@@ -147,12 +148,12 @@ impl Operations {
         &self.clients
     }
 
-    /// When a client was last heard of.
+    /// The last event of a client.
     pub(super) fn last_of(&self, client: usize) -> Instant {
         self.last[client]
     }
 
-    /// Until when it was without what it asked for, and its client was there.
+    /// Until when it was without its lock, while its client was alive.
     pub(super) fn without_until(&self, operation: &Operation) -> Instant {
         match (operation.got(), &operation.end) {
             (Some(got), _) => got,
@@ -161,20 +162,20 @@ impl Operations {
         }
     }
 
-    /// How many of them had what they asked for.
+    /// The number of operations that were granted.
     pub(super) fn held(&self) -> usize {
         self.all.iter().filter(|operation| !operation.spans.is_empty()).count()
     }
 
-    /// Those of each lock.
+    /// The operations of each lock.
     pub(super) fn by_key(&self) -> impl Iterator<Item = (&str, Vec<&Operation>)> {
         let mut lists = vec![Vec::new(); self.keys.len()];
         self.all.iter().for_each(|operation| lists[operation.key].push(operation));
         self.keys.iter().map(String::as_str).zip(lists)
     }
 
-    /// Those that one call asked for: it waits for one lock after the other, by their names, and holds those
-    /// before it. For each such call, the last.
+    /// The operations of one call: it waits for one lock after the other, by their names, and holds the earlier
+    /// ones. For each such call, the last operation.
     pub(super) fn together(&self) -> Together<'_> {
         let mut calls = HashMap::<_, (usize, &str)>::new();
         for operation in &self.all {
@@ -186,7 +187,7 @@ impl Operations {
         Together(calls.into_iter().map(|(call, (_, last))| (call, last)).collect())
     }
 
-    /// How one is to be found in the files.
+    /// Its name in the files.
     pub(super) fn name(&self, operation: &Operation) -> Name {
         Name {
             client: self.client(operation).to_owned(),
@@ -219,7 +220,7 @@ impl Operations {
         }
     }
 
-    /// In which ways the store may hold something for one that has had it, and from when to when.
+    /// The ways in which the store may hold the lock for a granted operation, with begin and end.
     pub(super) fn possible(
         &self,
         operation: &Operation,
@@ -232,7 +233,7 @@ impl Operations {
             .spans
             .iter()
             .zip(ends)
-            // What becomes weaker may do so in the store a moment later.
+            // A hold that becomes weaker may do so in the store a moment later.
             .map(|(span, end)| {
                 let end = if span.becomes.is_some() { (end + terms.undo).min(last) } else { end };
                 (span.at_most, span.from, end)
@@ -241,12 +242,12 @@ impl Operations {
     }
 }
 
-/// The calls that ask for several locks: by client, task and time, with the lock for which each waits last.
+/// The calls for several locks: by client, task and time, with the lock that each waits for last.
 #[derive(Debug)]
 pub(super) struct Together<'a>(HashMap<(usize, u32, Instant), &'a str>);
 
 impl<'a> Together<'a> {
-    /// The lock for which the call of this operation waits last, if it asks for several.
+    /// The lock that the call of this operation waits for last, if it asks for several.
     pub(super) fn last_of(&self, operation: &Operation) -> Option<&'a str> {
         self.0.get(&Self::call(operation)).copied()
     }
@@ -256,7 +257,7 @@ impl<'a> Together<'a> {
     }
 }
 
-/// An operation as it is named in what is reported.
+/// The name of an operation in reports.
 #[derive(Debug)]
 pub(super) struct Name {
     client: String,

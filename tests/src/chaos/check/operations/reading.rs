@@ -1,4 +1,4 @@
-//! Events, read one after another.
+//! Reads events, one after another.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +12,11 @@ use crate::chaos::history::{Deed, Event, Op, Patience, Refusal, Way};
 #[derive(Default)]
 pub(super) struct Reader {
     all: Vec<Operation>,
-    /// Of each operation that is open, where it is.
+    /// The place of each open operation.
     open: HashMap<(usize, Op), usize>,
-    /// Those who stand at a barrier, or want the value of a cell.
+    /// The operations at a barrier, or for the value of a cell.
     arrived: HashSet<(usize, Op)>,
-    /// Those of each client that are open.
+    /// The open operations of each client.
     of_client: HashMap<usize, Vec<Op>>,
     clients: Names,
     keys: Names,
@@ -94,7 +94,7 @@ impl Reader {
             }
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
-            // They are numbered with the others, and looked at elsewhere.
+            // They share the numbers of the others, and are checked elsewhere.
             Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
                 _ = self.arrived.insert((client, *op));
             }
@@ -161,7 +161,7 @@ impl Reader {
                 at_most: stronger(before.way, way),
                 asked: event.at,
                 from: event.at,
-                // Nothing is certain before it is known what came of it.
+                // The hold is certain only when the outcome is known.
                 until: event.at,
                 becomes: Some(becomes),
                 ..before
@@ -200,7 +200,7 @@ impl Reader {
 
     fn forgot(&mut self, event: &Event, client: usize, number: Op) {
         let Some(operation) = self.find(event, client, number) else { return };
-        // What is forgotten is as gone for as long as it would have been held.
+        // Forgotten permits are gone for as long as they would have been held.
         let valid = operation.valid_until;
         operation.holds(valid, valid);
         self.end(event, client, number, End::Forgot);
@@ -232,7 +232,7 @@ impl Reader {
     }
 
     pub(super) fn finish(mut self) -> (Operations, Vec<Violation>) {
-        // What was open when its client was last heard of.
+        // The operations that were open at the last event of their client.
         for &index in self.open.values() {
             let operation = &mut self.all[index];
             operation.holds(operation.ended, operation.valid_until);
@@ -255,7 +255,7 @@ impl Operation {
             return;
         }
         self.valid_until = valid_until;
-        // What is becoming another is certain when it is known what came of it.
+        // A conversion is certain when its outcome is known.
         if let Some(span) = self.spans.last_mut()
             && span.becomes.is_none()
         {
@@ -263,7 +263,7 @@ impl Operation {
         }
     }
 
-    /// What it was about to become is known.
+    /// The outcome of its conversion is known.
     fn settles(&mut self, at: Instant, valid_until: Instant) {
         if let Some(span) = self.spans.last_mut() {
             span.until = span.from.max(at.min(valid_until));
@@ -271,7 +271,7 @@ impl Operation {
         self.holds(at, valid_until);
     }
 
-    /// In which way it is about to be held, for how long it may wait for that, and since when it asks.
+    /// The way of the requested conversion, how long it may wait, and since when it asks.
     fn turns_into(&self) -> Option<((Way, Patience), Instant)> {
         let span = self.spans.last()?;
         Some((span.becomes?, span.asked))
@@ -286,7 +286,7 @@ fn stronger(one: Way, other: Way) -> Way {
     if strength(one) <= strength(other) { other } else { one }
 }
 
-/// Of two ways in which a lock can be held one after the other, the one that excludes more has the greater.
+/// Of two ways in which a lock can be held one after the other, the one that excludes more is the greater.
 fn strength(way: Way) -> u32 {
     match way {
         Way::Read => 0,

@@ -1,5 +1,5 @@
--- Takes a lock that is free or handed over, or says for how long it may be taken.
--- KEYS: the lock, its counter, its queue, the leases of those in the queue
+-- Takes a lock that is free or handed over, or says when it may be free.
+-- KEYS: the lock, its counter, its queue, the leases of the places
 -- ARGV: owner, ttl in ms (0: none), whether to queue, lease in the queue in ms, ttl of what is handed over in ms,
 --       whether the dead are skipped, how many tokens, whether the counter follows the clock, prefix of channels
 -- Reply: {1, first token} or {0, ms}

@@ -1,7 +1,7 @@
--- Comes to a barrier, or goes away from it. Opens it when enough are there.
--- KEYS: who is there and until when, which group that is
--- ARGV: owner, how many are to be there, `come` or `go`, lease in ms, the group that it is in or -1
--- Reply: {group that is gathering, whether this one has opened it}
+-- Arrives at a barrier, or leaves it. Opens it when enough owners are there.
+-- KEYS: the owners there and their ends, the number of the group
+-- ARGV: owner, how many owners open it, `come` or `go`, lease in ms, the owner's group or -1
+-- Reply: {group that gathers, whether this owner has opened it}
 local time = redis.call('TIME')
 local millis = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', millis)) do

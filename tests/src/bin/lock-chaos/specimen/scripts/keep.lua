@@ -1,5 +1,5 @@
--- Lengthens the lease of one of several holders, or ends it.
--- KEYS: when the leases of the holders end, in which ways they hold
+-- Prolongs the lease of one of several holders, or ends it.
+-- KEYS: when the leases of the holders end, the ways of their holds
 -- ARGV: owner, ttl in ms, 0 to end it
 -- Reply: whether it had not ended
 local time = redis.call('TIME')

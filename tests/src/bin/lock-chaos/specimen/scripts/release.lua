@@ -1,5 +1,5 @@
--- Lets go of a lock, and hands it to the next in the queue.
--- KEYS: the lock, its queue, the leases of those in the queue
+-- Releases a lock, and hands it to the next claim in the queue.
+-- KEYS: the lock, its queue, the leases of the places
 -- ARGV: owner, whether it is checked, ttl of what is handed over in ms, whether the dead are skipped, prefix of channels
 -- Reply: whether the lock was the owner's
 redis.call('LREM', KEYS[2], 0, ARGV[1])

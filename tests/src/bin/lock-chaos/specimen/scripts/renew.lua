@@ -1,6 +1,6 @@
--- Lengthens the lease of a lock.
+-- Prolongs the lease of a lock.
 -- KEYS: the lock
--- ARGV: owner, ttl in ms, whether the key is set in any case
+-- ARGV: owner, ttl in ms, whether the key is set even if it is absent
 -- Reply: whether the lock is the owner's
 if ARGV[3] == '1' then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

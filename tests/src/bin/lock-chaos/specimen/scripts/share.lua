@@ -1,8 +1,8 @@
--- Adds a holder to those of a reader-writer lock or a semaphore, or changes how it holds it.
--- KEYS: when the leases of the holders end, in which ways they hold, the counter
+-- Adds a holder to a reader-writer lock or a semaphore, or changes the way of its hold.
+-- KEYS: when the leases of the holders end, the ways of their holds, the counter
 -- ARGV: owner, way (`read`, `upgradable`, `climbing`, `write`, or a number of permits), ttl in ms, limit of permits,
---       whether anybody is asked
--- Reply: {1, token}, {0, ''} if somebody is in the way, {-1, ''} if its lease has ended
+--       whether the other holders are checked
+-- Reply: {1, token}, {0, ''} if another holder is in the way, {-1, ''} if its lease has ended
 local owner, way, limit = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]

@@ -1,7 +1,8 @@
 -- A server's vote for the owner of a lock.
 -- KEYS: the lock, its counter, the marker
 -- ARGV: owner, ttl in ms, how many tokens, least last token, whether the marker must be of this run
--- Reply: {1, last token}, {0, ''} if somebody else has it, {-1, ''} if the server may have forgotten who
+-- Reply: {1, last token}, {0, ''} if another owner has it, {-1, ''} if the server may have forgotten its
+-- leases
 local marker = redis.call('GET', KEYS[3])
 if ARGV[5] == '1' then
   local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')

@@ -1,4 +1,4 @@
--- Which run of a server this is, and whether it votes. Marks it as one that votes if it is the run given.
+-- Returns the run of a server, and whether it votes. Marks it as voting if it is the given run.
 -- KEYS: the marker
 -- ARGV: the run, or nothing
 -- Reply: {run, whether it votes}

@@ -1,4 +1,4 @@
-//! Waiting for one another.
+//! Barriers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::worker::refusal::Denial;
 use crate::worker::shelf::BARRIER;
 use crate::worker::task::Task;
 
-/// How long to wait for others who may not come.
+/// How long to wait for others that may not come.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// One task of each client arrives, so that not all of them stand there at once.
+/// One task of each client arrives, so that not all tasks wait there at once.
 const WHO: u32 = 0;
 
 pub(super) async fn act(task: &mut Task) {
@@ -24,7 +24,7 @@ pub(super) async fn act(task: &mut Task) {
     let Some(counting) = &crew.shelf.counting else { return };
     let limit = task.some_time(PATIENCE.min(crew.options.wait_limit));
     let (whim, of) = (task.whim(), crew.options.party);
-    // Nobody asks for a lock here, in whatever way.
+    // No task requests a lock here, in any way.
     let subject = Subject { key: BARRIER, way: Way::Read };
     let arrived = Asking::arrive(&crew.journal, task.number, subject, of);
     match whim.bear(counting.barrier.wait_timeout(limit)).await {

@@ -1,4 +1,4 @@
-//! A value that one makes and all read.
+//! A value that one task makes and all read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct Attempt {
     fails: bool,
 }
 
-/// It was to fail.
+/// The making was to fail.
 #[derive(Debug)]
 struct Failed;
 

@@ -1,4 +1,4 @@
-//! What a task does with each primitive.
+//! The acts of a task with each primitive.
 
 mod barrier;
 mod cell;
@@ -17,7 +17,7 @@ pub(crate) use probe::probe;
 use super::options::Primitive;
 use super::task::Task;
 
-/// Takes something, does something with it, and lets go of it.
+/// Takes a lock, works under it, and releases it.
 pub(crate) async fn act(task: &mut Task) {
     match task.primitive() {
         Primitive::Mutex => mutex::act(task).await,
@@ -32,8 +32,8 @@ pub(crate) async fn act(task: &mut Task) {
     }
 }
 
-/// Asks in one of three ways, each a method of the same lock: for as long as usual, within a limit, and not at
-/// all. What they take comes before the limit.
+/// Requests in one of three ways, each a method of the lock: for the usual time, within a limit, and without
+/// waiting. The arguments of these methods come before the limit.
 macro_rules! ask {
     (
         $task:expr, $subjects:expr,

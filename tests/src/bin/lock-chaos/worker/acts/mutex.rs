@@ -44,11 +44,11 @@ pub(super) async fn act(task: &mut Task) {
 ///
 /// # Panics
 ///
-/// If that is not the same lock with the same token.
+/// If that is not the lock that is held, with its token.
 fn reenter(holding: &mut Holding<MutexGuard<'_, ()>>) {
     let Some(guard) = holding.guard() else { return };
     let token = guard.fencing_token();
-    // A lease that is lost is not entered again.
+    // A lost lease is not entered again.
     if let Ok(mut reentry) = guard.reenter()
         && let Ok(again) = reentry.reenter()
     {

@@ -1,4 +1,4 @@
-//! Everything that there is, when nobody has any of it.
+//! Tries every lock, when all are free.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::worker::shelf::{
 };
 use crate::worker::task::{Patience, Task};
 
-/// Which of the reader-writer locks is read first, and then written.
+/// The reader-writer lock that is first read, and then written.
 const UPGRADED: usize = 1;
 
-/// Tries everything in the way that leaves least to others: whatever is refused now is held by nobody.
+/// Tries everything in the strongest way: a lock that is refused now has a holder that must not exist.
 pub(crate) async fn probe(crew: &Arc<Crew>) {
-    // A task whom nobody else is.
+    // A task with a number of its own.
     let mut task = Task::new(crew, crew.options.tasks);
     for &primitive in &crew.options.primitives {
         match primitive {
@@ -32,7 +32,7 @@ pub(crate) async fn probe(crew: &Arc<Crew>) {
             Primitive::Reentrant => reentrant(&mut task, crew).await,
             Primitive::Slots => slots(&mut task, crew).await,
             Primitive::Election => election(&mut task, crew).await,
-            // They are made of mutexes, cannot be had alone, or are new each time.
+            // They consist of mutexes, cannot be held alone, or are new each time.
             Primitive::Together | Primitive::Barrier | Primitive::Cell => {}
         }
     }
@@ -64,7 +64,7 @@ async fn rwlocks(task: &mut Task, crew: &Crew) {
     }
 }
 
-/// Where somebody else always reads or waits, whoever tries to upgrade may be refused: not here.
+/// Elsewhere an upgrade may be refused, because other readers or upgrades are always there: not here.
 async fn upgrade(task: &mut Task, key: &'static str, lock: &RwLock<()>) {
     let holding = attempt(task, key, Way::Upgradable, lock.try_upgradable_read()).await;
     let Some(holding) = holding else { return };
@@ -93,7 +93,7 @@ async fn semaphores(task: &mut Task, crew: &Crew) {
     }
 }
 
-/// How many permits are there that were not forgotten, if that is known.
+/// The number of permits that were not forgotten, if it is known.
 fn known(crew: &Crew) -> Option<u32> {
     let page = Ledger::of(&crew.options.folder).open()?;
     (!page.sealed).then(|| page.limit.saturating_sub(page.forgotten))
@@ -107,7 +107,7 @@ async fn reentrant(task: &mut Task, crew: &Crew) {
     end(holding).await;
 }
 
-/// Each of them while those before it are held.
+/// Each of them while the previous ones are held.
 async fn slots(task: &mut Task, crew: &Crew) {
     let mut held = Vec::new();
     for _ in 0..SLOT_COUNT {

@@ -1,4 +1,4 @@
-//! A reentrant mutex, entered by owners of one's own and by one whom all clients know.
+//! A reentrant mutex, entered by owners of one task and by one that all clients know.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::worker::op::Subject;
 use crate::worker::shelf::REENTRANT;
 use crate::worker::task::{Patience, Task};
 
-/// The number of the owner who is in several clients.
+/// The number of the owner that is in several clients.
 const SHARED: u64 = 0;
 
 pub(super) async fn act(task: &mut Task) {
@@ -34,7 +34,7 @@ fn owner(task: &mut Task) -> Result<(Owner, u64), Error> {
     Ok((Owner::new()?, task.crew.owner()))
 }
 
-/// Locks in the name of an owner, and perhaps once more within that.
+/// Locks as an owner, and perhaps once more within that.
 async fn by_name(task: &mut Task, mutex: &ReentrantMutex<()>, mut owner: Owner, subject: Subject) {
     let taken = ask!(
         task, &[subject],
@@ -52,7 +52,7 @@ async fn by_name(task: &mut Task, mutex: &ReentrantMutex<()>, mut owner: Owner, 
     task.part(outer).await;
 }
 
-/// Locks in the name of the owner of this scope, perhaps twice, and lets go in either order.
+/// Locks as the owner of this scope, perhaps twice, and releases in either order.
 async fn in_scope(task: &mut Task, mutex: &ReentrantMutex<()>, subject: Subject) {
     let taken = ask!(task, &[subject], mutex.[lock, lock_timeout, try_lock]());
     let Some(mut first) = taken else { return };

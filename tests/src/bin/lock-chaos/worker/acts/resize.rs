@@ -14,17 +14,17 @@ use crate::worker::op::{Holding, Permits};
 use crate::worker::shelf::{RESIZED, SEMAPHORES};
 use crate::worker::task::Task;
 
-/// The least and the most that it is made.
+/// The lowest and the highest limit.
 const LIMITS: (u32, u32) = (6, 9);
 
-/// How many permits all workers of a run may forget together, so that enough are left.
+/// The number of permits that all workers of a run may forget together, so that enough are left.
 const FORGETTABLE: u32 = 2;
 
-/// How often the store is asked whether it has heard.
+/// How often the store is asked whether it knows.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Makes the limit another one, unless somebody else is about to. In the words of a history, what was forgotten
-/// counts as held, and not as gone.
+/// Changes the limit, unless another worker is about to. In the words of a history, forgotten permits count as
+/// held, and not as gone.
 pub(super) async fn act(task: &mut Task, semaphore: &Semaphore) {
     let Some(mut page) = Ledger::of(&task.crew.options.folder).open() else { return };
     if page.sealed {
@@ -34,7 +34,7 @@ pub(super) async fn act(task: &mut Task, semaphore: &Semaphore) {
     let limit = limit + page.forgotten;
     let (least, most) = LIMITS;
     let target = least + task.random.below((most - least + 1) as usize) as u32;
-    // In this order: if this process ends here, nobody knows.
+    // In this order: if this process ends here, the limit counts as unknown.
     page.sealed = true;
     page.keep();
     let resizing = Resizing::begin(&task.crew.journal, target);
@@ -46,9 +46,9 @@ pub(super) async fn act(task: &mut Task, semaphore: &Semaphore) {
     resizing.end(changed.ok());
 }
 
-/// Forgets a permit, and waits until the store has heard of it: whoever changes the limit meanwhile would take
-/// one that is about to go for one that stays. Once in each client, as long as all of them together leave enough;
-/// otherwise the permit is returned.
+/// Forgets a permit, and waits until the store knows: otherwise a worker that changes the limit meanwhile would
+/// take a permit that is about to go for one that stays. Once in each client, as long as all clients together
+/// leave enough; otherwise the permit is released.
 pub(super) async fn forget<P: Permits>(task: &mut Task, permit: Holding<P>) -> Option<Holding<P>> {
     if task.crew.has_forgotten.swap(true, Ordering::Relaxed) {
         return Some(permit);
@@ -61,7 +61,7 @@ pub(super) async fn forget<P: Permits>(task: &mut Task, permit: Holding<P>) -> O
     (page.forgotten, page.sealed) = (page.forgotten + 1, true);
     page.keep();
     permit.forget();
-    // What the store does not hear of is back when the lease has ended.
+    // If the store never knows, the permit is back when the lease has ended.
     let ended = Instant::now() + 2 * task.crew.options.ttl;
     loop {
         let is_over = Instant::now() > ended;
@@ -80,7 +80,7 @@ pub(super) async fn forget<P: Permits>(task: &mut Task, permit: Holding<P>) -> O
     None
 }
 
-/// How many permits the store says that there are.
+/// The number of permits in the store.
 async fn limit(task: &Task) -> Option<u32> {
     let counting = task.crew.shelf.counting.as_ref()?;
     let (key, declared) = SEMAPHORES[RESIZED];
@@ -88,7 +88,7 @@ async fn limit(task: &Task) -> Option<u32> {
     counting.backend.permits(&key, declared).await.ok().map(|permits| permits.limit)
 }
 
-/// Returns the limit afterwards. Only permits that are free are taken away.
+/// Returns the limit afterwards. Only free permits are taken away.
 async fn change(semaphore: &Semaphore, limit: u32, target: u32) -> Result<u32, Error> {
     if target > limit {
         semaphore.add_permits((target - limit) as usize).await?;
@@ -101,7 +101,7 @@ async fn change(semaphore: &Semaphore, limit: u32, target: u32) -> Result<u32, E
     }
 }
 
-/// A change that has begun. Nobody knows what came of it if this is dropped.
+/// A change that has begun. Its outcome is unknown if this is dropped.
 struct Resizing {
     journal: Arc<Journal>,
     era: Era,

@@ -48,7 +48,7 @@ macro_rules! to_read {
     }};
 }
 
-/// Writes, and goes on as is said last.
+/// Writes, and continues with the last argument.
 macro_rules! to_write {
     ($task:ident, $lock:ident, $which:ident, $goes_on:ident) => {{
         let subject = subject($which, Way::Write);
@@ -124,7 +124,7 @@ async fn settle<W: Settles>(task: &mut Task, taken: Option<Holding<W>>) {
     }
 }
 
-/// Writes, and perhaps reads afterwards, with the prospect of writing or without.
+/// Writes, and perhaps reads afterwards, upgradable or not.
 async fn descend<W: Writes>(task: &mut Task, taken: Option<Holding<W>>) {
     let Some(mut holding) = taken else { return };
     task.visit(&mut holding).await;
@@ -135,7 +135,7 @@ async fn descend<W: Writes>(task: &mut Task, taken: Option<Holding<W>>) {
     }
 }
 
-/// Reads with the prospect of writing, and does, or does not.
+/// Reads as an upgradable reader, and upgrades or not.
 async fn climb<U: Climbs>(task: &mut Task, taken: Option<Holding<U>>) {
     let Some(mut holding) = taken else { return };
     if task.random.percent(80) {
@@ -153,7 +153,7 @@ async fn climb<U: Climbs>(task: &mut Task, taken: Option<Holding<U>>) {
     }
 }
 
-/// Holds less from now on, which cannot fail, and needs nobody's leave.
+/// Weakens the hold, which cannot fail, and waits for no other task.
 async fn down<G: Grip, H: Grip>(
     task: &mut Task,
     holding: Holding<G>,
@@ -168,7 +168,7 @@ async fn down<G: Grip, H: Grip>(
     }
 }
 
-/// An error that there is none of.
+/// An error that cannot occur.
 enum Never {}
 
 impl Denial for Never {
@@ -184,14 +184,14 @@ trait Settles: Grip + Sized {
     fn down(self) -> Self::Reader;
 }
 
-/// A guard that writes, and whose reader may write again.
+/// A guard that writes, and whose reader may upgrade again.
 trait Writes: Settles {
     type Upgradable: Grip;
 
     fn down_to_upgradable(self) -> Self::Upgradable;
 }
 
-/// A guard that reads, and may write.
+/// A guard that reads, and may upgrade.
 trait Climbs: Grip + Sized {
     type Writer: Writes;
     type Reader: Grip;
@@ -205,7 +205,7 @@ trait Climbs: Grip + Sized {
     fn down(self) -> Self::Reader;
 }
 
-/// Why an upgrade did not come to pass.
+/// The reason why an upgrade failed.
 enum NotUp {
     Waited(lock_sync::LockError),
     Tried(lock_sync::TryLockError),

@@ -1,4 +1,4 @@
-//! Permits that are counted.
+//! Counted permits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::worker::op::{Holding, Permits, Subject};
 use crate::worker::shelf::{RESIZED, SEMAPHORES};
 use crate::worker::task::{Patience, Task};
 
-/// The most permits that are asked for at once: fewer than there ever are.
+/// The most permits in one request: never more than there are.
 const MOST: u32 = 3;
 
 pub(super) async fn act(task: &mut Task) {
@@ -73,7 +73,7 @@ fn subject(which: usize, count: u32) -> Subject {
     Subject { key: SEMAPHORES[which].0, way: Way::Permits(count) }
 }
 
-/// Goes in, and perhaps gives some of the permits back and goes in again.
+/// Enters, and perhaps releases some of the permits and enters again.
 async fn use_in_parts<P: Permits>(
     task: &mut Task,
     mut holding: Holding<P>,
@@ -92,7 +92,8 @@ async fn use_in_parts<P: Permits>(
     holding
 }
 
-/// Takes one more, if it is free, and holds all as one. Whoever waited for it here could wait for itself.
+/// Takes one more permit, if it is free, and holds all as one. A wait here could be a wait for the own
+/// permits.
 async fn more<'a>(
     task: &mut Task,
     which: usize,

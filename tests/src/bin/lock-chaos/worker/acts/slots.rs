@@ -1,4 +1,4 @@
-//! Slots, which are permits where nobody counts.
+//! Slots: permits without a count.
 
 use std::sync::Arc;
 

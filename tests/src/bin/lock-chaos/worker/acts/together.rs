@@ -12,7 +12,7 @@ use crate::worker::task::{Patience, Task};
 pub(super) async fn act(task: &mut Task) {
     let subjects = MUTEXES.map(|key| Subject { key, way: Way::Write });
     let mut names = MUTEXES;
-    // In whatever order: nobody waits for one another in a circle.
+    // In any order: no circle of waiters can arise.
     if task.random.percent(50) {
         names.reverse();
     }

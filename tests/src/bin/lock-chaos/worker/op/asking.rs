@@ -1,4 +1,4 @@
-//! Before there is a guard, if there ever is one.
+//! An operation before it has a guard.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Holding, Part, Scribe, Subject};
 use crate::worker::grip::Grip;
 use crate::worker::journal::{Calling, Journal};
 
-/// An operation that has begun. It is given up if this is dropped.
+/// An operation that has begun. Dropping this gives it up.
 #[derive(Debug)]
 pub(crate) struct Asking {
     scribe: Scribe,
@@ -20,7 +20,7 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Asks for these: at once, for several.
+    /// Requests these locks: all at once, if there are several.
     pub(crate) fn begin(
         journal: &Arc<Journal>,
         task: u32,
@@ -36,7 +36,7 @@ impl Asking {
         asking
     }
 
-    /// Arrives at a barrier of so many.
+    /// Arrives at a barrier for this many owners.
     pub(crate) fn arrive(journal: &Arc<Journal>, task: u32, subject: Subject, of: u32) -> Self {
         let asking = Self::number(journal, task, &[subject]);
         let key = subject.key.to_owned();
@@ -59,9 +59,9 @@ impl Asking {
         Self { scribe, task, parts, calling }
     }
 
-    /// It has been granted.
+    /// The request was granted.
     pub(crate) fn got<G: Grip>(mut self, guard: G) -> Holding<G> {
-        // Before the guard says until when, so that it is valid at that time if it says so.
+        // Before the guard says until when it is valid: so it was valid at this time if it says so.
         let at = self.scribe.now();
         let mut parts = std::mem::take(&mut self.parts);
         let valid_until = self.scribe.journal.dated(guard.valid_until());
@@ -77,7 +77,8 @@ impl Asking {
         Holding::new(self.scribe.clone(), parts, guard)
     }
 
-    /// Which of several locks it got is known only now. Nobody has waited for that one, so it is as a try.
+    /// Only now is it known which of several locks was granted. There was no wait for that one, so it
+    /// counts as a try.
     fn found(
         &self,
         key: &'static str,
@@ -93,14 +94,14 @@ impl Asking {
         Part { op, subject: Subject { key, way }, token }
     }
 
-    /// It has passed a barrier.
+    /// The barrier opened.
     pub(crate) fn passed(mut self, leads: bool) {
         let passed = |op: Op| Deed::Pass { op, leads };
         let parts = std::mem::take(&mut self.parts);
         self.scribe.record(self.scribe.now(), parts.iter().map(|part| passed(part.op)));
     }
 
-    /// It has not been granted.
+    /// The request was not granted.
     pub(crate) fn not(mut self, why: &Refusal) {
         self.end(why);
     }

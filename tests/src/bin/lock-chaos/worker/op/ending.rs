@@ -1,4 +1,4 @@
-//! When it is let go of.
+//! The release of an operation.
 
 use lock_core::Instant;
 use lock_sync::{LossReason, ReleaseError};
@@ -7,18 +7,18 @@ use lock_tests::chaos::history::{Deed, Refusal};
 use super::{Part, Scribe};
 use crate::worker::refusal::Denial;
 
-/// Who let go, and waits for the store or does not. It has left when this is dropped.
+/// A holder that releases, and may wait for the store. It has left when this is dropped.
 #[derive(Debug)]
 pub(super) struct Ending {
     scribe: Scribe,
     parts: Vec<Part>,
     confirmed: bool,
-    /// What the store said instead.
+    /// The other answer of the store.
     why: Option<Refusal>,
 }
 
 impl Ending {
-    /// Says that it lets go at that time, when it was valid until then.
+    /// Records the release at this time, if the guard was valid until then.
     pub(super) fn begin(
         scribe: Scribe,
         parts: Vec<Part>,
@@ -37,11 +37,11 @@ impl Ending {
         &self.parts
     }
 
-    /// The store has answered, unless nobody waited for that.
+    /// The store has answered, unless the holder did not wait.
     pub(super) fn released(mut self, answer: Option<Result<(), ReleaseError>>) {
         self.confirmed = match &answer {
             Some(Ok(())) => true,
-            // By the clock of the holder a lease ends a little before the store's.
+            // On the holder's clock a lease ends a little before the store's.
             Some(Err(ReleaseError::Lost(lost))) => lost.reason() == LossReason::Revoked,
             _ => false,
         };

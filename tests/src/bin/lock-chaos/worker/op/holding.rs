@@ -1,4 +1,4 @@
-//! While there is a guard.
+//! An operation with a guard.
 
 use lock_core::Instant;
 use lock_sync::{LeaseLost, Lost, OwnedSemaphorePermit, SemaphorePermit};
@@ -13,14 +13,14 @@ use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
 use crate::worker::shelf::permits;
 
-/// A guard, and what it is good for. It is let go of if this is dropped.
+/// A guard, and its rights. Dropping this releases it.
 #[derive(Debug)]
 pub(crate) struct Holding<G: Grip> {
     scribe: Scribe,
     /// The connection to the resource, while the holder is inside.
     visitor: Option<Client>,
     parts: Vec<Part>,
-    /// There until it is let go of.
+    /// Present until the release.
     guard: Option<G>,
 }
 
@@ -29,7 +29,7 @@ impl<G: Grip> Holding<G> {
         Self::after(scribe, None, parts, guard)
     }
 
-    /// With whoever is inside already.
+    /// Together with the operations that are inside already.
     pub(super) fn after(
         scribe: Scribe,
         visitor: Option<Client>,
@@ -39,7 +39,7 @@ impl<G: Grip> Holding<G> {
         Self { scribe, visitor, parts, guard: Some(guard) }
     }
 
-    /// The guard, unless it was let go of.
+    /// The guard, unless it was released.
     pub(crate) fn guard(&mut self) -> Option<&mut G> {
         self.guard.as_mut()
     }
@@ -52,17 +52,17 @@ impl<G: Grip> Holding<G> {
         self.guard.as_ref().map(Grip::lost)
     }
 
-    /// Whether there is anything that nobody else may write.
+    /// Whether the holder may write alone.
     pub(crate) fn writes(&self) -> bool {
         self.parts.iter().any(|part| part.subject.way.is_exclusive())
     }
 
-    /// Says that the lease is lost.
+    /// Records that the lease is lost.
     pub(crate) fn is_lost(&self) {
         self.record(|op| Deed::Lost { op });
     }
 
-    /// Says that it still holds, if it does.
+    /// Records that the guard is still valid, if it is.
     pub(crate) fn looks(&self) -> bool {
         let at = self.scribe.now();
         let (valid_until, lost) = self.validity(at);
@@ -74,18 +74,18 @@ impl<G: Grip> Holding<G> {
         lost.is_ok()
     }
 
-    /// Goes in where the resource is.
+    /// Enters the resource.
     ///
     /// # Panics
     ///
-    /// If that is gone.
+    /// If the resource is gone.
     pub(crate) async fn enter(&mut self, visitor: Client) {
         self.visitor = Some(visitor);
         let (valid_until, _) = self.validity(self.scribe.now());
         let Self { visitor: Some(visitor), parts, .. } = self else { return };
         for (number, Part { subject: Subject { key, way }, token, .. }) in parts.iter().enumerate()
         {
-            // Permits that were had one after the other are inside together.
+            // Permits that were granted one after the other are inside together.
             if parts[..number].iter().any(|before| before.subject.key == *key) {
                 continue;
             }
@@ -98,7 +98,7 @@ impl<G: Grip> Holding<G> {
         }
     }
 
-    /// Writes, with the token of each lock that nobody shares.
+    /// Writes, with the token of each lock that is held alone.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl<G: Grip> Holding<G> {
         }
     }
 
-    /// Goes out, and returns the connection.
+    /// Leaves the resource, and returns the connection.
     ///
     /// # Panics
     ///
@@ -130,7 +130,7 @@ impl<G: Grip> Holding<G> {
         self.visitor.take()
     }
 
-    /// Lets go, and waits until the store knows; or gives that up.
+    /// Releases, and waits until the store knows; or gives that wait up.
     pub(crate) async fn release(mut self, whim: Whim) {
         let Some((ending, guard)) = self.let_go() else { return };
         let _calling = ending.scribe().calls(ending.parts());
@@ -138,8 +138,8 @@ impl<G: Grip> Holding<G> {
         ending.released(released);
     }
 
-    /// Holds in another way from now on, or does not: by what `convert` does with the guard. The holder is
-    /// not inside meanwhile, if it is to be weaker.
+    /// Converts the hold, or fails to, by the call of `convert` with the guard. For a weaker hold, the
+    /// holder is not inside meanwhile.
     pub(crate) async fn turn<'a, H, E, F>(
         mut self,
         (way, patience): (Way, Patience),
@@ -161,21 +161,21 @@ impl<G: Grip> Holding<G> {
         turning.end(way, whim).await
     }
 
-    /// What the guard says now, which is some time after `at`: until when it is valid, if it is.
+    /// The present word of the guard, some time after `at`: until when it is valid, if it is.
     fn validity(&self, at: Instant) -> (Instant, Result<(), LeaseLost>) {
         let Some(guard) = &self.guard else { return (at, Ok(())) };
         let lost = guard.check();
         let valid_until = self.scribe.journal.dated(guard.valid_until());
-        // A lease may be lost before it would have ended.
+        // A lease may be lost before its end.
         (if lost.is_ok() { valid_until } else { valid_until.min(at) }, lost)
     }
 
-    /// Says that it lets go of the guard, which it no longer has afterwards.
+    /// Records the release of the guard, and returns the guard.
     fn let_go(&mut self) -> Option<(Ending, G)> {
         let at = self.scribe.now();
         let (valid_until, _) = self.validity(at);
         let guard = self.guard.take()?;
-        // In this order, for it may not be inside any more.
+        // In this order, as the holder must be outside by then.
         drop(self.visitor.take());
         let parts = std::mem::take(&mut self.parts);
         Some((Ending::begin(self.scribe.clone(), parts, at, valid_until), guard))
@@ -199,7 +199,7 @@ impl<G: Grip> Drop for Holding<G> {
     }
 }
 
-/// What only permits can do.
+/// The operations of permits alone.
 pub(crate) trait Permits: Grip + Sized {
     fn split(&mut self, count: u32) -> Option<Self>;
 
@@ -229,7 +229,7 @@ macro_rules! permits {
 permits!(SemaphorePermit<'_>, OwnedSemaphorePermit);
 
 impl<G: Permits> Holding<G> {
-    /// Gives some of the permits back, and keeps the rest: as many as `way` says.
+    /// Releases some of the permits, and keeps the rest: as many as `way` says.
     pub(crate) async fn give(&mut self, count: u32, rest: u32, whim: Whim) {
         let (at, way, patience) = (self.scribe.now(), Way::Permits(rest), Patience::None);
         let (valid_until, _) = self.validity(at);
@@ -249,7 +249,7 @@ impl<G: Permits> Holding<G> {
         self.scribe.record(at, self.parts.iter().map(turned));
     }
 
-    /// Divides the permits and puts them together again: nothing that anybody else would see.
+    /// Splits the permits and merges them again: no other task can see that.
     pub(crate) fn shuffle(&mut self) {
         if let Some(guard) = &mut self.guard
             && let Some(part) = guard.split(1)
@@ -258,7 +258,7 @@ impl<G: Permits> Holding<G> {
         }
     }
 
-    /// Adds the permits of another one: both are let go of together.
+    /// Merges the permits of another operation: both are released together.
     pub(crate) fn merge(&mut self, mut other: Self) {
         if let (Some(guard), Some(more)) = (&mut self.guard, other.guard.take()) {
             guard.merge(more);
@@ -278,7 +278,7 @@ impl<G: Permits> Holding<G> {
     }
 }
 
-/// How many permits these hold together.
+/// The sum of the permits.
 fn permits_of(key: &str, parts: &[Part]) -> u32 {
     let count = |part: &Part| match part.subject.way {
         Way::Permits(count) if part.subject.key == key => count,

@@ -1,4 +1,4 @@
-//! Asking for the value of a cell, and making it.
+//! A request for the value of a cell, and its making.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use lock_tests::chaos::history::{Deed, Op, Refusal};
 use super::Scribe;
 use crate::worker::journal::{Calling, Journal};
 
-/// A call for the value of a cell. It is given up if this is dropped.
+/// A call for the value of a cell. Dropping this gives it up.
 #[derive(Debug)]
 pub(crate) struct Looking {
     scribe: Scribe,
@@ -16,7 +16,7 @@ pub(crate) struct Looking {
     _calling: Calling,
 }
 
-/// An attempt to make the value. It has made nothing if this is dropped.
+/// An attempt to make the value. If this is dropped, nothing was made.
 #[derive(Debug)]
 pub(crate) struct Making {
     scribe: Scribe,
@@ -33,13 +33,13 @@ impl Looking {
         looking
     }
 
-    /// It makes the value itself.
+    /// The caller makes the value itself.
     pub(crate) fn make(&self) -> Making {
         self.record(Deed::Make { op: self.op });
         Making { scribe: self.scribe.clone(), op: self.op, value: None }
     }
 
-    /// It was told the value, or that there is none.
+    /// The call returned the value, or that there is none.
     pub(crate) fn saw(mut self, value: Option<u64>) {
         self.is_over = true;
         self.record(Deed::Saw { op: self.op, value });
@@ -64,7 +64,7 @@ impl Drop for Looking {
 }
 
 impl Making {
-    /// It has made this. Nobody else knows it yet.
+    /// The maker has made this value. No other task knows it yet.
     pub(crate) fn made(mut self, value: u64) -> u64 {
         self.value = Some(value);
         value

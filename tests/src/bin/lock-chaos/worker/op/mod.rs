@@ -1,4 +1,4 @@
-//! One operation from asking to letting go, written down whatever becomes of it.
+//! One operation from the request to the release, recorded whatever its outcome.
 //!
 //! ```text
 //!   Asking ──got──► Holding ──turn──► Turning ──► Holding ──let go──► Ending
@@ -8,8 +8,8 @@
 //!                                                                      Left
 //! ```
 //!
-//! Each of them ends the operation if it is dropped: a task may be ended anywhere. What a task of another
-//! [era](super::journal::Era) does is not written down any more.
+//! Dropping one of them ends the operation: a task may be ended anywhere. The acts of a task of another
+//! [era](super::journal::Era) are not recorded any more.
 
 mod asking;
 mod ending;
@@ -29,14 +29,14 @@ use lock_tests::chaos::history::{Deed, Op, Way};
 
 use super::journal::{Calling, Era, Journal};
 
-/// What an operation is about.
+/// The subject of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
     pub(crate) key: &'static str,
     pub(crate) way: Way,
 }
 
-/// An operation that holds something.
+/// An operation with a hold.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     op: Op,
@@ -44,7 +44,7 @@ struct Part {
     token: FencingToken,
 }
 
-/// Who writes down what, and since when it has something to say.
+/// The journal, the operation, and its era.
 #[derive(Clone, Debug)]
 struct Scribe {
     journal: Arc<Journal>,
@@ -56,7 +56,7 @@ impl Scribe {
         Self { era: journal.era(), journal: Arc::clone(journal) }
     }
 
-    /// Writes down the same of several operations, as one that happened at one time.
+    /// Records the same for several operations, as one event at one time.
     fn record(&self, at: Instant, deeds: impl Iterator<Item = Deed>) {
         deeds.for_each(|deed| self.journal.record_at(self.era, at, &deed));
     }
@@ -65,7 +65,7 @@ impl Scribe {
         self.journal.now()
     }
 
-    /// A call for these begins, and lasts until what it returns is dropped.
+    /// A call for these begins, and lasts until the returned value is dropped.
     fn calls(&self, parts: &[Part]) -> Option<Calling> {
         parts.first().map(|part| self.journal.calls(part.op, part.subject.key))
     }

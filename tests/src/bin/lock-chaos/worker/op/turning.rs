@@ -1,4 +1,4 @@
-//! From one way to another.
+//! The conversion of a hold.
 
 use std::pin::Pin;
 
@@ -12,26 +12,26 @@ use crate::worker::grip::Grip;
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
 
-/// A guard on its way to become another one. If this is dropped all is let go of.
+/// A guard that is being converted. Dropping this releases everything.
 pub(super) struct Turning<'a, H, G, E> {
     scribe: Scribe,
     visitor: Option<Client>,
     parts: Vec<Part>,
-    /// What the guard said when it began.
+    /// The validity of the guard at the beginning.
     valid_until: Instant,
-    /// There until it is done.
+    /// Present until the conversion ends.
     future: Option<Converting<'a, H, G, E>>,
 }
 
 type Converting<'a, H, G, E> = Pin<Box<dyn Future<Output = Result<H, (G, E)>> + Send + 'a>>;
 
-/// What has become of it.
+/// The outcome.
 pub(crate) enum Turned<H: Grip, G: Grip> {
-    /// It holds in the other way.
+    /// The conversion succeeded.
     Yes(Holding<H>),
-    /// It holds as before.
+    /// The hold is unchanged.
     No(Holding<G>),
-    /// It was given up, and with it the lock.
+    /// The conversion was given up, and the lock with it.
     Over,
 }
 
@@ -46,7 +46,7 @@ impl<'a, H: Grip, G: Grip, E: Denial> Turning<'a, H, G, E> {
         Self { scribe, visitor, parts, valid_until, future: Some(Box::pin(future)) }
     }
 
-    /// Waits until it holds in that way, or does not.
+    /// Waits for the end of the conversion.
     pub(super) async fn end(mut self, way: Way, whim: Whim) -> Turned<H, G> {
         let calling = self.scribe.calls(&self.parts);
         let done = match &mut self.future {

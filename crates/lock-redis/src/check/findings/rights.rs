@@ -1,0 +1,133 @@
+//! What the user lacks, for which kind of lock.
+
+use super::super::facts::Facts;
+use super::super::report::Severity;
+use super::found::Found;
+
+/// The columns of the page about rights, in its order.
+const KINDS: [&str; 7] = [
+    "mutex, by the clock",
+    "mutex",
+    "reader-writer lock",
+    "semaphore",
+    "reentrant mutex",
+    "node of a quorum",
+    "looking",
+];
+
+/// The commands of the scripts, and the columns that need them. A test compares this with the page.
+const NEEDS: [(&[&str], [u8; 7]); 17] = [
+    (&["get", "getrange", "exists", "pttl", "time"], [1, 1, 1, 1, 1, 1, 1]),
+    (&["set", "del", "pexpire"], [1, 1, 1, 1, 1, 1, 0]),
+    (&["setrange"], [0, 1, 1, 1, 1, 1, 0]),
+    (&["publish", "channel"], [0, 1, 1, 1, 1, 1, 0]),
+    (&["hget"], [0, 1, 1, 1, 1, 1, 1]),
+    (&["hset", "hdel"], [0, 1, 1, 1, 1, 1, 0]),
+    (&["lindex", "lrem"], [0, 1, 1, 1, 1, 0, 0]),
+    (&["llen"], [0, 1, 1, 1, 1, 0, 1]),
+    (&["rpush", "lpush"], [0, 1, 1, 1, 1, 0, 0]),
+    (&["lpop"], [0, 1, 1, 0, 0, 0, 0]),
+    (&["lrange"], [0, 1, 1, 1, 1, 0, 1]),
+    (&["hmget"], [0, 1, 1, 1, 1, 0, 0]),
+    (&["zscore", "zrangebyscore"], [0, 0, 1, 1, 1, 1, 1]),
+    (&["zadd", "zrem", "zrevrange"], [0, 0, 1, 1, 1, 1, 0]),
+    (&["zcard"], [0, 0, 1, 0, 0, 0, 1]),
+    (&["zrange", "zcount"], [0, 0, 1, 1, 1, 0, 0]),
+    (&["hincrby"], [0, 0, 0, 1, 0, 0, 0]),
+];
+
+pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+    let refused = facts.refused.known().map(Vec::as_slice).unwrap_or_default();
+    if refused.is_empty() {
+        return;
+    }
+    let kinds = kinds(refused);
+    let rights: Vec<_> = refused.iter().map(|it| right(it, &facts.wants.prefix)).collect();
+    let names: Vec<_> = KINDS.iter().zip(kinds).filter(|(_, is)| *is).map(|(it, _)| *it).collect();
+    found.add(
+        severity(kinds, facts.wants.queues),
+        "rights-missing",
+        format!("the user lacks {}", rights.join(" ")),
+        format!("these kinds of locks fail, or do less: {}", names.join("; ")),
+        format!(
+            "`ACL SETUSER … {}`, if the app uses these kinds of locks",
+            rights.join(" ").replace('`', "")
+        ),
+    );
+}
+
+/// Which columns need one of these.
+fn kinds(refused: &[String]) -> [bool; 7] {
+    let mut kinds = [false; 7];
+    let is_refused = |commands: &[&str]| refused.iter().any(|it| commands.contains(&&**it));
+    for (_, needs) in NEEDS.iter().filter(|(commands, _)| is_refused(commands)) {
+        for (kind, need) in kinds.iter_mut().zip(needs) {
+            *kind |= *need > 0;
+        }
+    }
+    kinds
+}
+
+/// Every app needs the first column, and an app that wants to queue needs the second one.
+fn severity([by_clock, mutex, ..]: [bool; 7], queues: bool) -> Severity {
+    match (by_clock, mutex && queues) {
+        (true, _) => Severity::Critical,
+        (false, true) => Severity::Warning,
+        (false, false) => Severity::Info,
+    }
+}
+
+fn right(refused: &str, prefix: &str) -> String {
+    match refused {
+        "channel" => format!("`&{prefix}*`"),
+        command => format!("`+{command}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const PAGE: &str = include_str!("../../acl.md");
+
+    /// Rights that no script needs, or without which none runs.
+    const ELSEWHERE: [&str; 6] =
+        ["~lock:*", "+evalsha", "+script|load", "+subscribe", "+unsubscribe", "+info"];
+
+    #[test]
+    fn the_table_is_that_of_the_page() {
+        let table = PAGE.split("\n\n").find(|part| part.starts_with("| | mutex")).unwrap();
+        let cells = |line: &str| -> Vec<String> {
+            let line = line.trim_matches('|').replace("\\|", "\0");
+            line.split('|').map(|it| it.trim().replace('\0', "|")).collect()
+        };
+        let rows: Vec<_> = table.lines().map(cells).collect();
+        assert_eq!(rows[0][1..], KINDS.map(str::to_owned));
+        let mut on_page = BTreeSet::new();
+        for row in &rows[2..] {
+            let marks: Vec<_> = row[1..].iter().map(|cell| u8::from(cell == "×")).collect();
+            let rights = row[0].split('`').skip(1).step_by(2);
+            for right in rights.filter(|right| !ELSEWHERE.contains(right)) {
+                on_page.insert((right.to_owned(), marks.clone()));
+            }
+        }
+        let here = NEEDS.iter().flat_map(|(commands, needs)| {
+            commands.iter().map(|it| (right(it, "lock:").replace('`', ""), needs.to_vec()))
+        });
+        assert_eq!(here.collect::<BTreeSet<_>>(), on_page);
+    }
+
+    #[test]
+    fn what_a_mutex_needs_matters_most() {
+        let of = |commands: &[&str], queues| {
+            let commands: Vec<_> = commands.iter().map(|it| (*it).to_owned()).collect();
+            severity(kinds(&commands), queues)
+        };
+        assert_eq!(of(&["zcard"], true), Severity::Info);
+        assert_eq!(of(&["zcard", "lrange"], true), Severity::Warning);
+        assert_eq!(of(&["lrange"], false), Severity::Info);
+        assert_eq!(of(&["lrange", "set"], false), Severity::Critical);
+    }
+}

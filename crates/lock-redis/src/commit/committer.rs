@@ -1,0 +1,241 @@
+//! The connection on which commits are waited for.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use lock_core::{Error, ErrorKind};
+
+use super::rounds::{Rounds, Ticket};
+use super::verdict::{self, Outcome, Term, Wish, unconfirmed};
+use crate::link::{Link, Live};
+use crate::scripts::COMMIT;
+use crate::wire::{Call, Command, Failure, Reply};
+
+/// The committers for the connections to one server.
+pub(crate) struct Committers {
+    wish: Wish,
+    known: Mutex<Vec<(Weak<Live>, Arc<Committer>)>>,
+}
+
+/// The time of one request, from before it was sent.
+pub(crate) struct Stint {
+    wish: Wish,
+    live: Arc<Live>,
+    committer: Arc<Committer>,
+    term: Term,
+}
+
+/// The commits for one connection.
+struct Committer {
+    wish: Wish,
+    /// The term of the server, as last told.
+    term: Mutex<Option<Term>>,
+    rounds: Mutex<Rounds<Outcome>>,
+    /// The connection of its own, used by one commit at a time.
+    channel: tokio::sync::Mutex<Option<Live>>,
+}
+
+impl Committers {
+    pub(crate) fn new(wish: Wish) -> Self {
+        Self { wish, known: Mutex::default() }
+    }
+
+    /// Prepares for a request that may be granted. `marker` is a key of the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or does not tell its term.
+    pub(crate) async fn begin(&self, link: &Link, marker: &[u8]) -> Result<Stint, Failure> {
+        let live = link.connected().await.map_err(Failure::Unsent)?;
+        let committer = self.committer_of(&live);
+        let term = match committer.term() {
+            Some(term) => term,
+            None => Arc::clone(&committer).ask(link, &live, marker).await?,
+        };
+        Ok(Stint { wish: self.wish, live, committer, term })
+    }
+
+    fn committer_of(&self, live: &Arc<Live>) -> Arc<Committer> {
+        let mut known = lock(&self.known);
+        let is_it = |other: &Weak<Live>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(live));
+        if let Some((_, committer)) = known.iter().find(|(other, _)| is_it(other)) {
+            return Arc::clone(committer);
+        }
+        known.retain(|(other, _)| other.strong_count() > 0);
+        let committer = Arc::new(Committer::new(self.wish));
+        known.push((Arc::downgrade(live), Arc::clone(&committer)));
+        committer
+    }
+}
+
+impl Stint {
+    /// Returns once the replicas have everything that the server has answered on the connection of the request.
+    ///
+    /// # Errors
+    ///
+    /// If they do not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Leaves open whether they do.
+    pub(crate) async fn commit(self, link: &Link, marker: &[u8]) -> Result<(), Error> {
+        let is_open = |now: Arc<Live>| Arc::ptr_eq(&now, &self.live);
+        if !link.live().is_some_and(is_open) {
+            return Err(unconfirmed("its connection has ended"));
+        }
+        let outcome = self.committer.commit(link, &self.live, marker).await;
+        self.wish.judge(&self.term, outcome)
+    }
+}
+
+impl Committer {
+    fn new(wish: Wish) -> Self {
+        let (term, rounds) = (Mutex::default(), Mutex::default());
+        Self { wish, term, rounds, channel: tokio::sync::Mutex::default() }
+    }
+
+    fn term(&self) -> Option<Term> {
+        lock(&self.term).clone()
+    }
+
+    /// Asks the server for its term.
+    async fn ask(
+        self: Arc<Self>,
+        link: &Link,
+        live: &Arc<Live>,
+        marker: &[u8],
+    ) -> Result<Term, Failure> {
+        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.to_vec());
+        let asking = in_task(async move {
+            let mut channel = self.channel.lock().await;
+            match self.term() {
+                Some(term) => Ok(term),
+                None => Ok(self.mark(&link, &live, &mut channel, &marker).await?.1.term),
+            }
+        });
+        asking.await.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Commits what was answered so far, together with others.
+    async fn commit(self: Arc<Self>, link: &Link, live: &Arc<Live>, marker: &[u8]) -> Outcome {
+        let ticket = lock(&self.rounds).ticket();
+        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.to_vec());
+        let committing = in_task(async move { self.cover(ticket, &link, &live, &marker).await });
+        committing.await.unwrap_or_else(Outcome::Failed)
+    }
+
+    /// Returns the outcome of a commit that covers this grant: of the last one, or of a new one.
+    async fn cover(&self, ticket: Ticket, link: &Link, live: &Live, marker: &[u8]) -> Outcome {
+        let mut channel = self.channel.lock().await;
+        let known = lock(&self.rounds).outcome(ticket);
+        if let Some(outcome) = known {
+            return outcome;
+        }
+        let covered = lock(&self.rounds).begin();
+        let outcome = match self.round(link, live, &mut channel, marker).await {
+            Ok(outcome) => outcome,
+            // This slot is moved. The grants in others are none the worse for it.
+            Err(failure @ (Failure::Moving(_) | Failure::Moved(..) | Failure::Asks(..))) => {
+                return Outcome::Failed(unconfirmed(&failure.into_error().to_string()));
+            }
+            Err(failure) => Outcome::Failed(failure.into_error()),
+        };
+        lock(&self.rounds).end(covered, outcome.clone());
+        outcome
+    }
+
+    async fn round(
+        &self,
+        link: &Link,
+        live: &Live,
+        channel: &mut Option<Live>,
+        marker: &[u8],
+    ) -> Result<Outcome, Failure> {
+        let (own, marked) = self.mark(link, live, channel, marker).await?;
+        let (mut count, mut is_local) = (0, false);
+        if self.wish.is_met_by(&marked) {
+            // An acknowledgement may be late, and is asked for anew.
+            for _ in 0..2 {
+                (count, is_local) = self.wait(own).await?;
+                if count >= self.wish.replicas && is_local {
+                    break;
+                }
+            }
+        }
+        Ok(Outcome::Acknowledged { marked, count, is_local })
+    }
+
+    /// Writes a marker, on the connection that this opens if there is none.
+    async fn mark<'a>(
+        &self,
+        link: &Link,
+        live: &Live,
+        channel: &'a mut Option<Live>,
+        marker: &[u8],
+    ) -> Result<(&'a Live, verdict::Marked), Failure> {
+        if channel.as_ref().is_some_and(Live::is_closed) {
+            *channel = None;
+        }
+        let own = match channel {
+            Some(own) => own,
+            None => channel.insert(open_beside(link, live).await?),
+        };
+        let mut call = Call::new(&COMMIT, 1, marker.len());
+        call.bytes(marker);
+        let reply = own.run(call).await?.reply;
+        let marked = verdict::marked(&reply).ok_or_else(|| nonsense("the marker"))?;
+        *lock(&self.term) = Some(marked.term.clone());
+        Ok((own, marked))
+    }
+
+    /// Waits for half of the time.
+    async fn wait(&self, own: &Live) -> Result<(u32, bool), Failure> {
+        let Wish { replicas, timeout, on_disk } = self.wish;
+        let (replicas, half) = (replicas.to_string(), (timeout / 2).as_millis().max(1).to_string());
+        let command: &[&str] =
+            if on_disk { &["WAITAOF", "1", &replicas, &half] } else { &["WAIT", &replicas, &half] };
+        let reply = own.call(&Command::words(command)).await?;
+        Ok(verdict::acknowledged(&reply).ok_or_else(|| nonsense(command[0]))?)
+    }
+}
+
+/// Runs a commit in a task. The task of an app may stop to poll its request, and would keep the connection of the commits
+/// from all others.
+async fn in_task<T: Send + 'static>(
+    commit: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(commit).await.map_err(|_| unconfirmed("the tokio runtime is going away"))
+}
+
+/// Opens a connection to the same run of the same server.
+async fn open_beside(link: &Link, live: &Live) -> Result<Live, Failure> {
+    let own = link.beside(live).await.map_err(Failure::Unsent)?;
+    if run_of(&own).await? == run_of(live).await? {
+        return Ok(own);
+    }
+    Err(unconfirmed("a second connection leads to another server").into())
+}
+
+/// The name of a server's run.
+async fn run_of(live: &Live) -> Result<Box<[u8]>, Failure> {
+    const FIELD: &[u8] = b"run_id:";
+    let reply = live.call(&Command::words(&["INFO", "server"])).await?;
+    let Reply::Text(info) = &reply else { return Err(nonsense("INFO").into()) };
+    let run = info.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(FIELD));
+    Ok(run.ok_or_else(|| nonsense("INFO"))?.trim_ascii_end().into())
+}
+
+fn nonsense(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("{what} was answered with nonsense"))
+}
+
+/// A panic under the lock leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Committers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Committers").field("wish", &self.wish).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! What the sentinels of a service say about its primary; pure.
+
+use lock_core::{Error, ErrorKind};
+
+use crate::wire::{Address, Reply};
+
+/// What one sentinel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// How often the service has failed over, as far as this sentinel knows.
+    epoch: u64,
+    primary: Address,
+}
+
+impl View {
+    /// Reads the reply to `SENTINEL MASTER`.
+    pub(super) fn read(reply: &Reply, asked: &Address) -> Option<Self> {
+        let Reply::List(words) = reply else { return None };
+        let field = |name: &str| {
+            let pair = words.chunks_exact(2).find(|pair| pair[0] == Reply::Text(name.into()))?;
+            let Reply::Text(value) = &pair[1] else { return None };
+            std::str::from_utf8(value).ok()
+        };
+        let epoch = field("config-epoch")?.parse().ok()?;
+        let primary = Address::named(field("ip")?, field("port")?.parse().ok()?, asked)?;
+        Some(Self { epoch, primary })
+    }
+}
+
+/// The answers of the sentinels so far.
+#[derive(Debug)]
+pub(super) struct Survey {
+    asked: usize,
+    answers: usize,
+    best: Option<View>,
+    trouble: Option<Error>,
+}
+
+impl Survey {
+    pub(super) fn of(asked: usize) -> Self {
+        Self { asked, answers: 0, best: None, trouble: None }
+    }
+
+    /// Notes what a sentinel said. The view with the most failovers counts: the other sentinels have not heard of the
+    /// last failover yet.
+    pub(super) fn hear(&mut self, answer: Result<View, Error>) {
+        match answer {
+            Ok(view) => {
+                self.answers += 1;
+                if self.best.as_ref().is_none_or(|best| best.epoch < view.epoch) {
+                    self.best = Some(view);
+                }
+            }
+            // The most telling error: that of a sentinel that answered.
+            Err(error) => {
+                if self.trouble.as_ref().is_none_or(Error::is_retryable) {
+                    self.trouble = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Whether most of the sentinels have said where the primary is.
+    pub(super) fn is_decided(&self) -> bool {
+        self.answers > self.asked / 2
+    }
+
+    /// The primary.
+    ///
+    /// # Errors
+    ///
+    /// The error of one of the sentinels, if none knows.
+    pub(super) fn outcome(self) -> Result<Address, Error> {
+        match (self.best, self.trouble) {
+            (Some(view), _) => Ok(view.primary),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::new(ErrorKind::Unreachable, "no sentinel answers")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::garbage;
+
+    fn at(host: &str) -> Address {
+        Address::Tcp { host: host.to_owned(), port: 6379 }
+    }
+
+    fn view(epoch: u64, host: &str) -> Result<View, Error> {
+        Ok(View { epoch, primary: at(host) })
+    }
+
+    fn reply(fields: &[&str]) -> Reply {
+        Reply::List(fields.iter().map(|it| Reply::Text(it.as_bytes().to_vec())).collect())
+    }
+
+    #[test]
+    fn a_view_is_read_whatever_else_is_told() {
+        let told = ["name", "main", "ip", "h1", "port", "6379", "quorum", "2", "config-epoch", "7"];
+        assert_eq!(View::read(&reply(&told), &at("s")), view(7, "h1").ok());
+        for missing in [2..4, 4..6, 8..10] {
+            let mut told = told.to_vec();
+            told.drain(missing);
+            assert_eq!(View::read(&reply(&told), &at("s")), None, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn the_latest_failover_counts_whoever_answers_first() {
+        for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
+            let mut survey = Survey::of(3);
+            let views = [view(4, "old"), view(5, "new"), view(4, "old")];
+            order.into_iter().for_each(|index: usize| survey.hear(views[index].clone()));
+            assert_eq!(survey.outcome().unwrap(), at("new"));
+        }
+    }
+
+    #[test]
+    fn most_of_the_sentinels_decide_and_one_is_enough_if_the_others_are_down() {
+        let down = || Err(Error::new(ErrorKind::Unreachable, "no"));
+        let mut survey = Survey::of(3);
+        survey.hear(view(1, "a"));
+        survey.hear(down());
+        assert!(!survey.is_decided());
+        survey.hear(view(1, "a"));
+        assert!(survey.is_decided());
+        let mut survey = Survey::of(3);
+        [down(), view(1, "a"), down()].into_iter().for_each(|answer| survey.hear(answer));
+        assert_eq!(survey.outcome().unwrap(), at("a"));
+    }
+
+    #[test]
+    fn of_several_errors_the_lasting_one_is_told() {
+        let mut survey = Survey::of(2);
+        survey.hear(Err(Error::new(ErrorKind::Unreachable, "no")));
+        survey.hear(Err(Error::new(ErrorKind::InvalidConfig, "no such service")));
+        assert_eq!(survey.outcome().unwrap_err().kind(), ErrorKind::InvalidConfig);
+        assert_eq!(Survey::of(0).outcome().unwrap_err().kind(), ErrorKind::Unreachable);
+    }
+
+    proptest! {
+        #[test]
+        fn no_reply_does_harm(reply in garbage::replies()) {
+            prop_assert_eq!(View::read(&reply, &at("s")), None);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The way from a key to the server that has it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Clock, Error, ErrorKind};
+use tokio::time;
+
+use super::node::{Common, Node, Site};
+use super::patience::{Next, Patience};
+use super::roster::Roster;
+use super::url::Target;
+use crate::link::{Origin, Settings};
+use crate::slot;
+use crate::wire::Failure;
+
+const CLOCK: Clock = Clock::boot();
+
+/// The servers of a deployment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Fleet(Arc<Shared>);
+
+struct Shared {
+    way: Way,
+    /// Hosts, ports and database, without the credentials.
+    name: String,
+    /// How long a request may be sent again.
+    limit: Duration,
+    /// Whether a grant counts only once replicas have it.
+    confirms: bool,
+}
+
+enum Way {
+    /// One server. The caller repeats a request.
+    Server(Site),
+    /// The primary of a service. A request that was not run is repeated.
+    Service(Site),
+    /// The primaries of a cluster.
+    Cluster(Arc<Roster>),
+}
+
+impl Fleet {
+    /// Sends nothing and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system gives no random bytes.
+    pub(crate) fn new(target: Target, settings: Settings, common: Common) -> Result<Self, Error> {
+        let (name, limit) = (target.to_string(), settings.command_timeout);
+        let confirms = common.confirmation.is_some();
+        let way = match target {
+            Target::Cluster(seeds) => Way::Cluster(Arc::new(Roster::new(settings, common, seeds))),
+            Target::Single(endpoint) => {
+                Way::Server(only(Origin::Server(Arc::new(endpoint)), settings, &common)?)
+            }
+            Target::Sentinel(service) => {
+                Way::Service(only(Origin::Service(Arc::new(service)), settings, &common)?)
+            }
+        };
+        Ok(Self(Arc::new(Shared { way, name, limit, confirms })))
+    }
+
+    /// Sends a request to the server that has the key.
+    ///
+    /// In a cluster, and behind sentinels, a request that no server ran is sent again, up to the time limit of a
+    /// command: to the server to which it is redirected, or after a pause.
+    ///
+    /// # Errors
+    ///
+    /// As those of the request.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of the request.
+    pub(crate) async fn route<T, F>(
+        &self,
+        key: &[u8],
+        request: impl Fn(Site) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        match &self.0.way {
+            Way::Server(site) => request(site.clone()).await.map_err(Failure::into_error),
+            way => Box::pin(way.roam(self.0.limit, key, request)).await,
+        }
+    }
+
+    /// The servers of a cluster.
+    pub(super) fn roster(&self) -> Option<&Arc<Roster>> {
+        match &self.0.way {
+            Way::Cluster(roster) => Some(roster),
+            Way::Server(_) | Way::Service(_) => None,
+        }
+    }
+
+    /// All servers that have keys, and the number of slots that they serve, if they form a cluster.
+    ///
+    /// # Errors
+    ///
+    /// If the servers of a cluster cannot be found out.
+    pub(crate) async fn all(&self) -> Result<(Vec<Site>, Option<usize>), Error> {
+        match &self.0.way {
+            Way::Server(site) | Way::Service(site) => Ok((vec![site.clone()], None)),
+            Way::Cluster(roster) => {
+                roster.refresh().await?;
+                let (sites, covered) = roster.all()?;
+                Ok((sites, Some(covered)))
+            }
+        }
+    }
+
+    /// How long a request may take once there is a connection.
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.0.limit
+    }
+
+    /// Whether a grant counts only once replicas have it.
+    pub(crate) fn confirms(&self) -> bool {
+        self.0.confirms
+    }
+
+    /// Whether another server may take over from one of these.
+    pub(crate) fn fails_over(&self) -> bool {
+        !matches!(self.0.way, Way::Server(_))
+    }
+
+    /// The server that has a key.
+    ///
+    /// # Errors
+    ///
+    /// If the servers of a cluster cannot be found out.
+    pub(crate) async fn home(&self, key: &[u8]) -> Result<Site, Error> {
+        self.0.way.site(key).await.map_err(Failure::into_error)
+    }
+
+    /// Whether two keys can be in one request.
+    pub(crate) fn are_together(&self, one: &[u8], other: &[u8]) -> bool {
+        match self.0.way {
+            Way::Cluster(_) => slot::slot(one) == slot::slot(other),
+            Way::Server(_) | Way::Service(_) => true,
+        }
+    }
+}
+
+/// The only server.
+fn only(origin: Origin, settings: Settings, common: &Common) -> Result<Site, Error> {
+    Ok(Site::new(Arc::new(Node::new(Settings { origin, ..settings }, common, false)?)))
+}
+
+impl Way {
+    /// Sends a request until a server has run it, or its time is over.
+    async fn roam<T, F>(
+        &self,
+        limit: Duration,
+        key: &[u8],
+        request: impl Fn(Site) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let mut patience = Patience::new(CLOCK.now(), limit);
+        let mut followed = None;
+        loop {
+            let site = match followed.take() {
+                Some(site) => Ok(site),
+                None => self.site(key).await,
+            };
+            let outcome = match site {
+                Ok(site) => request(site).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match outcome {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            self.learn(&failure);
+            match patience.after(&failure, CLOCK.now()) {
+                Next::Fail => return Err(outcome_of(failure)),
+                Next::Follow => followed = self.follow(&failure),
+                Next::Pause(pause) => time::sleep(pause).await,
+            }
+        }
+    }
+
+    async fn site(&self, key: &[u8]) -> Result<Site, Failure> {
+        match self {
+            Self::Server(site) | Self::Service(site) => Ok(site.clone()),
+            Self::Cluster(roster) => roster.site(slot::slot(key)).await,
+        }
+    }
+
+    fn learn(&self, failure: &Failure) {
+        if let Self::Cluster(roster) = self {
+            roster.learn(failure);
+        }
+    }
+
+    fn follow(&self, failure: &Failure) -> Option<Site> {
+        match self {
+            Self::Cluster(roster) => roster.follow(failure),
+            Self::Server(_) | Self::Service(_) => None,
+        }
+    }
+}
+
+/// The error of a request that was redirected until its time was over: it may work later.
+fn outcome_of(failure: Failure) -> Error {
+    match failure {
+        Failure::Moved(_, error) | Failure::Asks(_, error) | Failure::Moving(error) => {
+            let message = "the slot of the key is being moved to another server of the cluster";
+            Error::with_source(ErrorKind::NotReady, message, error)
+        }
+        failure => failure.into_error(),
+    }
+}
+
+/// Hosts, ports and database, without the credentials.
+impl fmt::Display for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

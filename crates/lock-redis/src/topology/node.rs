@@ -1,0 +1,132 @@
+//! One server, with everything that belongs to it alone.
+
+use std::sync::Arc;
+
+use lock_core::Error;
+
+use crate::batch::Batches;
+use crate::commit::{Committers, Wish};
+use crate::hub::{Channel, Hub, Listening, Registry};
+use crate::keys::Names;
+use crate::link::{Answer, Link, Settings};
+use crate::wire::{Call, Failure};
+
+/// One server: the way to it, the messages from it, and the requests to it that begin together.
+#[derive(Debug)]
+pub(crate) struct Node {
+    link: Link,
+    hub: Hub,
+    batches: Batches,
+    /// The most claims that may wait for a key; 0 if none is to be queued.
+    queue_limit: u32,
+    /// Has grants confirmed.
+    committers: Option<Committers>,
+}
+
+/// What all servers of a deployment have in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) listening: Listening,
+    pub(crate) queue_limit: u32,
+    /// How grants are to be confirmed.
+    pub(crate) confirmation: Option<Wish>,
+    /// Draws the name of an inbox.
+    pub(crate) draw_inbox: Arc<dyn Fn() -> Result<Channel, Error> + Send + Sync>,
+}
+
+impl Node {
+    /// Sends nothing and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system gives no random bytes.
+    pub(super) fn new(settings: Settings, common: &Common, by_slot: bool) -> Result<Self, Error> {
+        let Common { listening, queue_limit, confirmation, draw_inbox } = common;
+        let inbox = if *queue_limit > 0 { Some(draw_inbox()?) } else { None };
+        let registry = Arc::new(Registry::new(inbox, confirmation.is_some()));
+        let hearing = Arc::clone(&registry);
+        let link = Link::new(settings, Arc::new(move |push| hearing.hear(push)));
+        let hub = Hub::new(link.clone(), registry, *listening);
+        let batches = Batches::new(&link, by_slot);
+        let committers = confirmation.map(Committers::new);
+        Ok(Self { link, hub, batches, queue_limit: *queue_limit, committers })
+    }
+}
+
+/// A server, for one attempt of a request. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    node: Arc<Node>,
+    /// The slot is being moved to this server, which serves requests that know of it.
+    asking: bool,
+}
+
+impl Site {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Self { node, asking: false }
+    }
+
+    /// The server to which a slot is being moved.
+    pub(super) fn asking(node: Arc<Node>) -> Self {
+        Self { node, asking: true }
+    }
+
+    /// Calls a script, and loads it first if the server does not know it.
+    ///
+    /// # Errors
+    ///
+    /// After a [`Failure::Error`] that is retryable the script may have run.
+    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
+        let call = if self.asking { call.asking() } else { call };
+        self.node.link.run(call).await
+    }
+
+    /// Sends a request, and has its replicas confirm what it was `granted`. The inner error is that they did not.
+    ///
+    /// # Errors
+    ///
+    /// As those of the request. If the server does not say what a confirmation needs, the request is not sent.
+    pub(crate) async fn confirmed<T>(
+        &self,
+        names: &Names<'_>,
+        request: impl Future<Output = Result<T, Failure>>,
+        granted: impl Fn(&T) -> bool,
+    ) -> Result<Result<T, Error>, Failure> {
+        let Node { link, committers, .. } = &*self.node;
+        let Some(committers) = committers else { return Ok(Ok(request.await?)) };
+        let marker = names.marker();
+        let stint = committers.begin(link, &marker).await?;
+        let answer = request.await?;
+        if !granted(&answer) {
+            return Ok(Ok(answer));
+        }
+        Ok(stint.commit(link, &marker).await.map(|()| answer))
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.node.link
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.node.hub
+    }
+
+    /// The requests that begin together. None is served before its slot has been moved.
+    pub(crate) fn batches(&self) -> Option<&Batches> {
+        (!self.asking).then_some(&self.node.batches)
+    }
+
+    /// The most claims that may wait for a key; 0 if none is to be queued.
+    pub(crate) fn queue_limit(&self) -> u32 {
+        self.node.queue_limit
+    }
+
+    /// Whether it is the server of the other site.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.is_at(&other.node)
+    }
+
+    pub(super) fn is_at(&self, node: &Arc<Node>) -> bool {
+        Arc::ptr_eq(&self.node, node)
+    }
+}

@@ -1,0 +1,295 @@
+//! The servers of a cluster, and which of them serves which slot.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use lock_core::{Clock, Error, ErrorKind, Instant};
+use tokio::sync::watch;
+use tokio::time;
+
+use super::map::SlotMap;
+use super::node::{Common, Node, Site};
+use crate::link::{Origin, Settings, enquire};
+use crate::wire::{Address, Command, Endpoint, Failure, Redirect, Reply};
+
+const CLOCK: Clock = Clock::boot();
+/// The shortest time between two questions for the map.
+const FRESH: Duration = Duration::from_millis(100);
+/// How many servers are asked for the map at once. The first answer counts.
+const AT_ONCE: usize = 3;
+
+/// The servers of a cluster. A server is known by its address, and connected to when it is first used.
+pub(super) struct Roster {
+    settings: Settings,
+    common: Common,
+    seeds: Vec<Arc<Endpoint>>,
+    state: Mutex<State>,
+    /// Held by the request that asks for the map.
+    turn: tokio::sync::Mutex<()>,
+    /// Counts the changes of the map.
+    changes: watch::Sender<u64>,
+    /// The number of the task that reads the map now and then, and when it last did.
+    lookout: Mutex<(u64, Option<Instant>)>,
+}
+
+struct State {
+    map: SlotMap,
+    nodes: HashMap<Address, Arc<Node>>,
+    /// When the servers were last asked for the map.
+    asked: Option<Instant>,
+    /// Why none of them answered.
+    trouble: Option<Error>,
+    /// Something has happened since that the map does not show.
+    is_stale: bool,
+    /// A server that knows more than others.
+    informed: Option<Address>,
+}
+
+impl Roster {
+    pub(super) fn new(settings: Settings, common: Common, seeds: Vec<Endpoint>) -> Self {
+        let map = SlotMap::empty();
+        let state = State {
+            map,
+            nodes: HashMap::new(),
+            asked: None,
+            trouble: None,
+            is_stale: true,
+            informed: None,
+        };
+        let state = Mutex::new(state);
+        let seeds = seeds.into_iter().map(Arc::new).collect();
+        let (turn, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
+        Self { settings, common, seeds, state, turn, changes, lookout: Mutex::default() }
+    }
+
+    /// The server of a slot, as far as is known.
+    pub(super) async fn site(&self, slot: u16) -> Result<Site, Failure> {
+        if self.is_due(slot) {
+            // An old map is better than none.
+            let _ = Box::pin(self.refresh()).await;
+        }
+        let owner = {
+            let state = self.lock();
+            match (state.map.owner(slot), &state.trouble) {
+                (Some(owner), _) => owner.clone(),
+                (None, Some(error)) => return Err(Failure::Unsent(error.clone())),
+                (None, None) => return Err(Failure::Later(unserved(slot))),
+            }
+        };
+        Ok(Site::new(self.node(&owner)?))
+    }
+
+    /// The server to which a request is redirected.
+    pub(super) fn follow(&self, failure: &Failure) -> Option<Site> {
+        match failure {
+            Failure::Moved(Redirect { address: Some(address), .. }, _) => {
+                self.node(address).ok().map(Site::new)
+            }
+            Failure::Asks(Redirect { address: Some(address), .. }, _) => {
+                self.node(address).ok().map(Site::asking)
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes what a failure says about the map.
+    pub(super) fn learn(&self, failure: &Failure) {
+        let mut state = self.lock();
+        match failure {
+            Failure::Moved(redirect, _) => {
+                let is_news = state.map.learn(redirect);
+                state.is_stale |= is_news || redirect.address.is_none();
+                if is_news {
+                    state.informed.clone_from(&redirect.address);
+                    drop(state);
+                    self.changes.send_modify(|changes| *changes += 1);
+                }
+            }
+            Failure::Unsent(_) | Failure::Later(_) | Failure::Demoted(_) => state.is_stale = true,
+            Failure::Error(error) => {
+                let kind = error.kind();
+                state.is_stale |= matches!(kind, ErrorKind::Unreachable | ErrorKind::Timeout);
+            }
+            _ => {}
+        }
+    }
+
+    /// The primary of a slot.
+    pub(super) fn owner(&self, slot: u16) -> Option<Address> {
+        self.lock().map.owner(slot).cloned()
+    }
+
+    /// Whether this site is the primary of a slot.
+    pub(super) fn is_owner(&self, site: &Site, slot: u16) -> bool {
+        let state = self.lock();
+        let node = state.map.owner(slot).and_then(|owner| state.nodes.get(owner));
+        node.is_some_and(|node| site.is_at(node))
+    }
+
+    /// Follows the changes of the map.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The number of a task that is to read the map now and then; `None` if another one did within this time. The
+    /// runtime of a task may have gone, or no thread may drive it.
+    pub(super) fn begin_looking(&self, within: Duration) -> Option<u64> {
+        let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = CLOCK.now();
+        if lookout.1.is_some_and(|last| now.saturating_duration_since(last) < within) {
+            return None;
+        }
+        *lookout = (lookout.0 + 1, Some(now));
+        Some(lookout.0)
+    }
+
+    /// Whether the task of this number is still needed.
+    pub(super) fn goes_on_looking(&self, number: u64) -> bool {
+        let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = lookout.0 == number && self.changes.receiver_count() > 0;
+        if lookout.0 == number {
+            lookout.1 = goes_on.then(|| CLOCK.now());
+        }
+        goes_on
+    }
+
+    /// All primaries, and how many slots they serve.
+    pub(super) fn all(&self) -> Result<(Vec<Site>, usize), Error> {
+        let (primaries, covered) = {
+            let state = self.lock();
+            let primaries = state.map.primaries().into_iter().cloned().collect::<Vec<_>>();
+            (primaries, state.map.covered())
+        };
+        let sites = primaries.iter().map(|address| self.node(address).map(Site::new));
+        Ok((sites.collect::<Result<_, _>>()?, covered))
+    }
+
+    /// Reads the map from a server that answers.
+    ///
+    /// # Errors
+    ///
+    /// The error of one of the servers, if none answers.
+    pub(super) async fn refresh(&self) -> Result<(), Error> {
+        let begun = CLOCK.now();
+        // The holder of the turn may be on a runtime that no thread drives.
+        let limit = self.settings.connect_timeout;
+        let _turn = time::timeout(limit, self.turn.lock()).await.ok();
+        {
+            let state = self.lock();
+            if state.asked.is_some_and(|asked| asked > begun) {
+                return state.trouble.clone().map_or(Ok(()), Err);
+            }
+        }
+        let outcome = self.ask_all().await.map(|map| self.install(map));
+        let mut state = self.lock();
+        (state.asked, state.trouble) = (Some(CLOCK.now()), outcome.clone().err());
+        outcome
+    }
+
+    /// Asks a few servers at once, until one answers. If none answers, returns the first error that lasts.
+    async fn ask_all(&self) -> Result<SlotMap, Error> {
+        let candidates = self.candidates();
+        let mut trouble: Option<Error> = None;
+        for some in candidates.chunks(AT_ONCE) {
+            let mut asked: FuturesUnordered<_> =
+                some.iter().map(|endpoint| self.ask(endpoint)).collect();
+            while let Some(answer) = asked.next().await {
+                match answer {
+                    Ok(map) => return Ok(map),
+                    Err(error) if trouble.as_ref().is_none_or(Error::is_retryable) => {
+                        trouble = Some(error);
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        let nothing = || Error::new(ErrorKind::Unreachable, "the cluster has no servers");
+        Err(trouble.unwrap_or_else(nothing))
+    }
+
+    /// The servers that may know the map: first the one that knows most, then the others in any order.
+    fn candidates(&self) -> Vec<Arc<Endpoint>> {
+        let random = getrandom::u32().unwrap_or(0) as usize;
+        let template = &self.seeds[0];
+        let (mut addresses, informed) = {
+            let mut state = self.lock();
+            (state.map.servers().cloned().collect::<Vec<_>>(), state.informed.take())
+        };
+        if !addresses.is_empty() {
+            let middle = random % addresses.len();
+            addresses.rotate_left(middle);
+        }
+        let seeds = self.seeds.iter().map(|seed| seed.address.clone());
+        let mut candidates: Vec<Arc<Endpoint>> = Vec::new();
+        for address in informed.into_iter().chain(addresses).chain(seeds) {
+            if candidates.iter().all(|known| known.address != address) {
+                candidates.push(Arc::new(template.at(address)));
+            }
+        }
+        candidates
+    }
+
+    /// Asks a server for the map: on its connection, if there is one.
+    async fn ask(&self, endpoint: &Arc<Endpoint>) -> Result<SlotMap, Error> {
+        let question = Command::words(&["CLUSTER", "SLOTS"]);
+        let node = self.lock().nodes.get(&endpoint.address).cloned();
+        let live = node.and_then(|node| Site::new(node).link().live());
+        let reply: Reply = match live {
+            Some(live) => live.call(&question).await.map_err(Failure::into_error)?,
+            None => enquire(&self.settings, endpoint, &question).await?,
+        };
+        SlotMap::read(&reply, &endpoint.address).ok_or_else(|| {
+            let message =
+                format!("{} serves no slot, and knows no server that does", endpoint.address);
+            Error::new(ErrorKind::NotReady, message)
+        })
+    }
+
+    fn install(&self, map: SlotMap) {
+        {
+            let mut state = self.lock();
+            tracing::debug!(?map, "the slots of the cluster");
+            let primaries: Vec<_> = map.primaries().into_iter().cloned().collect();
+            // The connections of a server that serves no slot any more end with the last request on them.
+            state.nodes.retain(|address, _| primaries.contains(address));
+            (state.map, state.is_stale) = (map, false);
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
+        let mut state = self.lock();
+        if let Some(node) = state.nodes.get(address) {
+            return Ok(Arc::clone(node));
+        }
+        let endpoint = Arc::new(self.seeds[0].at(address.clone()));
+        let settings = Settings { origin: Origin::Server(endpoint), ..self.settings.clone() };
+        let node = Arc::new(Node::new(settings, &self.common, true)?);
+        state.nodes.insert(address.clone(), Arc::clone(&node));
+        Ok(node)
+    }
+
+    fn is_due(&self, slot: u16) -> bool {
+        let state = self.lock();
+        let age = state.asked.map(|asked| CLOCK.now().saturating_duration_since(asked));
+        age.is_none_or(|age| age >= FRESH) && (state.is_stale || state.map.owner(slot).is_none())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Roster({:?})", self.lock().map)
+    }
+}
+
+fn unserved(slot: u16) -> Error {
+    Error::new(ErrorKind::NotReady, format!("no server of the cluster serves the slot {slot}"))
+}

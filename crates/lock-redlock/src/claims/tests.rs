@@ -1,0 +1,232 @@
+use std::collections::HashSet;
+
+use lock_core::{FencingToken, Key, TokenRange};
+use proptest::prelude::*;
+
+use super::*;
+use crate::sweep;
+
+const NODES: usize = 3;
+const SPAN: Duration = Duration::from_nanos(100);
+const NOW: Instant = Instant::from_nanos(1_000);
+
+fn claims() -> Arc<Claims> {
+    Arc::new(Claims::new(NODES, SPAN))
+}
+
+fn claim() -> Claim {
+    Claim::exclusive(Key::new("a").unwrap(), OwnerToken::generate().unwrap())
+}
+
+fn held(valid_until: Instant) -> Held {
+    let tokens = TokenRange::single(FencingToken::new(7));
+    Held { tokens, valid_until, nodes: (0..NODES).collect() }
+}
+
+fn after(nanos: u64) -> Instant {
+    NOW + Duration::from_nanos(nanos)
+}
+
+fn begin(claims: &Arc<Claims>, claim: &Claim, now: Instant) -> Asker {
+    match claims.begin(&request(claim), now) {
+        Begun::First(asker, _) => asker,
+        Begun::Joined(_) => panic!("another request is under way"),
+    }
+}
+
+fn joined(claims: &Arc<Claims>, claim: &Claim) -> oneshot::Receiver<Outcome> {
+    match claims.begin(&request(claim), NOW) {
+        Begun::First(..) => panic!("no other request is under way"),
+        Begun::Joined(outcome) => outcome,
+    }
+}
+
+fn request(claim: &Claim) -> Acquire {
+    Acquire::new(claim.clone(), lock_core::Ttl::DEFAULT)
+}
+
+#[test]
+fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballots = asker.ballots(NOW).unwrap();
+    assert!(claims.heard(&claim, ballots[0], NOW));
+    assert!(asker.win(ballots.clone(), held(after(1)), NOW).is_some());
+    drop(asker);
+    assert!(claims.heard(&claim, ballots[0], NOW));
+    assert!(!claims.heard(&claim, ballots[0], after(1)));
+    claims.settled(&claim, ballots[0]);
+    let (_, dead, unheard) = claims.end(&claim, NOW);
+    assert_eq!(unheard, (1..NODES).collect());
+    assert_eq!(dead, ballots[1..]);
+    dead.into_iter().for_each(|ballot| claims.settled(&claim, ballot));
+    assert!(claims.lock().entries.is_empty());
+}
+
+#[test]
+fn a_repeated_request_gets_the_outcome_of_the_first() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let mut outcomes = [(); 2].map(|()| joined(&claims, &claim));
+    let busy = Attempt::Busy { retry_after: None };
+    asker.end(&request(&claim), &Ok(busy.clone()));
+    for outcome in &mut outcomes {
+        let (_, attempt) = outcome.try_recv().unwrap().unwrap();
+        assert_eq!(attempt, busy);
+    }
+    begin(&claims, &claim, NOW);
+}
+
+#[test]
+fn a_repeated_request_asks_for_itself_if_the_first_fails_or_is_dropped() {
+    let (claims, claim) = (claims(), claim());
+    for is_dropped in [false, true] {
+        let asker = begin(&claims, &claim, NOW);
+        let mut outcome = joined(&claims, &claim);
+        match is_dropped {
+            false => asker.end(&request(&claim), &Err(released())),
+            true => drop(asker),
+        }
+        assert_eq!(outcome.try_recv().unwrap_err(), oneshot::error::TryRecvError::Closed);
+        begin(&claims, &claim, NOW);
+    }
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
+    let (claims, claim) = (claims(), claim());
+    let slow = begin(&claims, &claim, NOW);
+    let ballots = slow.ballots(NOW).unwrap();
+    assert_eq!(claims.overtake(&claim, NOW), ballots);
+    let asker = begin(&claims, &claim, NOW);
+    let others = asker.ballots(NOW).unwrap();
+    assert!(slow.ballots(NOW).is_err() && slow.give_up(NOW).is_empty());
+    slow.end(&request(&claim), &Ok(Attempt::Busy { retry_after: None }));
+    drop(slow);
+    assert!(others.iter().all(|ballot| claims.stands(&claim, *ballot, NOW)));
+    assert!(asker.win(others, held(after(9)), NOW).is_some());
+    // A lease that is held is not given up.
+    drop(asker);
+    let _again = begin(&claims, &claim, NOW);
+    assert!(claims.overtake(&claim, NOW).is_empty() && claims.held(&claim, NOW).is_some());
+}
+
+#[test]
+fn a_released_claim_is_not_granted_to_a_request_of_before() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballots = asker.ballots(NOW).unwrap();
+    let mut outcome = joined(&claims, &claim);
+    claims.end(&claim, NOW);
+    assert!(outcome.try_recv().unwrap().is_err());
+    assert!(asker.win(ballots, held(after(9)), NOW).is_none());
+    assert!(asker.ballots(NOW).is_err());
+    assert!(asker.give_up(NOW).is_empty());
+}
+
+#[test]
+fn an_old_refusal_takes_no_ballot_away_that_was_asked_for_again() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballots = asker.ballots(NOW).unwrap();
+    claims.refused(&claim, ballots[0]);
+    assert!(!claims.stands(&claim, ballots[0], NOW));
+    let again = asker.ballots(NOW).unwrap();
+    claims.refused(&claim, again[0]);
+    claims.refused(&claim, again[1]);
+    assert!(!claims.stands(&claim, again[0], NOW) && claims.stands(&claim, again[1], NOW));
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_renewed() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballots = asker.ballots(NOW).unwrap();
+    asker.win(ballots, held(after(5)), NOW).unwrap();
+    let (seen, nodes) = (claims.view(&claim), NodeSet::default());
+    assert!(claims.extend(&claim, &seen, (after(8), nodes), after(4)));
+    assert_eq!(claims.held(&claim, after(7)).map(|held| held.valid_until), Some(after(8)));
+    assert!(!claims.extend(&claim, &seen, (after(20), nodes), after(8)));
+    claims.end(&claim, after(6));
+    assert!(!claims.extend(&claim, &seen, (after(20), nodes), after(6)));
+}
+
+#[test]
+fn claims_that_are_over_are_forgotten() {
+    let claims = claims();
+    for step in 0..10 * sweep::MIN as u64 {
+        let (claim, now) = (claim(), after(2 * step));
+        let asker = begin(&claims, &claim, now);
+        let ballots = asker.ballots(now).unwrap();
+        asker.win(ballots, held(now), now);
+    }
+    assert!(claims.lock().entries.len() <= 2 * sweep::MIN);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Ask,
+    GiveUp,
+    Overtake,
+    Refuse(usize),
+    Hear(usize),
+    Settle,
+    Win,
+    End,
+    Pass(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        Just(Act::Ask),
+        Just(Act::GiveUp),
+        Just(Act::Overtake),
+        (0..NODES).prop_map(Act::Refuse),
+        (0..NODES).prop_map(Act::Hear),
+        Just(Act::Settle),
+        Just(Act::Win),
+        Just(Act::End),
+        (1..40u64).prop_map(Act::Pass),
+    ]
+}
+
+proptest! {
+    /// A release may arrive at any time. So a ballot never stands again after its release was owed.
+    #[test]
+    fn no_ballot_stands_again_that_was_given_up(acts in prop::collection::vec(act(), 1..60)) {
+        let (claims, claim, mut now) = (claims(), claim(), NOW);
+        let mut asker = begin(&claims, &claim, now);
+        let mut ballots = asker.ballots(now).unwrap();
+        let (mut dead, mut owed) = (HashSet::new(), Vec::new());
+        for act in acts {
+            let mut dies = Vec::new();
+            match act {
+                Act::Ask => {
+                    drop(asker);
+                    match claims.begin(&request(&claim), now) {
+                        Begun::First(next, lapsed) => (asker, dies) = (next, lapsed),
+                        Begun::Joined(_) => unreachable!("the last request is over"),
+                    }
+                    ballots = asker.ballots(now).unwrap();
+                }
+                Act::GiveUp => dies = asker.give_up(now),
+                Act::Overtake => dies = claims.overtake(&claim, now),
+                Act::Refuse(node) => claims.refused(&claim, ballots[node]),
+                Act::Hear(node) if !claims.heard(&claim, ballots[node], now) => {
+                    dies.push(ballots[node]);
+                }
+                Act::Hear(_) => {}
+                Act::Settle => owed.drain(..).for_each(|ballot| claims.settled(&claim, ballot)),
+                Act::Win => drop(asker.win(ballots.clone(), held(now + SPAN / 2), now)),
+                Act::End => dies = claims.end(&claim, now).1,
+                Act::Pass(nanos) => now = now + Duration::from_nanos(nanos),
+            }
+            owed.extend(dies.iter().copied());
+            dead.extend(dies.into_iter().map(|ballot| (ballot.node, ballot.owner)));
+            for ballot in &ballots {
+                let stands = claims.stands(&claim, *ballot, now);
+                prop_assert!(!stands || !dead.contains(&(ballot.node, ballot.owner)));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Replacing a node.
+//!
+//! The nodes that stay leave the former membership first, so that its clients have no majority any more. Only then does
+//! the new node begin its quarantine, and the nodes that stay become members together with the new one.
+
+use std::sync::Arc;
+
+use lock_core::{Error, ErrorKind, Membership, QuorumNode, Standing, Terms};
+use tokio::time::{sleep, timeout};
+
+use crate::asked::late;
+use crate::inner::Core;
+use crate::quorum::NodeSet;
+use crate::register::LOOK;
+
+/// Has the node `new` take the place of the node `old`, which is no node of this quorum.
+pub(crate) async fn replace<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    old: &str,
+    new: &str,
+) -> Result<(), Error> {
+    let node = check(core, old, new)?;
+    let names = core.nodes.iter().map(|node| &*node.name);
+    let former = Membership::of(names.map(|name| if name == new { old } else { name }));
+    let ours = core.terms.clone();
+    let vacant = Terms::new(Membership::none(), ours.max_ttl).ending(ours.ending);
+    let others: NodeSet = (0..core.quorum.nodes()).filter(|&other| other != node).collect();
+    check_new(core, node, others).await?;
+
+    // From now on no client of the former quorum gets the votes of a majority.
+    let left = reassign(core, others, former, vacant.clone()).await?;
+    // And none renews a lease, once the last look at a node that stays is too old.
+    sleep(LOOK + LOOK / 10).await;
+    let admitted = in_time(core, core.nodes[node].backend.admit(&ours)).await;
+    core.noted(node, "admit", admitted)?;
+    core.register.forget(node);
+    reassign(core, left, vacant.membership, ours).await?;
+    Ok(())
+}
+
+/// Waits for an answer as long as a node may take.
+async fn in_time<N, T>(
+    core: &Core<N>,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let limit = core.settings.patience();
+    timeout(limit, answer).await.unwrap_or_else(|_| Err(late(limit)))
+}
+
+fn check<N>(core: &Core<N>, old: &str, new: &str) -> Result<usize, Error> {
+    let position = |name: &str| core.nodes.iter().position(|node| &*node.name == name);
+    if !core.settings.quarantine {
+        return Err(invalid("without quarantine, nodes record no members".into()));
+    }
+    if position(old).is_some() {
+        return Err(invalid(format!("{old} is a node of this quorum, so it is not replaced")));
+    }
+    position(new).ok_or_else(|| invalid(format!("this quorum has no node {new}")))
+}
+
+/// Refuses a new node whose votes may still be counted from an earlier time.
+async fn check_new<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    node: usize,
+    others: NodeSet,
+) -> Result<(), Error> {
+    let Some(standing) = in_time(core, core.meet(node)).await? else {
+        return Err(invalid(format!("{} cannot tell its standing", core.nodes[node].name)));
+    };
+    if standing.max_ttl.is_none() {
+        return Ok(());
+    }
+    // If this call is repeated, other nodes have changed before.
+    let limit = core.settings.patience();
+    let mut asked =
+        core.ask(others.iter(), limit, |core, node| async move { core.meet(node).await });
+    let is_member = |standing: &Option<Arc<Standing>>| {
+        standing.as_ref().is_some_and(|standing| core.is_member(standing))
+    };
+    if asked.all().await.iter().any(|(_, standing)| is_member(standing)) {
+        return Ok(());
+    }
+    let name = &core.nodes[node].name;
+    Err(invalid(format!("{name} votes in a quorum: delete its data first, or name it anew")))
+}
+
+/// Has nodes leave one membership for another. Returns the nodes that have it now.
+///
+/// # Errors
+///
+/// If so few nodes have it that the others and the replaced node may make a majority.
+async fn reassign<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    nodes: NodeSet,
+    from: Membership,
+    to: Terms,
+) -> Result<NodeSet, Error> {
+    let limit = core.settings.patience();
+    let mut asked = core.ask(nodes.iter(), limit, |core, node| {
+        let (from, to) = (from.clone(), to.clone());
+        async move { core.leave(node, &from, &to).await }
+    });
+    let changed: NodeSet = asked.all().await.into_iter().map(|(node, ())| node).collect();
+    if changed.len() > core.quorum.nodes() - core.quorum.needed() {
+        return Ok(changed);
+    }
+    Err(asked.failure("changed their membership", changed.len()))
+}
+
+impl<N: QuorumNode> Core<N> {
+    /// Has one node leave one membership for another. A node that is a member of this quorum already need not change.
+    async fn leave(
+        self: &Arc<Self>,
+        node: usize,
+        from: &Membership,
+        to: &Terms,
+    ) -> Result<(), Error> {
+        let it = &self.nodes[node];
+        let standing = it.noted("reassign", it.backend.reassign(from, to).await)?;
+        self.register.forget(node);
+        if standing.membership == to.membership || self.is_member(&standing) {
+            return Ok(());
+        }
+        Err(invalid("it is a member of a third quorum".into()))
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_wait_is_longer_than_a_look_by_more_than_the_drift() {
+        let wait = LOOK + LOOK / 10;
+        assert!(wait > LOOK.mul_f64(1.05) && wait < Duration::from_secs(1));
+    }
+}

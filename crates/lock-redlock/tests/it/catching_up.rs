@@ -1,0 +1,74 @@
+//! How a node that is far, slow or away catches up.
+
+use std::time::Duration;
+
+use lock_core::memory::Verb;
+use lock_core::{Backend, ErrorKind, Renew, Renewal, Ttl};
+use tokio::time::sleep;
+
+use crate::support::{Cluster, claim, granted, node, until};
+
+const TTL: Ttl = Ttl::DEFAULT;
+
+#[tokio::test(start_paused = true)]
+async fn missed_releases_are_repeated_together() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held: Vec<_> = (0..200).map(|number| claim(&number.to_string())).collect();
+    for claim in &held {
+        granted(&quorum, claim, TTL).await;
+    }
+    node(&quorum, 0).faults().cut();
+    for claim in &held {
+        quorum.release(claim).await.unwrap();
+    }
+    assert_eq!(cluster.leases(), held.len());
+    node(&quorum, 0).faults().heal();
+    node(&quorum, 0).faults().delay_requests(Duration::from_millis(100));
+    // One after another they take twenty seconds.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(cluster.leases(), 0);
+    assert_eq!(quorum.status().await[0].missed_releases, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_far_node_collects_no_votes_that_were_given_up() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 2).faults().delay_requests(Duration::from_millis(300));
+    for _ in 0..2_000 {
+        let held = claim("a");
+        granted(&quorum, &held, TTL).await;
+        quorum.release(&held).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(cluster.leases(), 0);
+    assert_eq!(quorum.status().await[2].missed_releases, 0);
+}
+
+/// It was away when the lease was renewed.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_votes_for_a_lease_that_is_held() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    cluster.stores[2].client().release(&held).await.unwrap();
+    let renewing = Renew::new(held.clone(), TTL);
+    node(&quorum, 2).faults().on(Verb::Vote).fail(ErrorKind::Timeout);
+    assert!(matches!(quorum.renew(&renewing).await, Renewal::Renewed { .. }));
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(cluster.leases(), 2);
+    node(&quorum, 2).faults().heal();
+    until(|| cluster.leases() == 3).await;
+    // A lease that was released meanwhile is not voted for.
+    cluster.stores[2].client().release(&held).await.unwrap();
+    node(&quorum, 2).faults().on(Verb::Vote).fail(ErrorKind::Timeout);
+    assert!(matches!(quorum.renew(&renewing).await, Renewal::Renewed { .. }));
+    quorum.release(&held).await.unwrap();
+    node(&quorum, 2).faults().heal();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(cluster.leases(), 0);
+    assert_eq!(quorum.status().await[2].missed_releases, 0);
+}

@@ -1,0 +1,134 @@
+//! Several keys at once, in one step of the store.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lock_core::Mode;
+
+use super::command::Command;
+use super::machine::Entered;
+use super::queue::WaiterId;
+use super::together::{Asked, Together, refuse};
+use super::{Asks, Denial, Entry, Hold, Home, Patience, Running, Shared, Ticket};
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// A try for several keys. It does not wait for a holder of any of them.
+///
+/// Dropping it gives up the holds that it has by then. A grant that comes later is released.
+pub(crate) struct Gathering {
+    places: Vec<Place>,
+    denial: Option<Denial>,
+    /// Whether the store cannot, or does not want to, grant these keys in one step.
+    unable: Arc<AtomicBool>,
+}
+
+struct Place {
+    entry: Arc<Entry>,
+    standing: Standing,
+}
+
+enum Standing {
+    Waiting(WaiterId),
+    Held(Hold),
+    Gone,
+}
+
+impl Gathering {
+    /// Asks for all of these keys, which must be different.
+    pub(crate) fn begin<'e>(
+        entries: impl IntoIterator<Item = &'e Arc<Entry>>,
+    ) -> Result<Self, Denial> {
+        let mut entries = entries.into_iter().peekable();
+        let mut gathering = Self { places: Vec::new(), denial: None, unable: Arc::default() };
+        let Some(first) = entries.peek() else { return Ok(gathering) };
+        let shared = Arc::clone(first.shared());
+        shared.start().map_err(Denial::Failed)?;
+        let mut asked = Vec::new();
+        for entry in entries {
+            let standing = match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
+                Entered::Done(Ok(ticket)) => Standing::Held(hold(entry, ticket)),
+                Entered::Done(Err(denial)) => {
+                    drop(gathering);
+                    refuse(asked);
+                    return Err(denial);
+                }
+                Entered::Queued(id) => Standing::Waiting(id),
+                Entered::Attempt(id, request) => {
+                    asked.push((Arc::clone(entry), request));
+                    Standing::Waiting(id)
+                }
+            };
+            gathering.places.push(Place { entry: Arc::clone(entry), standing });
+        }
+        gathering.ask(shared, asked);
+        Ok(gathering)
+    }
+
+    /// Asks the store for the keys of which this process has no lease.
+    fn ask(&self, shared: Arc<Shared>, mut asked: Asked<Entry>) {
+        let command = match asked.pop() {
+            None => return,
+            Some((entry, request)) if asked.is_empty() => {
+                Command::Run(Running::attempt(&entry, request, Home::Driver))
+            }
+            Some(last) => {
+                asked.push(last);
+                Command::Together(Together::new(&shared, asked, &self.unable))
+            }
+        };
+        shared.send(command);
+    }
+
+    /// All holds, in the order of the keys, or the reason why one of them was denied. Ready once every key has its
+    /// outcome.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
+        let mut waits = false;
+        for Place { entry, standing } in &mut self.places {
+            let Standing::Waiting(id) = *standing else { continue };
+            match entry.poll(id, context) {
+                Poll::Pending => waits = true,
+                Poll::Ready(Ok(ticket)) => *standing = Standing::Held(hold(entry, ticket)),
+                Poll::Ready(Err(denial)) => {
+                    *standing = Standing::Gone;
+                    self.denial.get_or_insert(denial);
+                }
+            }
+        }
+        // Even after a denial it waits for the other answers: one of them must not be taken for the answer to a later
+        // request.
+        if waits {
+            return Poll::Pending;
+        }
+        if let Some(denial) = self.denial.take() {
+            return Poll::Ready(Err(denial));
+        }
+        let places = std::mem::take(&mut self.places);
+        let holds = places.into_iter().filter_map(|place| match place.standing {
+            Standing::Held(hold) => Some(hold),
+            Standing::Waiting(_) | Standing::Gone => None,
+        });
+        let holds: Vec<_> = holds.collect();
+        // The first hold may be over before the last one has come.
+        let valid = holds.iter().all(|hold| hold.check().is_ok());
+        Poll::Ready(if valid { Ok(holds) } else { Err(Denial::WouldBlock) })
+    }
+
+    /// Whether the keys were denied only because the store cannot, or does not want to, grant them in one step.
+    pub(crate) fn is_unable(&self) -> bool {
+        self.unable.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        for Place { entry, standing } in &self.places {
+            if let Standing::Waiting(id) = *standing {
+                entry.cancel(id, entry.shared.manner);
+            }
+        }
+    }
+}
+
+fn hold(entry: &Arc<Entry>, ticket: Ticket) -> Hold {
+    Hold::new(Arc::clone(entry), ticket, Mode::Exclusive, entry.shared.manner)
+}

@@ -1,0 +1,26 @@
+//! The locks and the atomics of the engine, and its random numbers.
+//!
+//! The package `lock-interleavings` builds this crate again, with `cfg(shuttle)`. There a scheduler of the tests decides
+//! which thread goes on at each of these operations. What is not here is no point at which threads change.
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
+
+use lock_core::{Error, OwnerToken};
+
+/// Draws the token of a claim.
+#[cfg(not(shuttle))]
+pub(crate) fn owner() -> Result<OwnerToken, Error> {
+    OwnerToken::generate()
+}
+
+/// Draws the token of a claim from the seed of the schedule, so that the schedule can be repeated.
+#[cfg(shuttle)]
+pub(crate) fn owner() -> Result<OwnerToken, Error> {
+    let mut bytes = [0; 16];
+    shuttle::rand::Rng::fill(&mut shuttle::rand::thread_rng(), &mut bytes);
+    Ok(OwnerToken::from_bytes(bytes))
+}

@@ -1,0 +1,99 @@
+//! Clusters, and services that sentinels watch: servers take over from one another, and slots move.
+
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+
+use lock_tests::chaos::check::{Property, Verdict};
+use lock_tests::chaos::stage::Cast;
+use lock_tests::chaos::{Deployment, Fault, Plan, Report, Step, run};
+
+use crate::STAGE;
+
+/// How often a plan is carried out if a run proves nothing, or breaks a promise.
+const RUNS: usize = 3;
+
+fn cast() -> Cast {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
+    Cast { program, primitives: None, flaw: None }
+}
+
+/// A fault from this time on, for this time, in milliseconds, of the server with this number.
+fn step(fault: Fault, at: u64, lasts: u64, server: usize, over: Deployment) -> Step {
+    let [at, lasts] = [at, lasts].map(Duration::from_millis);
+    Step::new(fault, at, lasts).servers(&[server], over.servers())
+}
+
+fn plan(over: Deployment, steps: Vec<Step>) -> Plan {
+    Plan { workers: 3, tasks: 4, hold: Duration::from_millis(10), ..Plan::of(over, steps) }
+}
+
+/// Carries out a plan until the run is as wanted. A promise that breaks once is reported, and fails the test if it breaks
+/// again. The late machine of a run that proves nothing is reported.
+fn carry_out(plan: &Plan, is_wanted: impl Fn(&Report) -> bool) -> bool {
+    let mut broken = 0;
+    for _ in 0..RUNS {
+        let report = run(plan, &cast());
+        match report.verdict() {
+            Verdict::Sound => println!("{report}"),
+            _ => println!("{report:#}"),
+        }
+        assert_eq!(report.effective.len(), plan.steps.len(), "a fault had no effect");
+        broken += usize::from(report.verdict() == Verdict::Broken);
+        assert!(broken < 2, "promises were broken twice");
+        if is_wanted(&report) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_sound(report: &Report) -> bool {
+    report.verdict() == Verdict::Sound
+}
+
+/// Nothing is excused while slots move, and nothing but errors while scripts are forgotten.
+fn slots_move_and_scripts_are_forgotten() {
+    let over = Deployment::Cluster;
+    let moves = step(Fault::MoveSlot, 1_000, 3_000, 0, over);
+    carry_out(&plan(over, vec![moves, step(Fault::FlushScripts, 4_500, 1_000, 1, over)]), is_sound);
+}
+
+/// What the table excludes is all that happens, and when the servers agree again, every promise holds.
+fn servers_take_over(over: Deployment) {
+    let steps = [
+        step(Fault::FailOver, 1_000, 0, 0, over),
+        step(Fault::PausePrimary, 3_000, 1_000, 1, over),
+        step(Fault::KillPrimary, 5_000, 0, 2, over),
+    ];
+    carry_out(&plan(over, steps.into()), is_sound);
+}
+
+/// The old primary goes on to grant locks to a client that hears no sentinel. A test of exclusion that saw no two holders
+/// here would prove nothing.
+fn an_unconfirmed_partition_gives_a_lock_two_holders() {
+    let over = Deployment::Service;
+    let part = step(Fault::PartitionPrimary, 1_000, 3_000, 0, over).workers(&[0]);
+    let plan = Plan { hold: Duration::from_millis(40), ..plan(over, vec![part]) };
+    let has_two = |report: &Report| {
+        report.findings.excused.iter().any(|(it, _)| it.property == Property::Exclusion)
+    };
+    assert!(carry_out(&plan, has_two), "no lock has had two holders");
+}
+
+#[test]
+fn no_promise_is_broken_while_servers_take_over_and_slots_move() {
+    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Two at a time: more of them would be late.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            slots_move_and_scripts_are_forgotten();
+            servers_take_over(Deployment::Service);
+        });
+        scope.spawn(|| {
+            an_unconfirmed_partition_gives_a_lock_two_holders();
+            servers_take_over(Deployment::Cluster);
+        });
+    });
+}

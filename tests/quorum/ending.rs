@@ -1,0 +1,57 @@
+//! Servers that have all restarted, and clients that do not stay long enough to vouch for them.
+
+use std::time::Instant;
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+use lock_redis::RedisBackend;
+use lock_redlock::Redlock;
+
+use crate::support::{MAX_TTL, Nodes, SLACK, soon};
+
+/// A client that asks once and goes away, as a cron job does.
+async fn passes_by(nodes: &Nodes, fallback: bool) -> bool {
+    let backends = nodes.servers().iter().map(|it| RedisBackend::open(it.url()).unwrap());
+    let mut builder = Redlock::builder().nodes(backends).max_ttl(Ttl::new(MAX_TTL).unwrap());
+    if !fallback {
+        builder = builder.without_clock_fallback();
+    }
+    // Too few servers may answer yet.
+    let Ok(quorum) = builder.build().await else { return false };
+    let claim = Claim::exclusive(Key::new("cron").unwrap(), OwnerToken::generate().unwrap());
+    let request = Acquire::new(claim.clone(), Ttl::new(MAX_TTL).unwrap());
+    let is_granted = matches!(quorum.try_acquire(&request).await, Ok(Attempt::Granted(_)));
+    if is_granted {
+        quorum.release(&claim).await.unwrap();
+    }
+    is_granted
+}
+
+#[tokio::test]
+async fn short_lived_clients_get_locks_again_after_all_servers_have_restarted() {
+    let nodes = Nodes::with(3, MAX_TTL, |server| server).await;
+    assert!(passes_by(&nodes, true).await);
+    for server in nodes.servers() {
+        server.kill();
+        server.restart();
+    }
+    let began = Instant::now();
+    let waiting = async { while !passes_by(&nodes, true).await {} };
+    soon(waiting).await;
+    // Whoever held a lock before has certainly lost it.
+    assert!(began.elapsed() > MAX_TTL);
+    assert!(began.elapsed() < 2 * MAX_TTL + SLACK, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn without_the_fallback_no_short_lived_client_gets_a_lock() {
+    let nodes = Nodes::with(3, MAX_TTL, |server| server).await;
+    for server in nodes.servers() {
+        server.restart();
+    }
+    let began = Instant::now();
+    while began.elapsed() < 3 * MAX_TTL {
+        assert!(!passes_by(&nodes, false).await);
+    }
+    // Another client, which would end it.
+    assert!(!passes_by(&nodes, true).await);
+}

@@ -1,0 +1,249 @@
+//! The servers of a deployment in which another server takes over from one that fails.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Link;
+use super::rights::{self, rules};
+use crate::chaos::Deployment;
+use crate::resp::Value;
+use crate::{ClusterNode, RedisCluster, RedisServer, RedisServerBuilder, Sentinels, eventually};
+
+/// How long a takeover may last on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long the sentinels wait for a silent primary.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The rights that a client needs here in addition.
+const MORE: &str = "+role +cluster|slots +asking";
+
+/// The servers of such a deployment.
+#[derive(Debug)]
+pub struct Site {
+    kind: Kind,
+    away: Mutex<Away>,
+    /// Held during a takeover: one begins when the last one is over.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Cluster(RedisCluster),
+    Service(Sentinels),
+}
+
+/// The servers that cannot be asked, by their numbers.
+#[derive(Debug, Default)]
+struct Away {
+    dead: BTreeSet<usize>,
+    stopped: BTreeSet<usize>,
+}
+
+impl Site {
+    /// Starts it; `None` if no server takes over in this deployment.
+    pub(super) fn start(deployment: Deployment, all_rights: bool) -> Option<Self> {
+        let set_up = |server: RedisServerBuilder| {
+            let rules = format!("{} {MORE}", rules(all_rights, &[]));
+            server.config("notify-keyspace-events", "Kgxe").user(rights::USER, rules)
+        };
+        let kind = match deployment {
+            Deployment::Cluster => Kind::Cluster(RedisCluster::of(3, 3, set_up)),
+            Deployment::Service => Kind::Service(Sentinels::of(2, 3, PATIENCE, set_up)),
+            _ => return None,
+        };
+        Some(Self { kind, away: Mutex::default(), turn: Mutex::default() })
+    }
+
+    /// Waits until no other takeover is under way.
+    pub(in crate::chaos) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The servers that the links of a worker lead to: the sentinels. The servers of a cluster name one another.
+    pub(super) fn linked(&self) -> &[RedisServer] {
+        match &self.kind {
+            Kind::Cluster(_) => &[],
+            Kind::Service(service) => service.sentinels(),
+        }
+    }
+
+    /// The URL of a worker with these links.
+    pub(super) fn url(&self, links: &[Link]) -> String {
+        let login = rights::login();
+        match &self.kind {
+            Kind::Cluster(cluster) => cluster.url_as(&login),
+            Kind::Service(service) => {
+                let url = service.url_as(&login);
+                let addrs = |of: Vec<SocketAddr>| {
+                    of.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+                };
+                let direct = addrs(service.sentinels().iter().map(RedisServer::addr).collect());
+                url.replace(&direct, &addrs(links.iter().map(|it| it.proxy().addr()).collect()))
+            }
+        }
+    }
+
+    /// The servers that have data, whether they run or not.
+    fn servers(&self) -> Vec<&RedisServer> {
+        match &self.kind {
+            Kind::Cluster(cluster) => cluster.nodes().iter().map(ClusterNode::server).collect(),
+            Kind::Service(service) => service.servers().iter().collect(),
+        }
+    }
+
+    /// The numbers of the servers that answer, with the servers.
+    fn present(&self) -> Vec<(usize, &RedisServer)> {
+        let away = self.away();
+        let is_here = |(at, _): &(usize, _)| !away.dead.contains(at) && !away.stopped.contains(at);
+        self.servers().into_iter().enumerate().filter(is_here).collect()
+    }
+
+    /// The processes that run.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let Ok(away) = self.away.try_lock() else { return Vec::new() };
+        let is_alive = |(at, _): &(usize, _)| !away.dead.contains(at);
+        let alive = self.servers().into_iter().enumerate().filter(is_alive);
+        alive.map(|(_, server)| server.pid()).collect()
+    }
+
+    /// The primaries that answer.
+    pub(in crate::chaos) fn primaries(&self) -> Vec<usize> {
+        match &self.kind {
+            Kind::Cluster(_) => {
+                let present = self.present().into_iter();
+                present.filter(|(_, it)| role(it) == "master").map(|(at, _)| at).collect()
+            }
+            Kind::Service(service) => vec![service.primary()],
+        }
+    }
+
+    /// The primary with this number, and a replica that can take over from it.
+    pub(in crate::chaos) fn victim(&self, number: usize) -> Option<(usize, usize)> {
+        let primaries = self.primaries();
+        let primary = *primaries.get(number % primaries.len().max(1))?;
+        let port = self.servers()[primary].port();
+        let follows = |(_, server): &(usize, &RedisServer)| is_replica_of(server, port);
+        let (replica, _) = self.present().into_iter().find(follows)?;
+        Some((primary, replica))
+    }
+
+    /// Has a replica take over, as an operator does. Returns once it has.
+    pub(in crate::chaos) fn promote(&self, replica: usize) {
+        match &self.kind {
+            Kind::Cluster(cluster) => cluster.fail_over_to(replica, false),
+            Kind::Service(service) => service.fail_over(),
+        }
+    }
+
+    /// Kills a server for good.
+    pub(in crate::chaos) fn kill(&self, server: usize) {
+        self.away().dead.insert(server);
+        self.servers()[server].kill();
+    }
+
+    pub(in crate::chaos) fn stop(&self, server: usize) {
+        self.away().stopped.insert(server);
+        self.servers()[server].stop();
+    }
+
+    pub(in crate::chaos) fn cont(&self, server: usize) {
+        self.servers()[server].cont();
+        self.away().stopped.remove(&server);
+    }
+
+    /// Parts a primary from sentinels and replicas, or ends that.
+    pub(in crate::chaos) fn part(&self, server: usize, parts: bool) {
+        match &self.kind {
+            Kind::Service(service) if parts => service.cut_off(server),
+            Kind::Service(service) => service.reconnect(server),
+            Kind::Cluster(_) => {}
+        }
+    }
+
+    /// Moves the slot of some key of a primary to another one. Returns whether there was a key.
+    pub(in crate::chaos) fn move_a_slot(&self, number: usize) -> bool {
+        let Kind::Cluster(cluster) = &self.kind else { return false };
+        let primaries = self.primaries();
+        let from = primaries[number % primaries.len()];
+        let Value::Text(key) = self.servers()[from].cli(&["RANDOMKEY"]) else { return false };
+        let key = String::from_utf8_lossy(&key).into_owned();
+        let to = primaries[(number + 1) % primaries.len()];
+        if cluster.owner_of(&key) != from || from == to {
+            return false;
+        }
+        // Each way in turn, where the servers know both.
+        if number.is_multiple_of(2) || !cluster.move_slot_at_once(&key, to) {
+            cluster.move_slot(&key, to);
+        }
+        true
+    }
+
+    /// Makes some servers forget their scripts.
+    pub(in crate::chaos) fn flush_scripts(&self, servers: &[usize]) -> bool {
+        let present = self.present().into_iter().filter(|(at, _)| servers.contains(at));
+        present.filter(|(_, server)| server.try_cli(&["SCRIPT", "FLUSH"]).is_ok()).count() > 0
+    }
+
+    /// Waits until a replica has taken over from a server.
+    pub(in crate::chaos) fn replaced(&self, primary: usize, replica: usize) {
+        eventually("a replica takes over", LIMIT, || match &self.kind {
+            Kind::Cluster(_) => role(self.servers()[replica]) == "master",
+            Kind::Service(service) => service.primary() != primary,
+        });
+    }
+
+    /// Waits until all servers that run agree on their parts.
+    pub(in crate::chaos) fn settle(&self) {
+        eventually("the servers agree", LIMIT, || match &self.kind {
+            Kind::Cluster(cluster) => {
+                let is_whole = |(at, server): &(usize, &RedisServer)| {
+                    cluster.nodes()[*at].serves() && (role(server) == "master" || is_up(server))
+                };
+                self.present().iter().all(is_whole)
+            }
+            Kind::Service(service) => {
+                let primary = service.primary();
+                let port = service.servers()[primary].port();
+                let is_whole = |(at, server): &(usize, &RedisServer)| match *at == primary {
+                    true => role(server) == "master",
+                    false => is_replica_of(server, port) && is_up(server),
+                };
+                self.present().iter().all(is_whole)
+            }
+        });
+    }
+
+    /// The servers whose data counts.
+    pub(super) fn keepers(&self) -> Vec<&RedisServer> {
+        let servers = self.servers();
+        self.primaries().into_iter().map(|at| servers[at]).collect()
+    }
+
+    fn away(&self) -> MutexGuard<'_, Away> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The part of a server that answers; otherwise nothing.
+fn role(server: &RedisServer) -> String {
+    match server.try_cli(&["ROLE"]) {
+        Ok(Value::Array(words)) => words.first().map(Value::text).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+fn is_replica_of(server: &RedisServer, port: u16) -> bool {
+    says(server, &["role:slave", &format!("master_port:{port}")])
+}
+
+/// Whether a replica has all data of its primary.
+fn is_up(server: &RedisServer) -> bool {
+    says(server, &["role:slave", "master_link_status:up", "master_sync_in_progress:0"])
+}
+
+fn says(server: &RedisServer, lines: &[&str]) -> bool {
+    let Ok(Value::Text(info)) = server.try_cli(&["INFO", "replication"]) else { return false };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    lines.iter().all(|line| info.lines().any(|it| it == *line))
+}

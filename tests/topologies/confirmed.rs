@@ -1,0 +1,372 @@
+//! Grants that replicas have confirmed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Renew, Renewal, Ttl,
+};
+use lock_redis::{Builder, RedisBackend};
+use lock_sync::Locks;
+use lock_tests::{
+    ClusterNode, Direction, Proxy, RedisCluster, RedisServer, SOON, Sentinels, eventually,
+    eventually_async, soon,
+};
+
+use crate::support::{Waiter, claim, long, released, renewed};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// More than a busy machine needs.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A primary, and its replicas behind proxies.
+struct Set {
+    primary: RedisServer,
+    replicas: Vec<(RedisServer, Proxy)>,
+}
+
+impl Set {
+    fn start(replicas: usize) -> Self {
+        let start = || {
+            RedisServer::builder()
+                .config("repl-diskless-sync-delay", "0")
+                .config("repl-ping-replica-period", "1")
+                .start()
+        };
+        let primary = start();
+        let replicas = (0..replicas).map(|_| (start(), Proxy::before(&primary))).collect();
+        let set = Self { primary, replicas };
+        for (replica, proxy) in &set.replicas {
+            let port = proxy.addr().port().to_string();
+            assert_eq!(replica.cli(&["REPLICAOF", "127.0.0.1", &port]).text(), "OK");
+        }
+        set.acknowledge();
+        set
+    }
+
+    /// Waits until all replicas acknowledge.
+    fn acknowledge(&self) {
+        let count = self.replicas.len() as i64;
+        eventually("all replicas acknowledge", LIMIT, || {
+            self.primary.cli(&["SET", "marker", "1"]);
+            self.primary.cli(&["WAIT", &count.to_string(), "1000"]).int() == count
+        });
+    }
+
+    fn builder(&self) -> Builder {
+        RedisBackend::builder(self.primary.url()).command_timeout(4 * TIMEOUT)
+    }
+
+    fn client(&self) -> RedisBackend {
+        self.builder().confirm(self.replicas.len() as u32, TIMEOUT).build().unwrap()
+    }
+
+    fn is_free(&self, name: &str) -> bool {
+        self.primary.cli(&["GET", &format!("lock:{{{name}}}")]).is_nil()
+    }
+
+    /// The first replica hears nothing more of the primary.
+    fn stall(&self) {
+        self.replicas[0].1.silence(Direction::ToClient);
+    }
+
+    fn pass(&self) {
+        self.replicas[0].1.pass();
+    }
+}
+
+async fn ask(backend: &RedisBackend, claim: &Claim) -> Result<Attempt, Error> {
+    backend.try_acquire(&Acquire::new(claim.clone(), long())).await
+}
+
+fn says(error: &Error, text: &str) {
+    assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
+    assert!(error.is_retryable() && error.to_string().contains(text), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_one_replica_lacks_does_not_count() {
+    let set = Set::start(2);
+    let backend = set.client();
+    let held = claim("held");
+    eventually_granted(&backend, &held).await;
+    let several = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
+    set.stall();
+    let error = ask(&backend, &claim("a")).await.unwrap_err();
+    says(&error, "1 of 2 replicas have it");
+    assert!(set.is_free("a"), "an unconfirmed grant was not released");
+    says(&backend.acquire_together(&several).await.unwrap_err(), "1 of 2 replicas have it");
+    assert!(set.is_free("a") && set.is_free("b"));
+    match backend.renew(&Renew::new(held.clone(), long())).await {
+        Renewal::Unknown(error) => says(&error, "1 of 2 replicas have it"),
+        other => panic!("{other:?}"),
+    }
+    // A release is not confirmed.
+    released(&backend, &held).await;
+    set.pass();
+    set.acknowledge();
+    eventually_granted(&backend, &held).await;
+    renewed(&backend, &held).await;
+    released(&backend, &held).await;
+    eventually_async("several locks are granted", SOON, async || {
+        backend.acquire_together(&several).await.is_ok_and(|it| it.is_some())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_and_fewer_replicas_than_counted_do_not_confirm() {
+    let set = Set::start(2);
+    for counted in [1, 3] {
+        let backend = set.builder().confirm(counted, TIMEOUT).build().unwrap();
+        let error = ask(&backend, &claim("a")).await.unwrap_err();
+        says(&error, "2 replicas are attached");
+        assert!(set.is_free("a"));
+    }
+    set.replicas[0].0.kill();
+    let backend = set.client();
+    eventually_async("a replica is missed", SOON, async || {
+        let error = ask(&backend, &claim("a")).await.unwrap_err();
+        error.to_string().contains("1 replicas are attached instead of 2")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_counts_once_it_is_confirmed() {
+    let set = Set::start(1);
+    let backend = set.client();
+    let held = claim("a");
+    eventually_granted(&backend, &held).await;
+    let mut waiter = Waiter::queue(&set.client(), claim("a")).await;
+    set.stall();
+    released(&backend, &held).await;
+    let owner = waiter.request.claim.owner;
+    // The message is no grant yet.
+    waiter.hears(Hint::Granted { owner, grant: None }).await;
+    let asked = waiter.backend.try_acquire(&waiter.request).await;
+    says(&asked.unwrap_err(), "0 of 1 replicas have it");
+    set.pass();
+    set.acknowledge();
+    eventually_granted(&waiter.backend, &waiter.request.claim).await;
+    released(&waiter.backend, &waiter.request.claim).await;
+    // While replicas acknowledge, the message is enough to get the lock.
+    eventually_granted(&backend, &held).await;
+    let mut waiter = Waiter::queue(&waiter.backend, claim("a")).await;
+    released(&backend, &held).await;
+    waiter.gets_it().await;
+}
+
+async fn eventually_granted(backend: &RedisBackend, claim: &Claim) {
+    eventually_async("the claim is granted", SOON, async || {
+        matches!(ask(backend, claim).await, Ok(Attempt::Granted(_)))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_ask_together_share_commits() {
+    const TASKS: u64 = 64;
+    let set = Set::start(1);
+    let locks = Locks::new(set.client());
+    let first = locks.mutex("first", ()).unwrap();
+    soon(first.lock()).await.unwrap().release().await.unwrap();
+    let before = set.primary.commandstats();
+    let tasks = (0..TASKS).map(|number| {
+        let lock = locks.mutex(number.to_string(), ()).unwrap();
+        tokio::spawn(async move { lock.lock().await.unwrap().release().await.unwrap() })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        soon(task).await.unwrap();
+    }
+    let waits = set.primary.commandstats().since(&before).calls("wait");
+    assert!((1..TASKS / 2).contains(&waits), "{waits} commits for {TASKS} grants");
+}
+
+/// Through an outage of the replication a guard stays valid, and its lease is renewed soon after. A task that waits gets the
+/// lock soon after, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guards_and_waiters_go_on_once_replicas_acknowledge_again() {
+    let set = Set::start(1);
+    let [here, there] = [(); 2].map(|()| Locks::new(set.client()));
+    let guard = soon(Arc::new(here.mutex("held", ()).unwrap()).lock_owned()).await.unwrap();
+    set.stall();
+    let lock = Arc::new(there.mutex("wanted", ()).unwrap());
+    let before = set.primary.commandstats();
+    let waiting = tokio::spawn(async move { lock.lock_owned().await });
+    tokio::task::block_in_place(|| {
+        eventually("several attempts are not confirmed", LIMIT, || {
+            set.primary.commandstats().since(&before).calls("wait") >= 5
+        });
+    });
+    assert!(guard.is_valid() && !waiting.is_finished());
+    set.pass();
+    let wanted = soon(waiting).await.unwrap().unwrap();
+    assert!(guard.is_valid(), "the lease was not renewed");
+    guard.release().await.unwrap();
+    wanted.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_on_disk_if_it_has_to_be_or_the_server_is_too_old() {
+    let set = Set::start(1);
+    let confirmed = set.builder().confirm(1, TIMEOUT).confirm_on_disk(true).build().unwrap();
+    // No server writes an append-only file here.
+    let error = ask(&confirmed, &claim("a")).await.unwrap_err();
+    let is_known =
+        matches!(set.primary.cli(&["COMMAND", "INFO", "WAITAOF"]).array(), [it] if !it.is_nil());
+    assert_eq!(error.kind() == ErrorKind::Unsupported, !is_known, "{error}");
+    assert!(set.is_free("a"));
+    if is_known {
+        for server in [&set.primary, &set.replicas[0].0] {
+            assert_eq!(server.cli(&["CONFIG", "SET", "appendonly", "yes"]).text(), "OK");
+        }
+        eventually_granted(&confirmed, &claim("a")).await;
+    }
+}
+
+/// Takes locks until the primary has been killed while it was cut off. Returns the claims that were granted.
+async fn take_until_killed(set: &Set, client: impl Fn() -> RedisBackend) -> Vec<Claim> {
+    let tasks = (0..8).map(|task| {
+        let backend = client();
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            for number in 0.. {
+                let claim = claim(&format!("{task}-{number}"));
+                match ask(&backend, &claim).await {
+                    Ok(Attempt::Granted(_)) => held.push(claim),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) if error.kind() == ErrorKind::Unreachable => break,
+                    Err(_) => {}
+                }
+            }
+            held
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let grants = || set.primary.cli(&["DBSIZE"]).int();
+    tokio::task::block_in_place(|| {
+        eventually("locks are granted", LIMIT, || grants() > 200);
+        let before = grants();
+        set.stall();
+        // Those that are asked for now are not replicated.
+        eventually("more locks are asked for", LIMIT, || grants() > before + 8);
+        set.primary.kill();
+        set.replicas[0].1.cut();
+    });
+    let mut held = Vec::new();
+    for task in tasks {
+        held.extend(soon(task).await.unwrap());
+    }
+    assert_eq!(set.replicas[0].0.cli(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+    held
+}
+
+/// Of these leases, how many the replica does not have.
+fn lost(set: &Set, held: &[Claim]) -> usize {
+    let key = |claim: &Claim| format!("lock:{{{}}}", String::from_utf8_lossy(claim.key.as_bytes()));
+    let is_lost = |claim: &&Claim| set.replicas[0].0.cli(&["GET", &key(claim)]).is_nil();
+    held.iter().filter(is_lost).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_confirmed_grant_is_lost_with_the_primary() {
+    let set = Set::start(1);
+    let held = take_until_killed(&set, || set.client()).await;
+    assert!(!held.is_empty());
+    assert_eq!(lost(&set, &held), 0, "of {}", held.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unconfirmed_grants_are_lost_with_the_primary() {
+    let set = Set::start(1);
+    let held = take_until_killed(&set, || set.builder().build().unwrap()).await;
+    assert!(lost(&set, &held) > 0, "the test proves nothing: none of {} is lost", held.len());
+}
+
+/// A confirmed holder and what it knows live through a failover. Then grants wait until the old primary is a replica.
+async fn goes_on(url: &str, primary: &RedisServer, key: &str) {
+    let builder = RedisBackend::builder(url).command_timeout(4 * TIMEOUT);
+    let backend = builder.confirm(1, TIMEOUT).build().unwrap();
+    let (held, next) = (claim(key), claim(key));
+    eventually_granted(&backend, &held).await;
+    primary.kill();
+    let error = eventually_refused(&backend, &held).await;
+    says(&error, "0 replicas are attached instead of 1");
+    primary.restart();
+    eventually_async("renewals count again", LIMIT, async || {
+        matches!(backend.renew(&Renew::new(held.clone(), long())).await, Renewal::Renewed { .. })
+    })
+    .await;
+    assert!(matches!(ask(&backend, &next).await, Ok(Attempt::Busy { .. })));
+    released(&backend, &held).await;
+    eventually_granted(&backend, &next).await;
+}
+
+/// Renews until the server says that too few replicas are attached.
+async fn eventually_refused(backend: &RedisBackend, held: &Claim) -> Error {
+    let until = Clock::boot().now() + LIMIT;
+    loop {
+        match backend.renew(&Renew::new(held.clone(), Ttl::MAX.min(long()))).await {
+            Renewal::Unknown(error) if error.to_string().contains("attached") => return error,
+            Renewal::Unknown(error) => assert!(error.is_retryable(), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(Clock::boot().now() < until, "there is no failover");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_sentinels_a_confirmed_lease_lives_through_a_failover() {
+    let deployment = Sentinels::start(1, 3);
+    goes_on(&deployment.url(), &deployment.servers()[0], "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_a_confirmed_lease_lives_through_a_failover() {
+    let cluster = RedisCluster::start(3, 3);
+    let owner = cluster.owner_of("lock:{a}");
+    let primary = ClusterNode::server(&cluster.nodes()[owner]);
+    goes_on(&cluster.url(), primary, "a").await;
+}
+
+/// Asks a primary that is paused, and that goes on after its replica has been promoted. Returns its answer, and the grant
+/// of the new primary.
+async fn ask_too_late(confirm: bool) -> (Result<Attempt, Error>, Option<Grant>) {
+    let deployment = Sentinels::start(1, 3);
+    let primary = &deployment.servers()[0];
+    let builder = |url: String| RedisBackend::builder(url).command_timeout(LIMIT);
+    let plain = builder(primary.url());
+    let backend = if confirm { plain.confirm(1, TIMEOUT) } else { plain }.build().unwrap();
+    // The connections are there.
+    eventually_granted(&backend, &claim("other")).await;
+    primary.stop();
+    let asking = tokio::spawn(async move { ask(&backend, &claim("a")).await });
+    tokio::task::block_in_place(|| {
+        eventually("another primary is named", LIMIT, || deployment.primary() != 0);
+    });
+    let there = builder(deployment.url()).build().unwrap();
+    let attempt = ask(&there, &claim("a")).await;
+    primary.cont();
+    let grant = match attempt {
+        Ok(Attempt::Granted(grant)) => Some(grant),
+        _ => None,
+    };
+    (soon(asking).await.unwrap(), grant)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_was_replaced_while_it_was_paused_confirms_nothing() {
+    let (answer, _) = ask_too_late(true).await;
+    assert!(answer.is_err(), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_confirmation_a_primary_that_was_replaced_grants_what_its_successor_has_granted() {
+    let (answer, grant) = ask_too_late(false).await;
+    let Ok(Attempt::Granted(late)) = answer else { panic!("the test proves nothing: {answer:?}") };
+    let grant = grant.expect("the new primary has granted the lock");
+    // A resource that compares tokens would refuse the rightful holder.
+    assert!(late.tokens.first() > grant.tokens.last());
+}

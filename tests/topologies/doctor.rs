@@ -1,0 +1,90 @@
+//! What the check finds around the servers that have keys: sentinels, and replicas.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_redis::RedisBackend;
+use lock_redis::check::{Report, Severity};
+use lock_tests::{RedisServer, SOON, Sentinels, ServerClock, eventually, eventually_async, soon};
+
+/// No server of these tests fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn examined(deployment: &Sentinels) -> Report {
+    soon(RedisBackend::open(deployment.url()).unwrap().check()).await.unwrap()
+}
+
+/// The codes of the findings about sentinels.
+fn of_sentinels(report: &Report) -> Vec<&'static str> {
+    let codes = report.findings.iter().map(|it| it.code);
+    codes.filter(|code| code.starts_with("sentinel")).collect()
+}
+
+#[tokio::test]
+async fn sentinels_that_agree_are_no_finding_and_those_that_do_not_are() {
+    let deployment = Sentinels::with_patience(1, 3, PATIENCE);
+    assert_eq!(of_sentinels(&examined(&deployment).await), [""; 0]);
+
+    // One sentinel watches another primary under the name of the service, and so knows no other sentinel.
+    let [_, other, odd] = deployment.sentinels() else { panic!() };
+    let stranger = RedisServer::start();
+    let port = stranger.port().to_string();
+    assert_eq!(odd.cli(&["SENTINEL", "REMOVE", "main"]).text(), "OK");
+    let monitor = ["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "2"];
+    assert_eq!(odd.cli(&monitor).text(), "OK");
+    eventually_async("the disagreement is found", SOON, async || {
+        of_sentinels(&examined(&deployment).await) == ["sentinels-disagree", "sentinels-apart"]
+    })
+    .await;
+
+    other.kill();
+    let report = examined(&deployment).await;
+    let silent = report.with_code("sentinel-silent").next().unwrap();
+    assert_eq!(silent.severity, Severity::Warning);
+    assert!(silent.finding.contains(&other.port().to_string()), "{report}");
+    assert!(!silent.server.is_empty(), "{report}");
+}
+
+#[tokio::test]
+async fn one_sentinel_is_too_few_and_a_primary_without_a_replica_is_told() {
+    let deployment = Sentinels::with_patience(0, 1, PATIENCE);
+    let report = examined(&deployment).await;
+    assert_eq!(of_sentinels(&report), ["sentinels-few"], "{report}");
+    assert_eq!(report.with_code("no-replica").count(), 1, "{report}");
+}
+
+#[tokio::test]
+async fn the_clocks_of_replicas_and_the_replicas_that_may_be_missing_are_told() {
+    let clock = ServerClock::new();
+    assert!(clock.is_real(), "the clock of the server cannot be set here");
+    let begun = AtomicUsize::new(0);
+    let deployment = Sentinels::of(2, 3, PATIENCE, |server| {
+        // The first server is the primary, and the last one has a clock that can be set.
+        if begun.fetch_add(1, Ordering::Relaxed) == 2 { clock.options(server) } else { server }
+    });
+    let count = |report: &Report, code| report.with_code(code).count();
+    let right = examined(&deployment).await;
+    for code in ["replica-clock", "replica-clock-unknown", "min-replicas-below-all", "no-replica"] {
+        assert_eq!(count(&right, code), 0, "{code}: {right}");
+    }
+    assert_eq!(count(&right, "no-min-replicas"), 1, "{right}");
+
+    let [primary, _, odd] = deployment.servers() else { panic!() };
+    clock.jump(odd, -60_000);
+    eventually("the server tells its new time", SOON, || clock.is_told_by(odd));
+    primary.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let report = examined(&deployment).await;
+    let found = report.with_code("replica-clock").next().expect("the clock of a replica is wrong");
+    assert!(found.finding.contains("behind"), "{report}");
+    assert!(found.finding.contains(&odd.port().to_string()), "{report}");
+    assert_eq!(count(&report, "min-replicas-below-all"), 1, "{report}");
+
+    // Users are not replicated. A replica that does not know the user tells nothing.
+    let rules = ["on", ">hunter2", "allkeys", "allchannels", "allcommands"];
+    let give = [&["ACL", "SETUSER", "locks"][..], &rules].concat();
+    assert_eq!(primary.cli(&give).text(), "OK");
+    let url = deployment.url_as("locks:hunter2@");
+    let report = soon(RedisBackend::open(url).unwrap().check()).await.unwrap();
+    assert_eq!(count(&report, "replica-clock-unknown"), 2, "{report}");
+    assert!(!report.to_string().contains("hunter2"), "{report}");
+}

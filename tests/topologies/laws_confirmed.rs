@@ -1,0 +1,36 @@
+//! Every law of the contract and of the abilities where two replicas confirm each grant, while no server fails.
+
+use std::time::Duration;
+
+use lock_core::conformance::Suite;
+use tokio::runtime;
+
+use crate::support::{Deployed, Kind};
+
+fn enforce(suite: fn() -> Suite<Deployed>, law: &str) {
+    let world = || {
+        Deployed::new(Kind::Service, |it| {
+            let timeout = Duration::from_secs(2);
+            it.command_timeout(2 * timeout).confirm(2, timeout)
+        })
+    };
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { suite().enforce(law, &world()).await });
+}
+
+/// Makes a test of each law.
+macro_rules! tests_of_laws {
+    ($suite:ident () () $($group:ident { $($law:ident: $sentence:literal,)* })*) => {$($(
+        #[doc = $sentence]
+        #[test]
+        fn $law() {
+            enforce(Suite::$suite, stringify!($law));
+        }
+    )*)*};
+}
+
+lock_core::__lock_core_laws! { [tests_of_laws] backend () () }
+lock_core::__lock_core_shared_laws! { [tests_of_laws] shared () () }
+lock_core::__lock_core_convert_laws! { [tests_of_laws] convert () () }
+lock_core::__lock_core_joint_laws! { [tests_of_laws] joint () () }
+lock_core::__lock_core_permit_laws! { [tests_of_laws] permits () () }

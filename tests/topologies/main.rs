@@ -1,0 +1,20 @@
+//! The backend over deployments of several servers: a cluster, and a service that sentinels watch.
+
+#![forbid(unsafe_code)]
+// The helpers of tests may panic as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod check;
+mod cluster;
+mod confirmed;
+mod conformance;
+mod doctor;
+mod eras;
+mod failover;
+mod laws_confirmed;
+mod logins;
+mod moves;
+mod recovery;
+mod sentinels;
+mod support;
+mod terms;

@@ -1,0 +1,199 @@
+//! Slots that move from primary to primary.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lock_core::{Acquire, Attempt, Backend, Hint, Released};
+use lock_redis::{Builder, Notifications, RedisBackend};
+use lock_tests::{RedisCluster, SOON, eventually_async, soon};
+
+use crate::support::{Waiter, claim, granted, long, released, renewed};
+
+const LOCK: &str = "lock:{a}";
+
+fn client(cluster: &RedisCluster) -> RedisBackend {
+    RedisBackend::open(cluster.url()).unwrap()
+}
+
+fn other_than(owner: usize) -> usize {
+    (owner + 1) % 3
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_released_in_every_state_of_a_move() {
+    let cluster = RedisCluster::start(3, 0);
+    let backend = client(&cluster);
+    for releases_at in 0..5 {
+        let held = claim("a");
+        granted(&backend, &held).await;
+        let moving = cluster.begin_move(LOCK, other_than(cluster.owner_of(LOCK)));
+        let mut step = 0;
+        let mut is_released = false;
+        loop {
+            if step < releases_at && !is_released {
+                renewed(&backend, &held).await;
+            } else if !is_released {
+                let answer = released(&backend, &held).await;
+                assert!(matches!(answer, Released::Freed { .. }), "{answer:?} at {step}");
+                is_released = true;
+            }
+            step += 1;
+            if moving.step() == 0 {
+                break;
+            }
+        }
+        moving.finish();
+        if !is_released {
+            renewed(&backend, &held).await;
+            assert!(matches!(released(&backend, &held).await, Released::Freed { .. }));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_follow_a_slot_and_are_served_in_order() {
+    waiters_follow(|cluster, to| cluster.move_slot(LOCK, to)).await;
+}
+
+/// On servers that move slots key by key alone, this is the test above.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_follow_a_slot_that_moves_in_one_step() {
+    waiters_follow(at_once).await;
+}
+
+/// Moves the slot in one step if the servers can.
+fn at_once(cluster: &RedisCluster, to: usize) {
+    if !cluster.move_slot_at_once(LOCK, to) {
+        cluster.move_slot(LOCK, to);
+    }
+}
+
+/// The waiters' watches follow the slot, and say that they may have missed hints.
+async fn waiters_follow(moves: impl FnOnce(&RedisCluster, usize)) {
+    let cluster = RedisCluster::start(3, 0);
+    let clients = [(); 3].map(|()| client(&cluster));
+    let held = claim("a");
+    granted(&clients[0], &held).await;
+    let mut first = Waiter::queue(&clients[1], claim("a")).await;
+    let mut second = Waiter::queue(&clients[2], claim("a")).await;
+    tokio::task::block_in_place(|| moves(&cluster, other_than(cluster.owner_of(LOCK))));
+    tokio::join!(first.hears(Hint::Resync), second.hears(Hint::Resync));
+    for waiter in [&first, &second] {
+        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+    }
+    // The inbox is the one at the new server, so the grant is pushed.
+    released(&clients[0], &held).await;
+    let heard = soon(async {
+        loop {
+            if let Hint::Granted { grant: Some(_), .. } = first.watch.next().await.unwrap() {
+                break;
+            }
+        }
+    });
+    heard.await;
+    renewed(&clients[1], &first.request.claim).await;
+    released(&clients[1], &first.request.claim).await;
+    second.gets_it().await;
+}
+
+/// The release comes before the waiters' clients know of the move: the first one keeps its turn.
+#[tokio::test]
+async fn a_waiter_keeps_its_turn_although_its_client_does_not_know_of_the_move() {
+    let cluster = RedisCluster::start(3, 0);
+    let clients = [(); 3].map(|()| client(&cluster));
+    let held = claim("a");
+    granted(&clients[0], &held).await;
+    let first = Waiter::queue(&clients[1], claim("a")).await;
+    let second = Waiter::queue(&clients[2], claim("a")).await;
+    cluster.move_slot(LOCK, other_than(cluster.owner_of(LOCK)));
+    released(&clients[0], &held).await;
+    let overtakes = matches!(second.ask().await, Attempt::Granted(_));
+    assert!(!overtakes, "the first waiter lost its turn");
+    assert!(matches!(first.ask().await, Attempt::Granted(_)), "the first waiter lost its turn");
+}
+
+/// Contenders take the lock in turn while its slot goes round. There is never more than one holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_one_holder_at_a_time_while_a_slot_goes_round() {
+    let cluster = RedisCluster::start(3, 0);
+    let (is_held, highest, grants, is_over) =
+        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let contend = async || {
+        let backend = client(&cluster);
+        while !is_over.load(Ordering::SeqCst) {
+            let claim = claim("a");
+            let request = Acquire::new(claim.clone(), long());
+            match backend.try_acquire(&request).await {
+                Ok(Attempt::Granted(grant)) => {
+                    assert!(!is_held.swap(true, Ordering::SeqCst), "there are two holders");
+                    let token = grant.tokens.first().get();
+                    assert!(highest.swap(token, Ordering::SeqCst) < token);
+                    renewed(&backend, &claim).await;
+                    grants.fetch_add(1, Ordering::SeqCst);
+                    assert!(is_held.swap(false, Ordering::SeqCst));
+                    released(&backend, &claim).await;
+                }
+                Ok(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    let moves = async {
+        for round in 0..4 {
+            let enough = grants.load(Ordering::SeqCst) + 20;
+            let are_there = async || grants.load(Ordering::SeqCst) >= enough;
+            eventually_async("the lock changes hands", SOON, are_there).await;
+            let to = other_than(cluster.owner_of(LOCK));
+            tokio::task::block_in_place(|| match round % 2 {
+                0 => cluster.move_slot(LOCK, to),
+                _ => at_once(&cluster, to),
+            });
+        }
+        is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(contend(), contend(), contend(), moves);
+}
+
+/// Watches of every kind follow a slot. Clients that hear no messages hear the events of the key at its new server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_with_each_source_of_hints_follow_a_slot() {
+    let cluster = RedisCluster::start(3, 0);
+    let quiet = |setup: fn(Builder) -> Builder| {
+        let builder = RedisBackend::builder(cluster.url()).release_messages(false);
+        setup(builder.notifications(Notifications::Off)).build().unwrap()
+    };
+    let watchers = [
+        client(&cluster),
+        quiet(|it| it.notifications(Notifications::Enable)),
+        quiet(|it| it.tracking(true)),
+    ];
+    let holder = client(&cluster);
+    let mut watches = Vec::new();
+    for watcher in &watchers {
+        watches.push(watcher.watch(&claim("a").key).await.unwrap());
+    }
+    for _ in 0..2 {
+        let to = other_than(cluster.owner_of(LOCK));
+        tokio::task::block_in_place(|| cluster.move_slot(LOCK, to));
+        let held = claim("a");
+        granted(&holder, &held).await;
+        for watch in &mut watches {
+            soon(async { while watch.next().await.unwrap() != Hint::Resync {} }).await;
+        }
+        released(&holder, &held).await;
+        for watch in &mut watches {
+            soon(async { while watch.next().await.unwrap() != Hint::Released {} }).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
+    let cluster = RedisCluster::start(3, 0);
+    let backend = client(&cluster);
+    let far = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
+    assert_eq!(backend.acquire_together(&far).await.unwrap(), None);
+    let locks = lock_sync::Locks::new(backend.clone());
+    let guards = soon(locks.lock_all(["a", "b"])).await.unwrap();
+    drop(guards);
+}

@@ -1,0 +1,147 @@
+//! A primary that fails over behind its sentinels: holders, waiters and renewals go on.
+
+use std::time::Duration;
+
+use lock_core::{Attempt, Backend, ErrorKind, Hint};
+use lock_redis::RedisBackend;
+use lock_sync::Locks;
+use lock_tests::{SOON, Sentinels, eventually, eventually_async, soon};
+
+use crate::support::{Waiter, claim, granted, released, renewed, served_in_order};
+
+fn client(deployment: &Sentinels) -> RedisBackend {
+    RedisBackend::open(deployment.url()).unwrap()
+}
+
+/// Waits until all replicas have what the primary has.
+fn replicated(deployment: &Sentinels) {
+    let primary = &deployment.servers()[deployment.primary()];
+    let replicas = deployment.servers().len() as i64 - 1;
+    eventually("the replicas have everything", Duration::from_secs(30), || {
+        primary.cli(&["SET", "marker", "1"]);
+        primary.cli(&["WAIT", &replicas.to_string(), "1000"]).int() == replicas
+    });
+}
+
+/// Waits until a client reaches the new primary: the old one does not have this key.
+async fn has_moved(deployment: &Sentinels, backend: &RedisBackend, before: usize) {
+    let primary = deployment.primary();
+    assert_ne!(primary, before);
+    let probe = claim("probe");
+    eventually_async("the client is at the new primary", SOON * 3, async || {
+        _ = backend.release(&probe).await;
+        _ = backend
+            .try_acquire(&lock_core::Acquire::new(probe.clone(), crate::support::long()))
+            .await;
+        !deployment.servers()[primary].cli(&["GET", "lock:{probe}"]).is_nil()
+    })
+    .await;
+}
+
+/// A holder and two waiters go through a failover: they keep what they have, and are served in order.
+async fn go_through(fail: impl FnOnce(&Sentinels)) {
+    let deployment = Sentinels::start(2, 3);
+    let clients = [(); 3].map(|()| client(&deployment));
+    let held = claim("a");
+    let token = granted(&clients[0], &held).await.tokens.last();
+    let mut first = Waiter::queue(&clients[1], claim("a")).await;
+    let mut second = Waiter::queue(&clients[2], claim("a")).await;
+    replicated(&deployment);
+    let before = deployment.primary();
+    fail(&deployment);
+    for client in &clients {
+        has_moved(&deployment, client, before).await;
+    }
+    soon(renewed(&clients[0], &held)).await;
+    first.hears(Hint::Resync).await;
+    second.hears(Hint::Resync).await;
+    assert!(matches!(first.ask().await, Attempt::Queued { .. }));
+    assert!(matches!(second.ask().await, Attempt::Queued { .. }));
+    soon(released(&clients[0], &held)).await;
+    let grant = first.gets_it().await;
+    served_in_order(token, &grant, &first, &mut second).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_keeps_the_holder_and_the_order_of_waiters() {
+    go_through(|deployment| tokio::task::block_in_place(|| deployment.fail_over())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_killed_is_replaced_and_what_was_replicated_stays() {
+    go_through(|deployment| {
+        let before = deployment.primary();
+        deployment.servers()[before].kill();
+        tokio::task::block_in_place(|| {
+            eventually("another primary is named", Duration::from_secs(60), || {
+                deployment.primary() != before
+            });
+        });
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_and_its_waiter_live_through_a_failover() {
+    let deployment = Sentinels::start(1, 3);
+    let locks = [(); 2].map(|()| Locks::new(client(&deployment)));
+    let [here, there] = locks.map(|locks| locks.mutex("a", ()).unwrap());
+    let guard = soon(here.lock()).await.unwrap();
+    let token = guard.fencing_token();
+    let waiting = tokio::spawn(async move {
+        let guard = there.lock_timeout(SOON * 3).await.unwrap();
+        guard.fencing_token()
+    });
+    let primary = &deployment.servers()[deployment.primary()];
+    eventually("the other process waits", SOON, || {
+        primary.cli(&["LLEN", "lock:{a}:queue"]).int() == 1
+    });
+    replicated(&deployment);
+    primary.kill();
+    tokio::task::block_in_place(|| {
+        eventually("another primary is named", Duration::from_secs(60), || {
+            deployment.primary() != 0
+        });
+    });
+    assert!(guard.is_valid(), "the lease was lost");
+    guard.release().await.unwrap();
+    assert!(soon(waiting).await.unwrap() > token);
+}
+
+#[tokio::test]
+async fn a_server_that_is_a_replica_is_not_believed_whatever_sentinels_say() {
+    // The sentinels go on to name the first server for longer than the test takes.
+    let deployment = Sentinels::with_patience(1, 3, Duration::from_secs(60));
+    let backend = client(&deployment);
+    let held = claim("a");
+    granted(&backend, &held).await;
+    let [old, new] = deployment.servers() else { panic!() };
+    assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+    old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    old.client_kill_all();
+    eventually_async("the server is not believed", SOON, async || {
+        let error = soon(backend.release(&held)).await.unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        error.to_string().contains("is not a primary")
+    })
+    .await;
+    assert_eq!(old.cli(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+    eventually_async("the server is believed again", SOON, async || {
+        backend.release(&held).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_sentinel_that_answers_is_enough_and_a_service_that_none_knows_is_an_error() {
+    let deployment = Sentinels::start(0, 3);
+    deployment.sentinels()[0].stop();
+    deployment.sentinels()[1].kill();
+    let held = claim("a");
+    granted(&client(&deployment), &held).await;
+    let url = deployment.url().replace("/main", "/mian");
+    let error = RedisBackend::open(url).unwrap().release(&held).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("no service mian"), "{error}");
+    deployment.sentinels()[0].cont();
+}

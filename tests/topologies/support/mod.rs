@@ -1,0 +1,71 @@
+//! Shared deployments, clients that can be cut, and short forms of requests.
+
+mod deployed;
+mod waiter;
+
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, FencingToken, Grant, Key, OwnerToken, Released, Renew,
+    Renewal, Ttl,
+};
+use lock_redis::RedisBackend;
+
+pub(crate) use self::deployed::{Deployed, Kind};
+pub(crate) use self::waiter::Waiter;
+
+/// A lease that outlasts any test.
+pub(crate) fn long() -> Ttl {
+    Ttl::new(Duration::from_secs(300)).unwrap()
+}
+
+/// A claim to a named lock by a new owner.
+pub(crate) fn claim(name: &str) -> Claim {
+    Claim::exclusive(Key::new(name).unwrap(), OwnerToken::generate().unwrap())
+}
+
+/// Asks for a lease that must be granted.
+pub(crate) async fn granted(backend: &RedisBackend, claim: &Claim) -> Grant {
+    match backend.try_acquire(&Acquire::new(claim.clone(), long())).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// Renews until there is an answer, which must be that the lease is held.
+pub(crate) async fn renewed(backend: &RedisBackend, claim: &Claim) {
+    loop {
+        match backend.renew(&Renew::new(claim.clone(), long())).await {
+            Renewal::Renewed { .. } => return,
+            Renewal::Unknown(error) if error.is_retryable() => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Releases until there is an answer. The first attempt may have worked without one.
+pub(crate) async fn released(backend: &RedisBackend, claim: &Claim) -> Released {
+    loop {
+        match backend.release(claim).await {
+            Ok(released) => return released,
+            Err(error) if error.is_retryable() => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The first waiter got this grant after a holder with this token. The second waiter follows, and does not overtake.
+pub(crate) async fn served_in_order(
+    token: FencingToken,
+    grant: &Grant,
+    first: &Waiter,
+    second: &mut Waiter,
+) {
+    assert!(grant.tokens.first() > token, "{grant:?} after {token}");
+    // A lease that is handed over lives for a second.
+    renewed(&first.backend, &first.request.claim).await;
+    assert!(matches!(second.ask().await, Attempt::Queued { .. }), "the second waiter overtook");
+    released(&first.backend, &first.request.claim).await;
+    let next = second.gets_it().await;
+    assert!(next.tokens.first() > grant.tokens.last());
+}

@@ -1,0 +1,65 @@
+//! Claims that wait in the queue of a server.
+
+use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Hint, Watch};
+use lock_redis::RedisBackend;
+use lock_tests::soon;
+
+use super::long;
+
+/// A claim that has a place in the queue, and the watch on which its client hears.
+pub(crate) struct Waiter {
+    pub(crate) backend: RedisBackend,
+    pub(crate) request: Acquire,
+    pub(crate) watch: Watch,
+}
+
+impl Waiter {
+    /// Takes a place in the queue.
+    pub(crate) async fn queue(backend: &RedisBackend, claim: Claim) -> Self {
+        let watch = backend.watch(&claim.key).await.unwrap();
+        let request = Acquire::new(claim, long()).queued();
+        let waiter = Self { backend: backend.clone(), request, watch };
+        let attempt = waiter.ask().await;
+        assert!(matches!(attempt, Attempt::Queued { .. }), "{attempt:?}");
+        waiter
+    }
+
+    /// Repeats the request until there is an answer.
+    pub(crate) async fn ask(&self) -> Attempt {
+        loop {
+            match self.backend.try_acquire(&self.request).await {
+                Ok(attempt) => return attempt,
+                Err(error) if error.is_retryable() => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Waits for a hint of this kind.
+    pub(crate) async fn hears(&mut self, wanted: Hint) {
+        soon(async { while self.watch.next().await.expect("the watch has ended") != wanted {} })
+            .await;
+    }
+
+    /// Waits as an engine does: enters on a grant, asks at every other hint, and keeps the place.
+    pub(crate) async fn gets_it(&mut self) -> Grant {
+        soon(async {
+            let mut ask = true;
+            loop {
+                if std::mem::take(&mut ask)
+                    && let Attempt::Granted(grant) = self.ask().await
+                {
+                    return grant;
+                }
+                let owner = self.request.claim.owner;
+                match self.watch.next().await.expect("the watch has ended") {
+                    Hint::Granted { owner: it, grant: Some(grant) } if it == owner => return grant,
+                    Hint::Granted { owner: it, .. } => ask = it == owner,
+                    Hint::Next { .. } => {}
+                    _ => ask = true,
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,285 @@
+//! A lock that was held under another term of the server, and not seen released, waits out its lease.
+
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, ErrorKind, InspectBackend,
+    Mode, OwnerToken, Released, Renew, Renewal, Ttl,
+};
+use lock_redis::RedisBackend;
+use lock_tests::RedisServer;
+
+use crate::support::{Waiter, claim, released};
+
+fn modes() -> [Mode; 5] {
+    let permits = Mode::Permits { take: 2, of: 3 };
+    let joint = Mode::Joint { group: OwnerToken::from_bytes([7; 16]) };
+    [Mode::Exclusive, Mode::Shared, Mode::Upgradable, permits, joint]
+}
+
+fn ttl(millis: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(millis)).unwrap()
+}
+
+/// One server, whose term changes when it becomes a replica for a moment.
+struct Server(RedisServer);
+
+impl Server {
+    fn start() -> Self {
+        Self(RedisServer::start())
+    }
+
+    fn client(&self) -> RedisBackend {
+        RedisBackend::builder(self.0.url()).term_quarantine(true).build().unwrap()
+    }
+
+    fn term(&self) -> String {
+        let info = self.0.cli(&["INFO", "replication"]).text();
+        let term = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+        term.unwrap().to_owned()
+    }
+
+    fn begin_another_term(&self) {
+        let before = self.term();
+        for command in [["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]] {
+            assert_eq!(self.0.cli(&command).text(), "OK");
+        }
+        assert_ne!(self.term(), before);
+    }
+
+    /// The lock is as on a server whose clock is ahead: its lease seems to be over.
+    fn end_leases(&self, name: &str) {
+        let names = ["", ":holders", ":grants"].map(|end| format!("lock:{{{name}}}{end}"));
+        self.0.cli(&[&["DEL"][..], &names.each_ref().map(String::as_str)].concat());
+    }
+
+    fn state(&self, name: &str) -> String {
+        self.0.cli(&["GET", &format!("lock:{{{name}}}:state")]).text()
+    }
+}
+
+async fn ask(backend: &RedisBackend, claim: &Claim, ttl: Ttl) -> Attempt {
+    backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap()
+}
+
+async fn take(backend: &RedisBackend, claim: &Claim, ttl: Ttl) {
+    let attempt = ask(backend, claim, ttl).await;
+    assert!(matches!(attempt, Attempt::Granted(_)), "{claim:?} {attempt:?}");
+}
+
+async fn renew(backend: &RedisBackend, claim: &Claim, ttl: Ttl) -> Renewal {
+    backend.renew(&Renew::new(claim.clone(), ttl)).await
+}
+
+/// Asks until the claim is granted, as the store proposes. Returns how long that took.
+async fn wait_for(backend: &RedisBackend, claim: &Claim) -> Duration {
+    let since = Clock::boot().now();
+    loop {
+        match ask(backend, claim, ttl(60_000)).await {
+            Attempt::Granted(_) => return Clock::boot().now().saturating_duration_since(since),
+            Attempt::Busy { retry_after: Some(after) } => tokio::time::sleep(after).await,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lock_of_another_term_waits_out_its_lease_in_every_mode() {
+    let server = Server::start();
+    let backend = server.client();
+    for held in modes() {
+        for asked in modes() {
+            let (held, asked) = (claim("a").in_mode(held), claim("a").in_mode(asked));
+            take(&backend, &held, ttl(400)).await;
+            server.begin_another_term();
+            server.end_leases("a");
+            let waited = wait_for(&backend, &asked).await;
+            assert!(waited >= Duration::from_millis(402), "{held:?} {asked:?} {waited:?}");
+            released(&backend, &asked).await;
+            server.0.flushall();
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_longest_lease_counts_that_was_granted_or_renewed() {
+    let server = Server::start();
+    let backend = server.client();
+    let watch = backend.watch(&claim("a").key).await.unwrap();
+    for mode in modes() {
+        for is_watched in [true, false] {
+            // A client that watches the lock uses other scripts.
+            let other = server.client();
+            let client = if is_watched { &backend } else { &other };
+            let [short, long] = [(); 2].map(|()| claim("a").in_mode(mode));
+            take(client, &short, ttl(100)).await;
+            assert!(matches!(renew(client, &short, ttl(900)).await, Renewal::Renewed { .. }));
+            if mode == Mode::Shared {
+                take(client, &long, ttl(100)).await;
+            }
+            let again = renew(client, &short, ttl(200)).await;
+            assert!(matches!(again, Renewal::Renewed { .. }));
+            server.begin_another_term();
+            server.end_leases("a");
+            let next = claim("a");
+            assert!(wait_for(client, &next).await >= Duration::from_millis(905), "{mode:?}");
+            released(client, &next).await;
+            server.0.flushall();
+        }
+    }
+    drop(watch);
+}
+
+#[tokio::test]
+async fn many_renewals_in_one_call_are_noted() {
+    let server = Server::start();
+    let backend = server.client();
+    let claims = ["a", "b"].map(claim);
+    for claim in &claims {
+        take(&backend, claim, ttl(100)).await;
+    }
+    // The first round notes the longer lease, and the second one finds it noted.
+    for _ in 0..2 {
+        let renewals = claims.iter().map(|claim| renew(&backend, claim, ttl(900)));
+        for renewal in futures::future::join_all(renewals).await {
+            assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+        }
+    }
+    for name in ["a", "b"] {
+        assert!(server.state(name).ends_with(".900"), "{}", server.state(name));
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_was_never_taken_or_was_released_is_granted_at_once() {
+    let server = Server::start();
+    let backend = server.client();
+    let long = ttl(60_000);
+    for mode in modes() {
+        for way in ["never", "released", "watched", "handed over", "forced"] {
+            let [held, next] = [(); 2].map(|()| claim("a").in_mode(mode));
+            let watch = backend.watch(&held.key).await.unwrap();
+            // Without a watch the quick scripts do everything.
+            let watch = (way != "released").then_some(watch);
+            if way != "never" {
+                take(&backend, &held, long).await;
+            }
+            match way {
+                "forced" => assert_eq!(backend.force_release(&held.key).await.unwrap(), 1),
+                "handed over" => {
+                    let waits = claim("a");
+                    let request = Acquire::new(waits.clone(), long).queued();
+                    let queued = backend.try_acquire(&request).await.unwrap();
+                    assert!(matches!(queued, Attempt::Queued { .. }), "{queued:?}");
+                    released(&backend, &held).await;
+                    assert!(!server.state("a").contains(" r"), "{}", server.state("a"));
+                    assert!(matches!(renew(&backend, &waits, long).await, Renewal::Renewed { .. }));
+                    assert_ne!(released(&backend, &waits).await, Released::NotHeld);
+                }
+                "never" => {}
+                _ => assert_ne!(released(&backend, &held).await, Released::NotHeld),
+            }
+            server.begin_another_term();
+            take(&backend, &next, long).await;
+            released(&backend, &next).await;
+            drop(watch);
+            server.0.flushall();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_stays_held_and_is_handed_over() {
+    let server = Server::start();
+    let backend = server.client();
+    let long = ttl(60_000);
+    for mode in modes() {
+        let held = claim("a").in_mode(mode);
+        take(&backend, &held, long).await;
+        let mut waiter = Waiter::queue(&server.client(), claim("a")).await;
+        server.begin_another_term();
+        assert!(matches!(renew(&backend, &held, long).await, Renewal::Renewed { .. }));
+        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+        if mode == Mode::Exclusive {
+            assert_ne!(released(&backend, &held).await, Released::NotHeld);
+            waiter.gets_it().await;
+            released(&waiter.backend, &waiter.request.claim).await;
+        }
+        server.0.flushall();
+    }
+}
+
+#[tokio::test]
+async fn sharers_go_on_while_no_other_claim_is_granted() {
+    let server = Server::start();
+    let backend = server.client();
+    let [first, second] = [(); 2].map(|()| claim("a").in_mode(Mode::Shared));
+    let upgradable = claim("a").in_mode(Mode::Upgradable);
+    for claim in [&first, &upgradable] {
+        take(&backend, claim, ttl(900)).await;
+    }
+    server.begin_another_term();
+    take(&backend, &second, ttl(900)).await;
+    for claim in [&first, &second] {
+        assert_ne!(released(&backend, claim).await, Released::NotHeld);
+    }
+    // A lease of a sharer may have ended here too early, so no sharer is known to be the only one.
+    let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl(900));
+    let attempt = backend.convert(&upgrade).await.unwrap();
+    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert_ne!(released(&backend, &upgradable).await, Released::NotHeld);
+    let next = claim("a");
+    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, Attempt::Busy { .. }));
+    wait_for(&backend, &next).await;
+}
+
+#[tokio::test]
+async fn several_locks_in_one_step_wait_out_the_lease_of_one() {
+    let server = Server::start();
+    let backend = server.client();
+    take(&backend, &claim("a"), ttl(400)).await;
+    server.begin_another_term();
+    server.end_leases("a");
+    let since = Clock::boot().now();
+    let requests = ["a", "b"].map(|name| Acquire::new(claim(name), ttl(60_000)));
+    loop {
+        let attempts = backend.acquire_together(&requests).await.unwrap().unwrap();
+        match &attempts[..] {
+            [Attempt::Granted(_), Attempt::Granted(_)] => break,
+            [Attempt::Busy { retry_after: Some(after) }, _] => tokio::time::sleep(*after).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(Clock::boot().now().saturating_duration_since(since) >= Duration::from_millis(402));
+}
+
+#[tokio::test]
+async fn every_further_term_counts_anew() {
+    let server = Server::start();
+    let backend = server.client();
+    take(&backend, &claim("a"), ttl(600)).await;
+    server.begin_another_term();
+    server.end_leases("a");
+    let next = claim("a");
+    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, Attempt::Busy { .. }));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.begin_another_term();
+    assert!(wait_for(&backend, &next).await >= Duration::from_millis(605));
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_term_nothing_is_granted() {
+    let server = Server::start();
+    let rules = ["on", ">hunter2", "~*", "&*", "+@all", "-info"];
+    server.0.cli(&[&["ACL", "SETUSER", "locks"][..], &rules].concat());
+    let url = server.0.url_as("locks", "hunter2");
+    let client = |on| RedisBackend::builder(url.clone()).term_quarantine(on).build().unwrap();
+    for mode in modes() {
+        let request = Acquire::new(claim("a").in_mode(mode), ttl(60_000));
+        let error = client(true).try_acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("+info"), "{error}");
+        assert!(server.0.keys("lock:{a}").is_empty(), "{mode:?}");
+    }
+    take(&client(false), &claim("a"), ttl(60_000)).await;
+}
