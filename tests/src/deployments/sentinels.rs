@@ -1,14 +1,10 @@
 //! A primary, its replicas, and the sentinels that watch them.
 
-use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::Duration;
-
-use tempfile::TempDir;
 
 use super::{LIMIT, ok, says};
 use crate::resp::Value;
-use crate::{RedisServer, RedisServerBuilder, eventually, redis_server};
+use crate::{RedisServer, RedisServerBuilder, eventually};
 
 /// The user of sentinels and replicas at the servers, and its password.
 const WATCHER: [&str; 2] = ["watcher", "watching"];
@@ -30,8 +26,6 @@ const SERVICE: &str = "main";
 pub struct Sentinels {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
-    /// Contains the program under a name by which it is a sentinel.
-    _programs: TempDir,
 }
 
 impl Sentinels {
@@ -65,9 +59,6 @@ impl Sentinels {
         patience: Duration,
         set_up: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        let programs = TempDir::with_prefix("sentinel-").expect("no temporary folder");
-        let program = programs.path().join("redis-sentinel");
-        symlink(redis_server(), &program).expect("no link to the program");
         let servers: Vec<_> = (0..=replicas).map(|_| set_up(data_server()).start()).collect();
         let port = servers[0].port().to_string();
         for replica in &servers[1..] {
@@ -79,10 +70,9 @@ impl Sentinels {
             says(&servers[0], "replication", &line) && servers[1..].iter().all(is_online)
         });
         let quorum = sentinels / 2 + 1;
-        let sentinels: Vec<_> = (0..sentinels)
-            .map(|_| sentinel(&program, servers[0].port(), quorum, patience))
-            .collect();
-        let deployment = Self { servers, sentinels, _programs: programs };
+        let sentinels: Vec<_> =
+            (0..sentinels).map(|_| sentinel(servers[0].port(), quorum, patience)).collect();
+        let deployment = Self { servers, sentinels };
         eventually("the sentinels know all servers and one another", LIMIT, || {
             deployment.sentinels.iter().all(|it| deployment.is_known_to(it))
         });
@@ -180,10 +170,10 @@ fn data_server() -> RedisServerBuilder {
         .config("masterauth", password)
 }
 
-fn sentinel(program: &Path, port: u16, quorum: usize, patience: Duration) -> RedisServer {
+fn sentinel(port: u16, quorum: usize, patience: Duration) -> RedisServer {
     let patience = patience.as_millis();
     let sentinel = RedisServer::builder()
-        .program(program)
+        .sentinel()
         .config("sentinel", format!("monitor {SERVICE} 127.0.0.1 {port} {quorum}"))
         .config("sentinel", format!("down-after-milliseconds {SERVICE} {patience}"))
         .config("sentinel", format!("failover-timeout {SERVICE} 2000"))

@@ -23,6 +23,7 @@ use crate::{Port, RedisServer};
 #[must_use]
 pub struct RedisServerBuilder {
     pub(super) program: Option<PathBuf>,
+    pub(super) sentinel: bool,
     pub(super) password: Option<String>,
     append_only: bool,
     pub(super) variables: Vec<(String, String)>,
@@ -34,6 +35,12 @@ impl RedisServerBuilder {
     /// Starts this program instead of the one that [`redis_server`](crate::redis_server) finds.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
+        self
+    }
+
+    /// Starts the program as a sentinel.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
         self
     }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::resp::{Client, Value};
 use crate::server::supervised::Supervised;
-use crate::{Port, process, redis_server};
+use crate::{Port, process};
 
 /// How long a server may take to start on a loaded machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -91,9 +91,8 @@ impl RedisServer {
         let config = self.folder.path().join("redis.conf");
         let text = self.options.config_file(&self.port, self.folder.path(), &self.secret);
         fs::write(&config, text).map_err(|error| error.to_string())?;
-        let program = self.options.program.clone().unwrap_or_else(|| redis_server().to_owned());
-        let process = Supervised::spawn(&program, &self.options.variables, &config)
-            .map_err(|error| format!("{program:?}: {error}"))?;
+        let process =
+            Supervised::spawn(&self.options, &config).map_err(|error| error.to_string())?;
         let start = Instant::now();
         loop {
             if process.has_exited() {

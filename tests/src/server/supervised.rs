@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::lock;
+use crate::{RedisServerBuilder, redis_server};
 
 /// A shell between the test process and the server. It reads a pipe whose other end only the test
 /// process holds, and kills the server when the pipe ends: the system closes the pipe even of a
@@ -43,18 +44,17 @@ struct Output {
 }
 
 impl Supervised {
-    pub(super) fn spawn(
-        program: &Path,
-        variables: &[(String, String)],
-        config: &Path,
-    ) -> io::Result<Self> {
+    pub(super) fn spawn(options: &RedisServerBuilder, config: &Path) -> io::Result<Self> {
+        let program = options.program.as_deref().unwrap_or_else(|| redis_server());
+        let variables = options.variables.iter().map(|(name, value)| format!("{name}={value}"));
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervisor"])
             // For the server alone: the shell keeps its environment.
             .arg("env")
-            .args(variables.iter().map(|(name, value)| format!("{name}={value}")))
+            .args(variables)
             .arg(program)
             .arg(config)
+            .args(options.sentinel.then_some("--sentinel"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -44,6 +44,9 @@ impl<W> Machine<W> {
         if let Some(denial) = self.refuses_upgrade(hold) {
             return Err(denial);
         }
+        if let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut()) {
+            change.earlier = change.request.sent;
+        }
         let id = self.queue.push_aside(patience);
         self.upgrade = Some(Upgrade { id, hold });
         Ok(id)
@@ -112,7 +115,7 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].live_mut() else { return };
         let mut limit = leased.answer_limit(self.pass.now, ttl);
         let Some(change) = &mut leased.change else { return };
-        change.request.send();
+        change.send();
         let mut request = Convert::new(leased.claim.clone(), change.to, ttl);
         if change.strengthens() {
             limit = ttl.duration();
@@ -177,6 +180,9 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].leased() else { return };
         let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, ttl));
         match answer {
+            Ok(Attempt::Busy { .. } | Attempt::Queued { .. }) if wanted && change.earlier => {
+                change.request.by(now, false);
+            }
             Ok(Attempt::Busy { .. }) if change.strengthens() && (tries || !wanted) => {
                 return self.deny_upgrade(Denial::WouldBlock);
             }

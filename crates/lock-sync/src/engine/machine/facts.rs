@@ -80,9 +80,21 @@ impl Asking {
 pub(super) struct Change {
     pub(super) to: Mode,
     pub(super) request: Request,
+    /// The request under way was sent before the present upgrade began. A refusal says nothing about the upgrade.
+    pub(super) earlier: bool,
 }
 
 impl Change {
+    pub(super) fn new(to: Mode, at: Instant) -> Self {
+        Self { to, request: Request::new(at), earlier: false }
+    }
+
+    /// Notes that a request goes out.
+    pub(super) fn send(&mut self) {
+        self.request.send();
+        self.earlier = false;
+    }
+
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.
     pub(super) fn strengthens(&self) -> bool {
         self.to == Mode::Exclusive

@@ -208,6 +208,8 @@ impl<W> Machine<W> {
 
     fn plan_idle(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
         let stays = match self.queue.first_want() {
+            // The store upgrades no lease beside this one.
+            _ if self.upgrade.is_some() => false,
             Some(want) => {
                 leased.has_room(want)
                     && self.is_tolerated(seat, want)
@@ -243,7 +245,10 @@ impl<W> Machine<W> {
             return plan.do_now(Step::RefuseUpgrade);
         }
         if let Some(change) = &leased.change {
-            let held_up = !change.strengthens() && leased.renewal.sent;
+            let held_up = match change.strengthens() {
+                true => upgrades && self.waits_for_own_leases(seat),
+                false => leased.renewal.sent,
+            };
             if !(change.request.sent || held_up || leased.spent) {
                 // A caller that only tries does not wait for the next attempt.
                 plan.at(if tries { plan.now } else { change.request.at }, Step::Convert);
@@ -261,6 +266,17 @@ impl<W> Machine<W> {
         leased.holds.live() == 1
             && !leased.holds.has_dead()
             && self.is_tolerated(seat, Mode::Exclusive)
+    }
+
+    /// Whether this process is to give another lease back before the store can upgrade the lease on this seat.
+    fn waits_for_own_leases(&self, seat: usize) -> bool {
+        self.seats.iter().enumerate().any(|(other, theirs)| match theirs {
+            Seat::Asking(asking) => asking.request.sent,
+            Seat::Leased(leased) if other != seat => {
+                leased.is_idle() || matches!(leased.stage, Stage::Going(_))
+            }
+            _ => false,
+        })
     }
 
     /// The upgrade that is wanted on this seat.

@@ -233,7 +233,11 @@ impl<W> Machine<W> {
         going.release.fail(now, error, &leased.claim, &mut self.errors);
         if error.is_retryable() && now < leased.lease.deadline() {
             // The lease ends by itself at its deadline. Until then the release is worth repeating.
-            return self.deny_tries(&Denial::Failed(error.clone()));
+            let denial = Denial::Failed(error.clone());
+            if self.tries_to_upgrade() {
+                self.deny_upgrade(denial.clone());
+            }
+            return self.deny_tries(&denial);
         }
         if error.is_retryable() {
             // A renewal without an answer may have moved the deadline in the store.

@@ -14,7 +14,6 @@ use super::plan::{Plan, Step};
 use super::seat::Seat;
 use super::{Denial, Machine, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
-use crate::engine::request::Request;
 use crate::engine::timing::renewal_window;
 
 /// More rounds than any event needs. A test that reaches this number has found an endless loop.
@@ -77,7 +76,7 @@ impl<W> Machine<W> {
             Step::GiveUp => self.give_up(seat),
             Step::Change(mode) => {
                 if let Some(leased) = self.seats[seat].live_mut() {
-                    leased.change = Some(Change { to: mode, request: Request::new(self.pass.now) });
+                    leased.change = Some(Change::new(mode, self.pass.now));
                 }
             }
             Step::Convert => self.send_conversion(seat),

@@ -13,6 +13,7 @@ impl World {
         let now = self.now();
         let patience = limit.patience(now);
         self.arrivals += 1;
+        self.trouble_upgrade();
         let (arrival, began) = (self.arrivals, self.events);
         if want == Mode::Shared
             && let Some(ticket) = self.machine.share(now, self.manner)

@@ -7,7 +7,7 @@ use lock_core::{Mode, Ttl};
 use super::events::Event;
 use super::rest::{run, tell};
 use super::{OF, Sent, World};
-use crate::engine::machine::{Manner, Policy};
+use crate::engine::machine::{Manner, Policy, Ticket};
 use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 
@@ -128,6 +128,51 @@ fn a_try_to_upgrade_beside_readers_waits_for_no_answer() {
         assert!(world.upgrading.is_none(), "it waits for the store");
         assert_eq!(world.holding.len(), 2);
     });
+}
+
+/// What the store answered to the upgrade before is older than the reader's departure.
+#[test]
+fn a_try_to_upgrade_is_not_refused_because_of_an_earlier_answer() {
+    story(vec![Mode::Shared, Mode::Upgradable], None, async |world| {
+        for want in [0, 1] {
+            world.event(Event::Enter(want, Limit::None)).await;
+            world.answer_all().await;
+        }
+        world.event(Event::Upgrade(0, Limit::Millis(10))).await;
+        world.answer_all().await;
+        world.event(Event::Advance(20)).await;
+        world.event(Event::Run).await;
+        assert!(world.upgrading.is_none() && !world.sent.is_empty());
+        world.event(Event::Delay(0)).await;
+        try_alone(world).await;
+    });
+}
+
+/// The store may receive the upgrade before it has the reader's lease back.
+#[test]
+fn a_try_to_upgrade_waits_for_the_lease_of_a_reader_that_has_gone() {
+    story(vec![Mode::Shared, Mode::Upgradable], None, async |world| {
+        for want in [0, 1] {
+            world.event(Event::Enter(want, Limit::None)).await;
+            world.answer_all().await;
+        }
+        try_alone(world).await;
+    });
+}
+
+/// The reader leaves, and the upgradable holder tries to upgrade. The store receives the latest request first.
+async fn try_alone(world: &mut World) {
+    let reads = |(_, mode): &(Ticket, Mode)| *mode == Mode::Shared;
+    let reader = world.holding.iter().position(reads).unwrap();
+    world.event(Event::Release(reader)).await;
+    world.event(Event::TakeRelease).await;
+    world.event(Event::Upgrade(0, Limit::Try)).await;
+    while world.upgrading.is_some() {
+        assert!(!world.sent.is_empty(), "it waits for nothing");
+        world.event(truth(world.sent.len() - 1)).await;
+        world.event(Event::Run).await;
+    }
+    assert_eq!(world.holding[0].1, Mode::Exclusive, "it was refused");
 }
 
 /// A lease whose holders only read is made weaker, no matter which way they came.

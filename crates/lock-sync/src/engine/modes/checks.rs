@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lock_core::{Convert, Mode, OwnerToken};
 
-use super::{Granted, OF, Sent, Waiter, World};
+use super::store::Reply;
+use super::{Granted, OF, Sent, Upgrading, Waiter, World};
 use crate::engine::machine::{Denial, Ticket};
 use crate::engine::tests::common::Limit;
 
@@ -97,7 +98,7 @@ impl World {
     /// The modes of simultaneous holders are compatible.
     pub(super) fn check(&self) {
         let now = self.now();
-        let upgrading = self.upgrading.iter().map(|(_, ticket, _)| (ticket, Mode::Upgradable));
+        let upgrading = self.upgrading.iter().map(|it| (&it.ticket, Mode::Upgradable));
         let guards = self.holding.iter().map(|(ticket, mode)| (ticket, *mode)).chain(upgrading);
         let mut valid: Vec<Mode> =
             guards.filter(|(ticket, _)| self.is_valid(ticket)).map(|(_, mode)| mode).collect();
@@ -112,6 +113,9 @@ impl World {
             let is_it = |sent: &Sent| match sent {
                 Sent::Renew(request, _) => request.claim.owner == owner,
                 Sent::Convert(Convert { request, .. }) => request.claim.owner == owner,
+                Sent::Answered(Reply::Renew(claim, ..) | Reply::Convert(claim, _)) => {
+                    claim.owner == owner
+                }
                 _ => false,
             };
             assert!(self.sent.iter().any(is_it), "an answer that will never come");
@@ -134,7 +138,8 @@ impl World {
             let waits = |(arrival, waiter): (&u32, &Waiter)| {
                 matches!(waiter.limit, Limit::Try) && !self.woken.contains(arrival)
             };
-            let upgrades = matches!(self.upgrading, Some((.., Limit::Try))) && !self.upgrade_woken;
+            let upgrades = matches!(self.upgrading, Some(Upgrading { limit: Limit::Try, .. }))
+                && !self.upgrade_woken;
             let none = !self.waiters.iter().any(waits) && !upgrades;
             assert!(none, "a try that waits: {:?}", self.machine);
         }

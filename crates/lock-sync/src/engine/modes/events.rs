@@ -22,6 +22,8 @@ pub(super) enum Event {
     Split(usize),
     Forget(usize),
     Answer(usize, Answer),
+    /// The store carries out a request now, and answers later.
+    Delay(usize),
     Watch(bool),
     Deliver(usize),
     Lose(usize),
@@ -61,6 +63,7 @@ pub(super) fn event(faults: bool) -> impl Strategy<Value = Event> {
         1 => some.clone().prop_map(Event::Split),
         1 => some.clone().prop_map(Event::Forget),
         16 => (some.clone(), answer(faults)).prop_map(|(nth, answer)| Event::Answer(nth, answer)),
+        4 => some.clone().prop_map(Event::Delay),
         3 => prop::bool::weighted(0.85).prop_map(Event::Watch),
         6 => some.clone().prop_map(Event::Deliver),
         1 => some.clone().prop_map(Event::Lose),

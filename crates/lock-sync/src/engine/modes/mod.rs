@@ -19,6 +19,7 @@ use lock_core::{
 };
 
 use self::events::Event;
+use self::store::Reply;
 use super::machine::{Machine, Manner, Policy, Return, Ticket};
 use super::queue::WaiterId;
 use super::tests::common::Limit;
@@ -34,6 +35,8 @@ enum Sent {
     Renew(Renew, Instant),
     Release(Claim, Option<Acquire>, bool),
     Forget(Claim),
+    /// The store has carried out the request. Its answer is on the way.
+    Answered(Reply),
 }
 
 impl Sent {
@@ -45,7 +48,7 @@ impl Sent {
                 request.tokens = NonZeroU32::MIN.saturating_add(few - 1);
             }
             Self::Renew(request, _) => request.tokens = 0,
-            Self::Release(_, None, _) | Self::Forget(_) => {}
+            Self::Release(_, None, _) | Self::Forget(_) | Self::Answered(_) => {}
         }
     }
 }
@@ -82,6 +85,14 @@ struct Waiter {
     want: Mode,
 }
 
+struct Upgrading {
+    id: WaiterId,
+    ticket: Ticket,
+    limit: Limit,
+    /// Since the upgrade began, nothing has been in its way: no other process, and no other task of this one.
+    clear: bool,
+}
+
 struct World {
     machine: Machine<u32>,
     /// Whether the store converts leases.
@@ -96,7 +107,7 @@ struct World {
     arrivals: u32,
     holding: Vec<(Ticket, Mode)>,
     /// The hold that is to become exclusive.
-    upgrading: Option<(WaiterId, Ticket, Limit)>,
+    upgrading: Option<Upgrading>,
     upgrade_woken: bool,
     /// The returns that the latest query waits for.
     returns: Vec<Return>,
@@ -189,6 +200,7 @@ impl World {
             Event::Split(nth) => self.split(nth),
             Event::Forget(nth) => self.forget(nth),
             Event::Answer(nth, answer) => self.answer(nth, answer).await,
+            Event::Delay(nth) => self.delay(nth).await,
             Event::Watch(on) => self.toggle_watch(on).await,
             Event::Deliver(nth) => {
                 if let Some(message) = self.next_message(nth) {

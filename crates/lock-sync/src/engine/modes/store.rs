@@ -2,50 +2,101 @@
 
 use futures::FutureExt;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ConvertBackend, Error, Hint, Instant, OwnerToken,
+    Acquire, Attempt, Backend, Claim, ConvertBackend, Error, ErrorKind, Hint, Instant, OwnerToken,
     PermitBackend, Released, Renewal, Ttl,
 };
 
 use super::{Sent, World};
 use crate::engine::tests::common::{Answer, TTL, failure};
 
+/// An answer of the store.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Attempt(Claim, Result<Attempt, Error>),
+    Convert(Claim, Result<Attempt, Error>),
+    Renew(Claim, Instant, Renewal),
+    Release(Claim, Result<(Released, Option<Attempt>), Error>),
+}
+
+impl Reply {
+    /// The client gets this error in place of the answer.
+    fn lost(self, error: Error) -> Self {
+        match self {
+            Self::Attempt(claim, _) => Self::Attempt(claim, Err(error)),
+            Self::Convert(claim, _) => Self::Convert(claim, Err(error)),
+            Self::Renew(claim, sent, _) => Self::Renew(claim, sent, Renewal::Unknown(error)),
+            Self::Release(claim, _) => Self::Release(claim, Err(error)),
+        }
+    }
+}
+
 impl World {
+    /// The client gets the answer to a request.
     pub(super) async fn answer(&mut self, nth: usize, answer: Answer) {
         if self.sent.is_empty() {
             return;
         }
-        let mut sent = self.sent.remove(nth % self.sent.len());
+        self.failed |= answer != Answer::Truth;
+        let reply = match self.sent.remove(nth % self.sent.len()) {
+            Sent::Answered(reply) if answer == Answer::Truth => Some(reply),
+            Sent::Answered(reply) => Some(reply.lost(Error::new(ErrorKind::Unreachable, "lost"))),
+            sent => self.serve(sent, answer).await,
+        };
+        match reply {
+            Some(Reply::Attempt(claim, result)) => self.machine.attempt_done(&claim, &result),
+            Some(Reply::Convert(claim, result)) => self.machine.convert_done(&claim, &result),
+            Some(Reply::Renew(claim, sent, it)) => self.machine.renew_done(&claim, sent, &it),
+            Some(Reply::Release(claim, result)) => self.machine.release_done(&claim, &result),
+            None => {}
+        }
+    }
+
+    /// The store carries out a request, and its answer stays on the way.
+    pub(super) async fn delay(&mut self, nth: usize) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let reply = match self.sent.remove(nth % self.sent.len()) {
+            Sent::Answered(reply) => Some(reply),
+            sent => self.serve(sent, Answer::Truth).await,
+        };
+        self.sent.extend(reply.map(Sent::Answered));
+    }
+
+    async fn serve(&mut self, mut sent: Sent, answer: Answer) -> Option<Reply> {
         if let Some(few) = self.few {
             sent.ask_for(few);
         }
-        self.failed |= answer != Answer::Truth;
-        match sent {
+        Some(match sent {
             Sent::Attempt(request) => {
                 let result = heard(answer, self.ours.try_acquire(&request)).await;
-                self.machine.attempt_done(&request.claim, &result);
+                Reply::Attempt(request.claim, result)
             }
             Sent::Convert(convert) => {
                 assert!(self.converts, "the store cannot do that: {convert:?}");
                 let result = heard(answer, self.ours.convert(&convert)).await;
-                self.machine.convert_done(&convert.request.claim, &result);
+                Reply::Convert(convert.request.claim, result)
             }
             Sent::Renew(request, sent) => {
                 let renewed = heard(answer, async { Ok(self.ours.renew(&request).await) }).await;
                 let renewal = renewed.unwrap_or_else(Renewal::Unknown);
-                self.machine.renew_done(&request.claim, sent, &renewal);
+                Reply::Renew(request.claim, sent, renewal)
             }
             Sent::Release(claim, next, forget) => {
                 let result = heard(answer, self.end(&claim, next.as_ref(), forget)).await;
-                self.machine.release_done(&claim, &result);
+                Reply::Release(claim, result)
             }
             // The driver repeats the request until it succeeds.
             Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {
                 self.sent.push(Sent::Forget(claim));
+                return None;
             }
             Sent::Forget(claim) => {
                 let _ = self.ours.release(&claim).await.unwrap();
+                return None;
             }
-        }
+            Sent::Answered(reply) => reply,
+        })
     }
 
     async fn end(
@@ -103,6 +154,7 @@ impl World {
         let nth = nth % self.rivals.len();
         let want = self.wants[want % self.wants.len()];
         let ttl = Ttl::new(TTL).unwrap();
+        self.trouble_upgrade();
         let rival = &mut self.rivals[nth];
         if rival.claim.is_none() {
             rival.began = self.events;

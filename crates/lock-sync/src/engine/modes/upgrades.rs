@@ -2,7 +2,9 @@
 
 use lock_core::Mode;
 
-use super::World;
+use super::store::Reply;
+use super::{Sent, Upgrading, World};
+use crate::engine::machine::Denial;
 use crate::engine::tests::common::Limit;
 
 /// The waker of the upgrade. The waker of every other waiter is the number of its arrival.
@@ -39,7 +41,8 @@ impl World {
         let patience = limit.patience(self.now());
         match self.machine.begin_upgrade(ticket.hold, patience) {
             Ok(id) => {
-                self.upgrading = Some((id, ticket, limit));
+                let clear = self.is_clear();
+                self.upgrading = Some(Upgrading { id, ticket, limit, clear });
                 self.upgrade_woken = true;
             }
             Err(denial) => {
@@ -49,8 +52,27 @@ impl World {
         }
     }
 
+    /// Whether only earlier leases of this process could be in the way of an upgrade.
+    fn is_clear(&self) -> bool {
+        let asks = |sent: &Sent| {
+            matches!(sent, Sent::Attempt(_) | Sent::Answered(Reply::Attempt(..)) | Sent::Forget(_))
+        };
+        self.holding.is_empty()
+            && self.waiters.is_empty()
+            && self.rivals.iter().all(|rival| rival.claim.is_none())
+            && !self.sent.iter().any(asks)
+            && !self.failed
+    }
+
+    /// Something may be in the way of the upgrade from now on.
+    pub(super) fn trouble_upgrade(&mut self) {
+        if let Some(upgrading) = &mut self.upgrading {
+            upgrading.clear = false;
+        }
+    }
+
     pub(super) fn abandon_upgrade(&mut self) {
-        if let Some((id, ticket, _)) = self.upgrading.take() {
+        if let Some(Upgrading { id, ticket, .. }) = self.upgrading.take() {
             self.machine.cancel(id, self.manner);
             self.machine.release(ticket.hold, self.manner);
         }
@@ -59,10 +81,11 @@ impl World {
     /// Polls the upgrade if it was woken.
     pub(super) fn poll_upgrade(&mut self) {
         if std::mem::take(&mut self.upgrade_woken)
-            && let Some((id, ticket, limit)) = self.upgrading.take()
+            && let Some(upgrading) = self.upgrading.take()
         {
+            let Upgrading { id, ticket, limit, clear } = upgrading;
             match self.machine.poll(id, &mut Some(UPGRADE)) {
-                None => self.upgrading = Some((id, ticket, limit)),
+                None => self.upgrading = Some(Upgrading { id, ticket, limit, clear }),
                 Some(Ok(stronger)) => {
                     if stronger.lease.is_valid(self.now()) {
                         assert!(stronger.token.get() > ticket.token.get(), "an old token");
@@ -70,6 +93,8 @@ impl World {
                     self.holding.push((stronger, Mode::Exclusive));
                 }
                 Some(Err(denial)) => {
+                    let refused = matches!(denial, Denial::WouldBlock);
+                    assert!(!refused || !clear, "nothing was in the way");
                     self.check_denial(&denial, limit);
                     self.holding.push((ticket, Mode::Upgradable));
                 }
