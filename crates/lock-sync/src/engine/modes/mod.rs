@@ -183,6 +183,12 @@ impl World {
         Clock::tokio().now()
     }
 
+    async fn advance(&mut self, millis: u64) {
+        tokio::time::advance(Duration::from_millis(millis)).await;
+        self.machine.begin(self.now());
+        self.machine.tick();
+    }
+
     async fn event(&mut self, event: Event) {
         let now = self.now();
         self.machine.begin(now);
@@ -210,12 +216,7 @@ impl World {
             Event::Lose(nth) => drop(self.next_message(nth)),
             Event::RivalAsks(nth, want) => self.rival_asks(nth, want).await,
             Event::RivalLeaves(nth) => self.rival_leaves(nth).await,
-            Event::Advance(millis) => {
-                tokio::time::advance(Duration::from_millis(millis)).await;
-                let now = self.now();
-                self.machine.begin(now);
-                self.machine.tick();
-            }
+            Event::Advance(millis) => self.advance(millis).await,
             Event::Sleep(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
             Event::TakeRelease => self.take_release(),
             Event::Query => self.returns = self.machine.give_back_all(),
