@@ -6,6 +6,7 @@ use super::super::Harness;
 use super::super::line::queued;
 use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
+use super::sharing::each_holder_has_its_own_lease;
 use crate::{
     Acquire, Attempt, ErrorKind, JointBackend, Mode, OwnerToken, Renew, Renewal, TokenRange,
 };
@@ -146,20 +147,7 @@ pub(in super::super) async fn each_member_has_its_own_lease<H>(scene: Scene<'_, 
 where
     H: Harness<Client: JointBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, group) = (scene.key()?, group()?);
-    let (dead, live) = (in_mode(&key, group)?, in_mode(&key, group)?);
-    one.obtains(&dead, scene.ttl()).await?;
-    other.obtains(&live, scene.long()).await?;
-    scene.elapse(scene.ttl().duration()).await;
-    one.lost(&dead, scene.long()).await?;
-    one.not_held(&dead).await?;
-    other.renewed(&live, scene.long()).await?;
-    one.refused(&key, scene.long()).await?;
-    // The dead member holds back no claim.
-    other.freed(&live).await?;
-    one.granted(&scene.claim(&key)?, scene.long()).await?;
-    Ok(())
+    each_holder_has_its_own_lease(scene, group()?).await
 }
 
 pub(in super::super) async fn a_group_that_returns_gets_new_tokens<H>(scene: Scene<'_, H>) -> Check

@@ -52,9 +52,17 @@ pub(in super::super) async fn readers_and_writers_exclude_each_other<H: Harness>
 pub(in super::super) async fn each_reader_has_its_own_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
+    each_holder_has_its_own_lease(scene, Mode::Shared).await
+}
+
+/// Holders in this mode hold a key together.
+pub(super) async fn each_holder_has_its_own_lease<H: Harness>(
+    scene: Scene<'_, H>,
+    mode: Mode,
+) -> Check {
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
-    let (dead, live) = (in_mode(&key, Mode::Shared)?, in_mode(&key, Mode::Shared)?);
+    let (dead, live) = (in_mode(&key, mode)?, in_mode(&key, mode)?);
     one.obtains(&dead, scene.ttl()).await?;
     other.obtains(&live, scene.long()).await?;
     scene.elapse(scene.ttl().duration()).await;
@@ -62,7 +70,7 @@ pub(in super::super) async fn each_reader_has_its_own_lease<H: Harness>(
     one.not_held(&dead).await?;
     other.renewed(&live, scene.long()).await?;
     one.refused(&key, scene.long()).await?;
-    // The dead reader holds back no claim.
+    // The dead holder holds back no claim.
     other.freed(&live).await?;
     one.granted(&scene.claim(&key)?, scene.long()).await?;
     Ok(())

@@ -2,12 +2,11 @@
 
 use std::error::Error;
 use std::marker::PhantomData;
-use std::panic::Location;
-use std::sync::{Arc, Mutex as StdMutex};
+use std::sync::Arc;
 
 use lock_sync::{LockError, RwLock, TryLockError, UpgradeError};
 
-use crate::support::Pair;
+use crate::support::{Pair, assert_refuses_to_block};
 
 /// `Send` and `Sync`.
 type Both = u8;
@@ -221,7 +220,6 @@ fn blocking_in_a_runtime_panics_at_the_caller() {
     type Blocking = fn(&Lock);
     let pair = Pair::threaded();
     let lock: Lock = Arc::new(pair.here.rwlock("it", 0).unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let panics: [(&str, Blocking); 6] = [
         ("blocking_read", |lock| drop(lock.blocking_read())),
         ("blocking_read_owned", |lock| drop(Arc::clone(lock).blocking_read_owned())),
@@ -233,44 +231,10 @@ fn blocking_in_a_runtime_panics_at_the_caller() {
         }),
     ];
     for (name, blocking) in panics {
-        let (message, file) = panic_of(|| runtime.block_on(async { blocking(&lock) }), name);
-        assert!(
-            message.contains("Cannot block the current thread from within a runtime"),
-            "{message}"
-        );
-        assert_eq!(file.as_deref(), Some(file!()), "{name} must name its caller");
+        assert_refuses_to_block(name, file!(), || blocking(&lock));
     }
     let guard = lock.blocking_upgradable_read().unwrap();
-    let (_, file) =
-        panic_of(|| runtime.block_on(async { drop(guard.blocking_upgrade()) }), "upgrade");
-    assert_eq!(file.as_deref(), Some(file!()));
+    assert_refuses_to_block("upgrade", file!(), || drop(guard.blocking_upgrade()));
     let guard = Arc::clone(&lock).blocking_upgradable_read_owned().unwrap();
-    let (_, file) =
-        panic_of(|| runtime.block_on(async { drop(guard.blocking_upgrade()) }), "upgrade, owned");
-    assert_eq!(file.as_deref(), Some(file!()));
-}
-
-/// The message of a panic of this thread, and the file in which it is said to have happened.
-fn panic_of(work: impl FnOnce(), name: &str) -> (String, Option<String>) {
-    let seen = Arc::new(StdMutex::new(None));
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new({
-        let seen = Arc::clone(&seen);
-        let here = std::thread::current().id();
-        move |info| {
-            if std::thread::current().id() == here {
-                let message = info.payload().downcast_ref::<String>().cloned();
-                let message = message.or_else(|| {
-                    info.payload().downcast_ref::<&str>().map(|text| (*text).to_owned())
-                });
-                let file = info.location().map(Location::file).map(str::to_owned);
-                *seen.lock().unwrap() = Some((message.unwrap_or_default(), file));
-            }
-        }
-    }));
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    std::panic::set_hook(hook);
-    assert!(result.is_err(), "{name} must panic");
-    let seen = seen.lock().unwrap().take();
-    seen.unwrap()
+    assert_refuses_to_block("upgrade, owned", file!(), || drop(guard.blocking_upgrade()));
 }
