@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::PoisonError;
@@ -60,9 +59,9 @@ impl Bell {
     }
 
     /// Listens for the first ring from now on.
-    pub(crate) fn listen<B: Deref<Target = Self>>(bell: B) -> Listening<B> {
-        let heard = bell.rung.load(Ordering::Acquire);
-        Listening { bell, heard, number: None }
+    pub(crate) fn listen(&self) -> Listening<'_> {
+        let heard = self.rung.load(Ordering::Acquire);
+        Listening { bell: self, heard, number: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
@@ -72,15 +71,15 @@ impl Bell {
 
 /// Resolves when the bell has rung.
 #[derive(Debug)]
-pub(crate) struct Listening<B: Deref<Target = Bell>> {
-    bell: B,
+pub(crate) struct Listening<'a> {
+    bell: &'a Bell,
     /// How often the bell had rung before.
     heard: u64,
     /// The number of the waker in the bell, if there is one.
     number: Option<u64>,
 }
 
-impl<B: Deref<Target = Bell> + Unpin> Future for Listening<B> {
+impl Future for Listening<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -109,7 +108,7 @@ impl<B: Deref<Target = Bell> + Unpin> Future for Listening<B> {
     }
 }
 
-impl<B: Deref<Target = Bell>> Drop for Listening<B> {
+impl Drop for Listening<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let waker = self.bell.lock().wakers.remove(&number);

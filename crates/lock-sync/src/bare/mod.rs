@@ -108,6 +108,11 @@ impl BareLock {
         self.entry.look_again();
     }
 
+    /// Wakes the waiters of this process, so that each looks at its own handle.
+    pub(crate) fn rouse(&self) {
+        self.entry.rouse();
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         self.entry.shared()
     }

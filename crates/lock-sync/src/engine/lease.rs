@@ -145,7 +145,7 @@ impl Losing {
     /// Waits until this hold has lost the lease. Waits for ever if the hold is given up first.
     pub(crate) async fn wait(&self) -> LeaseLost {
         loop {
-            let lost = Bell::listen(&self.lease.lost);
+            let lost = self.lease.lost.listen();
             if let Some(lost) = self.lease.loss(self.hold) {
                 return lost;
             }

@@ -190,6 +190,11 @@ impl Entry {
         self.event(|machine| machine.hint(Hint::Released));
     }
 
+    /// Wakes the waiters, so that each looks at its own handle.
+    pub(crate) fn rouse(self: &Arc<Self>) {
+        self.event(Machine::rouse);
+    }
+
     // ---- How ----
 
     fn lock(&self) -> MutexGuard<'_, State> {

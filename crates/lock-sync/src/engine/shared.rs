@@ -190,7 +190,7 @@ impl<E: Keyed> Shared<E> {
 
     /// Waits until further acquisitions are refused.
     pub(crate) async fn closed(&self) {
-        let closing = Bell::listen(&self.closing);
+        let closing = self.closing.listen();
         if !self.is_closed() {
             closing.await;
         }

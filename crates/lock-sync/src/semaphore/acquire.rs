@@ -1,7 +1,5 @@
 //! The futures that wait for permits.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,7 +8,6 @@ use lock_core::Mode;
 use super::holds::Holds;
 use super::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::bare::{Denial, Locking, Wait};
-use crate::foreign::{Bell, Listening};
 use crate::waits::future;
 
 future! {
@@ -39,8 +36,6 @@ future! {
 pub(super) struct Waiting {
     /// `None` for a request for zero permits, which needs no answer of the store, and once the wait is over.
     locking: Option<Locking>,
-    /// Set once the request has to wait.
-    closing: Option<Listening<Arc<Bell>>>,
 }
 
 impl Waiting {
@@ -70,19 +65,10 @@ impl Waiting {
                 }
                 return Poll::Ready(result.map(|(hold, ())| Holds::one(hold)));
             }
-            if self.closing.is_none() {
-                self.closing = Some(Bell::listen(Arc::clone(&semaphore.bell)));
-                // It hears every ring from now on.
-                if semaphore.is_closed() {
-                    continue;
-                }
-            }
-            if let Some(closing) = self.closing.as_mut()
-                && Pin::new(closing).poll(context).is_pending()
-            {
+            // A close wakes each waiter that has left its waker. A later waiter sees the close here.
+            if !semaphore.is_closed() {
                 return Poll::Pending;
             }
-            self.closing = None;
         }
     }
 }
@@ -91,6 +77,6 @@ impl Semaphore {
     pub(super) fn waiting(&self, count: u32, wait: Wait) -> Waiting {
         let mode = Mode::Permits { take: count, of: self.declared };
         let locking = (count > 0).then(|| self.lock.locking(mode, wait));
-        Waiting { locking, closing: None }
+        Waiting { locking }
     }
 }

@@ -20,7 +20,6 @@ pub use poll::PollSemaphore;
 
 use crate::Locks;
 use crate::bare::{BareLock, Denial, Wait};
-use crate::foreign::Bell;
 use crate::handoff::Handoff;
 
 /// A counting semaphore like [`tokio::sync::Semaphore`], whose permits are counted over all processes.
@@ -102,8 +101,6 @@ pub struct Semaphore {
     declared: u32,
     /// This handle gives out no more permits.
     closed: AtomicBool,
-    /// Rings when this handle is closed.
-    bell: Arc<Bell>,
 }
 
 impl<B: ?Sized> Locks<B> {
@@ -131,7 +128,6 @@ impl<B: ?Sized> Locks<B> {
             backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
             closed: AtomicBool::new(false),
-            bell: Arc::default(),
         })
     }
 }
@@ -274,7 +270,7 @@ impl Semaphore {
     /// ```
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.bell.ring();
+        self.lock.rouse();
     }
 
     /// Closes the semaphore for every process. The store grants no more permits under this name, and

@@ -25,7 +25,7 @@ impl Flights {
     /// Waits for a moment in which no request is under way.
     pub(crate) async fn all_landed(&self) {
         loop {
-            let landed = Bell::listen(&self.landed);
+            let landed = self.landed.listen();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;
             }

@@ -274,6 +274,13 @@ impl<W> Machine<W> {
         self.queue.unpark(id)
     }
 
+    /// Wakes the waiters in line. Each keeps its place.
+    pub(super) fn rouse(&mut self) {
+        for (id, ..) in self.queue.waiting() {
+            self.pass.wake(self.queue.unpark(id));
+        }
+    }
+
     /// A waiter leaves, whatever its state. If it waits for an upgrade, its hold stays as it is.
     pub(super) fn cancel(&mut self, id: WaiterId, manner: Manner) -> Option<Denial> {
         self.leave_upgrade(|upgrade| upgrade.id == id);
