@@ -52,6 +52,11 @@ impl SlotMap {
         self.primaries.get(usize::from(place))
     }
 
+    /// Whether each slot has the primary that it has on the other map.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        (0..SLOTS).all(|slot| self.owner(slot) == other.owner(slot))
+    }
+
     /// Notes what a server said of one slot. Returns whether that is news.
     pub(super) fn learn(&mut self, redirect: &Redirect) -> bool {
         let Some(address) = &redirect.address else { return false };
@@ -142,6 +147,17 @@ mod tests {
 
     fn text(text: &str) -> Reply {
         Reply::Text(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn maps_agree_if_each_slot_has_one_primary_on_both() {
+        let map = |ranges: Vec<Reply>| SlotMap::read(&Reply::List(ranges), &at("a", 1)).unwrap();
+        let (a, b) = (|| server(text("a"), 1), || server(text("b"), 2));
+        let whole = map(vec![range(0, 9, vec![a()]), range(10, 20, vec![b()])]);
+        let parts = [range(10, 20, vec![b(), a()]), range(5, 9, vec![a()]), range(0, 4, vec![a()])];
+        assert!(whole.agrees(&map(parts.into())));
+        assert!(!whole.agrees(&map(vec![range(0, 10, vec![a()]), range(11, 20, vec![b()])])));
+        assert!(!whole.agrees(&SlotMap::empty()));
     }
 
     #[test]

@@ -250,15 +250,21 @@ impl Roster {
     }
 
     fn install(&self, map: SlotMap) {
-        {
+        let is_news = {
             let mut state = self.lock();
-            tracing::debug!(?map, "the slots of the cluster");
+            let is_news = !state.map.agrees(&map);
+            if is_news {
+                tracing::debug!(?map, "the slots of the cluster");
+            }
             let primaries: Vec<_> = map.primaries().into_iter().cloned().collect();
             // The connections of a server that serves no slot any more end with the last request on them.
             state.nodes.retain(|address, _| primaries.contains(address));
             (state.map, state.is_stale) = (map, false);
+            is_news
+        };
+        if is_news {
+            self.changes.send_modify(|changes| *changes += 1);
         }
-        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
