@@ -53,7 +53,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 give_up(core, request, lapsed, nodes).await;
                 // Otherwise the clients that hear first of a release would have all the turns.
                 if core.watched.gives_way(&request.claim.key) {
-                    pause(&core.background, SHORTEST).await;
+                    pause(&core.background, core.clock, SHORTEST).await;
                 }
                 return asking.run().await;
             }
@@ -72,7 +72,8 @@ async fn joined<N: QuorumNode>(
     request: &Acquire,
     outcome: oneshot::Receiver<Result<(Acquire, Attempt), Error>>,
 ) -> Option<Result<Attempt, Error>> {
-    let too_long = std::pin::pin!(pause(&core.background, 2 * core.settings.limit(request.ttl)));
+    let too_long =
+        std::pin::pin!(pause(&core.background, core.clock, 2 * core.settings.limit(request.ttl)));
     match select(outcome, too_long).await {
         Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
         Either::Left((Ok(Ok((first, attempt))), _)) => {
@@ -243,7 +244,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             }
         }
         if let Some(time) = time.filter(|time| !time.is_zero()) {
-            pause(&core.background, time).await;
+            pause(&core.background, core.clock, time).await;
         }
         None
     }

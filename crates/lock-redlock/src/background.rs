@@ -1,5 +1,6 @@
 //! The runtime for all work that no caller waits for.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use lock_core::{Clock, Error, ErrorKind, Instant, runtime};
-use tokio::runtime::{EnterGuard, Handle};
+use tokio::runtime::{EnterGuard, Handle, Id};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
@@ -98,9 +99,17 @@ async fn do_all(mut works: mpsc::UnboundedReceiver<Work>) {
     while begun.next().await.is_some() {}
 }
 
-/// A timer on the clock of the leases. It is set anew when its time changes.
+/// A timer on the clock of the leases. It is set anew when its time changes, and when another runtime polls it: that of
+/// the earlier polls may have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Timer(Option<(Instant, Pin<Box<Sleep>>)>);
+pub(crate) struct Timer(Option<Set>);
+
+#[derive(Debug)]
+struct Set {
+    at: Instant,
+    runtime: Id,
+    sleep: Pin<Box<Sleep>>,
+}
 
 impl Timer {
     /// Ready when this instant has come. Needs no runtime for [`Instant::FAR_FUTURE`].
@@ -113,16 +122,16 @@ impl Timer {
         if at == Instant::FAR_FUTURE {
             return Poll::Pending;
         }
+        let runtime = Handle::current().id();
         loop {
             let left = at.saturating_duration_since(clock.now());
             if left.is_zero() {
                 self.0 = None;
                 return Poll::Ready(());
             }
-            let set = self.0.take().filter(|(set_to, _)| *set_to == at);
-            let (_, timer) =
-                self.0.insert(set.unwrap_or_else(|| (at, Box::pin(tokio::time::sleep(left)))));
-            ready!(timer.as_mut().poll(context));
+            let set = self.0.take().filter(|set| set.at == at && set.runtime == runtime);
+            let new = || Set { at, runtime, sleep: Box::pin(tokio::time::sleep(left)) };
+            ready!(self.0.insert(set.unwrap_or_else(new)).sleep.as_mut().poll(context));
             // It was early on this clock.
             self.0 = None;
         }
@@ -130,12 +139,13 @@ impl Timer {
 }
 
 /// Sleeps on the runtime that drives the timers of this thread.
-pub(crate) async fn pause(background: &Background, time: Duration) {
-    let sleep = {
+pub(crate) async fn pause(background: &Background, clock: Clock, time: Duration) {
+    let (mut timer, at) = (Timer::default(), clock.now() + time);
+    poll_fn(|context| {
         let _entered = background.enter();
-        tokio::time::sleep(time)
-    };
-    sleep.await;
+        timer.poll(clock, at, context)
+    })
+    .await;
 }
 
 #[cfg(test)]
@@ -157,6 +167,17 @@ mod tests {
         // The sender goes with the task.
         assert!(receiver.recv().is_err());
         assert!(!background.is_open());
+    }
+
+    #[test]
+    fn a_pause_outlives_the_runtime_that_began_it() {
+        let (background, _open) = Background::start(None).unwrap();
+        let mut pausing = Box::pin(pause(&background, Clock::boot(), Duration::from_millis(20)));
+        let begin = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(begin.block_on(async { pausing.as_mut().now_or_never() }), None);
+        drop(begin);
+        let end = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        end.block_on(pausing);
     }
 
     #[test]

@@ -161,6 +161,21 @@ fn a_paused_server_answers_nobody_or_nobody_who_writes() {
     }
 }
 
+/// The server delays what gives the rights back.
+#[test]
+fn rights_that_come_back_during_a_pause_are_there_after_it() {
+    let millis = Duration::from_millis;
+    let revoke = Step::new(Fault::RevokeRights, Duration::ZERO, millis(400)).servers(&[0], 1);
+    let pause = Step::new(Fault::PauseClients, millis(200), millis(600)).servers(&[0], 1);
+    let scene = Scene::quiet(vec![
+        revoke.how(How::Without(Rights::Messages)),
+        pause.how(How::Everybody(true)),
+    ]);
+    scene.until_over();
+    let reply = as_worker(&scene).command(&["PUBLISH", "lock:k", "x"]).unwrap();
+    assert_eq!(reply, Value::Int(0));
+}
+
 #[test]
 fn rights_are_taken_from_the_workers_and_given_back() {
     let script = "return redis.call('PEXPIRE', KEYS[1], 60000)";

@@ -233,9 +233,9 @@ impl Node {
         can_be
     }
 
-    /// Sends the present settings, if it listens.
+    /// Sends the present settings, if it runs. During a pause the server delays them, and so this call.
     fn tell(&self, state: &State) {
-        if !state.hears() {
+        if !state.runs() {
             return;
         }
         self.config("maxmemory", if state.full > 0 { "1" } else { "0" });
@@ -266,10 +266,13 @@ impl Node {
 }
 
 impl State {
-    /// Whether the server answers.
+    /// Whether the server answers at once.
     fn hears(&self) -> bool {
-        let deaf = self.deaf.is_some_and(|until| Instant::now() < until);
-        self.stops == 0 && self.kills == 0 && !deaf
+        self.runs() && self.deaf.is_none_or(|until| until <= Instant::now())
+    }
+
+    fn runs(&self) -> bool {
+        self.stops == 0 && self.kills == 0
     }
 }
 
