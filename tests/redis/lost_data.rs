@@ -99,10 +99,8 @@ async fn without_the_quarantine_a_server_without_its_data_gives_a_held_lock_away
 async fn a_server_without_its_data_grants_no_lock_until_the_longest_lease_is_over() {
     let server = RedisServer::start();
     open(&server).init().await.unwrap();
-    for mode in ["empty", "released before"] {
-        let [until, since] = two_holders(&server, || open(&server)).await;
-        assert!(since >= until, "{mode}: two holders at once");
-    }
+    let [until, since] = two_holders(&server, || open(&server)).await;
+    assert!(since >= until, "two holders at once");
 }
 
 #[tokio::test]
@@ -268,7 +266,8 @@ async fn a_connection_that_breaks_is_no_restart_and_a_grant_asks_nothing() {
             grants(&backend).await;
         }
         let asked = server.commandstats().since(&before);
-        assert_eq!((asked.calls("evalsha"), asked.calls("info")), (20, 0));
+        // The statistics themselves are one `INFO`.
+        assert_eq!((asked.calls("evalsha"), asked.calls("info")), (20, 1));
         server.cli(&["DEL", "lock:{warm}"]);
     }
     grants(&open(&server)).await;

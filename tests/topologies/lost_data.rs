@@ -66,10 +66,18 @@ async fn a_promoted_replica_does_not_sit_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_restarts_empty_sits_out_behind_sentinels() {
+async fn a_primary_that_restarts_without_its_latest_data_sits_out_behind_sentinels() {
+    futures::future::join(sits_out(false), sits_out(true)).await;
+}
+
+/// The primary restarts empty, or from a snapshot without the lock. Its replica follows it.
+async fn sits_out(saved: bool) {
     let deployment = Sentinels::with_patience(1, 3, PATIENCE);
     let (here, there) = (open(&deployment), open(&deployment));
     here.init().await.unwrap();
+    if saved {
+        assert_eq!(deployment.servers()[0].cli(&["SAVE"]).text(), "OK");
+    }
     let until = answer(&here, "a").await.unwrap();
     block_in_place(|| deployment.servers()[0].restart());
     let error = answer(&there, "a").await.unwrap_err();
