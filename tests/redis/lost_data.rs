@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Clock, Error, ErrorKind, InspectBackend, Instant, Mode, OwnerToken,
-    Released, Renew, Renewal, Ttl,
+    Acquire, Attempt, Backend, Clock, Convert, ConvertBackend, Error, ErrorKind, InspectBackend,
+    Instant, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::{Builder, RedisBackend};
 use lock_sync::Locks;
-use lock_tests::{RedisServer, soon};
+use lock_tests::{RedisServer, SOON, eventually, soon};
 
 use crate::support::{claim, millis};
 
@@ -160,8 +160,15 @@ async fn a_first_run_sits_out_until_an_operator_says_that_no_lock_is_held() {
 
 #[tokio::test]
 async fn while_a_server_sits_out_everything_else_goes_on() {
+    for terms in [false, true] {
+        goes_on(terms).await;
+    }
+}
+
+async fn goes_on(terms: bool) {
     let server = RedisServer::start();
-    let (old, backend) = (RedisBackend::open(server.url()).unwrap(), open(&server));
+    let old = RedisBackend::builder(server.url()).term_quarantine(terms).build().unwrap();
+    let backend = builder(&server).term_quarantine(terms).build().unwrap();
     let held = claim("a");
     let request = Acquire::new(held.clone(), longest());
     // A client without the quarantine gets a lock that the others see.
@@ -180,7 +187,10 @@ async fn while_a_server_sits_out_everything_else_goes_on() {
     }
     let both = ["b", "c"].map(|name| Acquire::new(claim(name), longest()));
     assert!(backend.acquire_together(&both).await.unwrap_err().retry_after().is_some());
+    let convert = Convert::new(held.clone(), Mode::Shared, longest());
+    assert!(backend.convert(&convert).await.unwrap_err().retry_after().is_some());
     assert_eq!(server.keys("lock:{[bc]*"), [""; 0]);
+    assert_eq!(server.keys("lock:{a}:queue"), [""; 0]);
 
     let renewal = backend.renew(&Renew::new(held.clone(), longest())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
@@ -283,6 +293,56 @@ async fn a_server_that_was_a_replica_for_a_moment_goes_on() {
         }
         grants(&open(&server)).await;
     }
+}
+
+/// Makes one server follow another, and returns once it has its data.
+fn follow(server: &RedisServer, primary: &RedisServer) {
+    let port = primary.port().to_string();
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", &port]).text(), "OK");
+    replicated(primary);
+}
+
+/// Waits until the only replica has everything.
+fn replicated(primary: &RedisServer) {
+    eventually("the replica has everything", SOON, || {
+        primary.cli(&["SET", "marker", "1"]);
+        primary.cli(&["WAIT", "1", "1000"]).int() == 1
+    });
+}
+
+fn promote(server: &RedisServer) {
+    assert_eq!(server.cli(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+}
+
+#[tokio::test]
+async fn a_promoted_replica_goes_on_and_one_that_restarts_does_not() {
+    let start = || RedisServer::builder().config("repl-diskless-sync-delay", "0").start();
+    let (one, other) = (start(), start());
+    open(&one).init().await.unwrap();
+    // Forth and back: each time the record is that of the other server.
+    for [primary, replica] in [[&one, &other], [&other, &one], [&one, &other]] {
+        follow(replica, primary);
+        // The history has a new name since the replica was attached, and the record gets that name.
+        grants(&open(primary)).await;
+        replicated(primary);
+        promote(replica);
+        grants(&open(replica)).await;
+        // The former primary goes on, too.
+        grants(&open(primary)).await;
+    }
+    // The file of a replica names the history of its primary.
+    follow(&other, &one);
+    grants(&open(&one)).await;
+    replicated(&one);
+    assert_eq!(other.cli(&["SAVE"]).text(), "OK");
+    other.restart();
+    sits_out(&open(&other)).await;
+    // A quarantine goes on at the replica that is promoted, on its own clock.
+    follow(&one, &other);
+    sits_out(&open(&other)).await;
+    replicated(&other);
+    promote(&one);
+    sits_out(&open(&one)).await;
 }
 
 #[tokio::test]

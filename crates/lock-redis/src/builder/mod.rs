@@ -233,14 +233,16 @@ impl Builder {
     /// **A server on its first run looks like one that lost its data**: call [`RedisBackend::init`] once, or wait. The client
     /// logs this at `WARN`, once. After a restart a server sits out even if it kept all its data, for example by
     /// `appendfsync always`: nothing proves that. A replica that was promoted, and received its data by replication, goes on
-    /// with the history. It does not sit out, and [`term_quarantine`](Self::term_quarantine) keeps back single locks.
+    /// with the history. It does not sit out, and [`term_quarantine`](Self::term_quarantine) keeps back single locks. But a
+    /// primary names its history anew when its first replica is attached. A replica that is promoted before a client has
+    /// connected since then does sit out.
     ///
     /// A request for a longer lease than `longest` fails with [`ErrorKind::InvalidConfig`], and nothing is sent: no other
     /// client could know how long to wait. The record remembers the longest lease of all clients, and a client with a longer
     /// one prolongs a quarantine that is under way. But the record may be lost with the data. So all clients must use the
     /// option, with the same value.
     ///
-    /// A grant costs nothing more. The first request on each connection costs two commands more. The user needs the right
+    /// A grant costs nothing more. The first request for a lock on each connection costs one command more. The user needs the right
     /// `+info`: without it, requests for locks fail with [`ErrorKind::Denied`].
     ///
     /// It does not notice:
