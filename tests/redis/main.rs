@@ -18,6 +18,7 @@ mod interop;
 mod joint;
 mod loading;
 mod logins;
+mod lost_data;
 mod memory;
 mod migration;
 mod outages;

@@ -181,6 +181,22 @@ async fn without_info_a_server_votes_and_cannot_be_kept_out() {
 }
 
 #[tokio::test]
+async fn without_info_no_server_sits_out_and_none_grants() {
+    let server = Server::start();
+    let poor = user(&server, LEAST).data_quarantine(long()).build().unwrap();
+    for error in [attempt(&poor, &claim("a")).await.unwrap_err(), poor.init().await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("INFO"), "{error}");
+    }
+    assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}", "lock:data@0"]));
+
+    let able = user(&server, &of_a_node()).data_quarantine(long()).build().unwrap();
+    assert!(attempt(&able, &claim("a")).await.unwrap_err().retry_after().is_some());
+    able.init().await.unwrap();
+    works(&able).await;
+}
+
+#[tokio::test]
 async fn wrong_credentials_are_denied_without_telling_them() {
     let server = Server::with(&["--requirepass", "correct"]);
     for protocol in [Protocol::Resp2, Protocol::Resp3, Protocol::Auto] {

@@ -13,6 +13,7 @@ mod eras;
 mod failover;
 mod laws_confirmed;
 mod logins;
+mod lost_data;
 mod moves;
 mod recovery;
 mod sentinels;

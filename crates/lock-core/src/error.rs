@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The result of an operation on a backend.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -22,12 +23,30 @@ struct Repr {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    retry_after: Option<Duration>,
 }
 
 impl Error {
     /// An error of this kind, with a message in lower case and without a trailing full stop.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Repr { kind, message: message.into(), source: None }))
+        Self(Arc::new(Repr { kind, message: message.into(), source: None, retry_after: None }))
+    }
+
+    /// An error of the kind [`NotReady`](ErrorKind::NotReady), of a store that grants leases again after this time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::Error;
+    ///
+    /// let error = Error::not_before(Duration::from_secs(7), "the store sits out for another 7s");
+    /// assert!(error.is_retryable());
+    /// assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    /// ```
+    pub fn not_before(after: Duration, message: impl Into<Cow<'static, str>>) -> Self {
+        let (kind, message) = (ErrorKind::NotReady, message.into());
+        Self(Arc::new(Repr { kind, message, source: None, retry_after: Some(after) }))
     }
 
     /// An error of this kind, with a message and the error that caused it.
@@ -36,7 +55,8 @@ impl Error {
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Repr { kind, message: message.into(), source: Some(source.into()) }))
+        let (message, source) = (message.into(), Some(source.into()));
+        Self(Arc::new(Repr { kind, message, source, retry_after: None }))
     }
 
     /// The kind of failure.
@@ -51,6 +71,13 @@ impl Error {
     /// owner token, or release the claim.
     pub fn is_retryable(&self) -> bool {
         self.0.kind.is_retryable()
+    }
+
+    /// When the same request may succeed, counted from the error on, if the store [says so](Self::not_before).
+    ///
+    /// The store may be ready earlier, for example because an operator intervenes.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 }
 

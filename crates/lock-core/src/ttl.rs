@@ -64,6 +64,21 @@ impl Ttl {
         self.0 / 100 + Duration::from_millis(2)
     }
 
+    /// How long a store that may have forgotten such leases has to grant nothing: the lease and the
+    /// [drift](Self::drift), by the clock of any party, from a moment on at which the store knew no such lease.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::Ttl;
+    ///
+    /// assert_eq!(Ttl::DEFAULT.quarantine(), Duration::from_millis(30_302));
+    /// ```
+    pub fn quarantine(self) -> Duration {
+        self.0 + self.drift()
+    }
+
     /// How long a lease that the store hands to a waiter lives until the waiter renews it: this
     /// time, but no longer than a second.
     ///

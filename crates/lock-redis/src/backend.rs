@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::{
     Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Key,
-    Released, Renew, Renewal, Watch,
+    Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::hub::Listening;
@@ -53,13 +53,21 @@ struct Inner {
     layout: Arc<Layout>,
     fleet: Fleet,
     listening: Listening,
-    queues: bool,
+    limits: Limits,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Whether requests that are refused want a place in the queue.
+    pub(crate) queues: bool,
+    /// The longest lease, if servers sit out for as long.
+    pub(crate) longest: Option<Ttl>,
 }
 
 impl RedisBackend {
-    /// A backend whose requests that are refused want a place in the queue if it `queues`.
-    pub(crate) fn new(layout: Layout, fleet: Fleet, listening: Listening, queues: bool) -> Self {
-        Self(Arc::new(Inner { layout: Arc::new(layout), fleet, listening, queues }))
+    pub(crate) fn new(layout: Layout, fleet: Fleet, listening: Listening, limits: Limits) -> Self {
+        Self(Arc::new(Inner { layout: Arc::new(layout), fleet, listening, limits }))
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -72,7 +80,25 @@ impl RedisBackend {
 
     /// Whether requests that are refused want a place in the queue.
     pub(crate) fn queues(&self) -> bool {
-        self.0.queues
+        self.0.limits.queues
+    }
+
+    /// The longest lease, if a server that lost its data sits out for as long.
+    pub(crate) fn longest(&self) -> Option<Ttl> {
+        self.0.limits.longest
+    }
+
+    /// Refuses a lease for which no server would sit out long enough.
+    fn check_ttl(&self, ttl: Ttl) -> Result<(), Error> {
+        let Some(longest) = self.longest().filter(|longest| ttl > *longest) else {
+            return Ok(());
+        };
+        let (ttl, longest) = (ttl.duration(), longest.duration());
+        let message = format!(
+            "a lease of {ttl:?} is longer than the {longest:?} for which a server that lost its data sits out: see \
+             Builder::data_quarantine"
+        );
+        Err(Error::new(ErrorKind::InvalidConfig, message))
     }
 
     pub(crate) fn listening(&self) -> Listening {
@@ -103,6 +129,43 @@ impl RedisBackend {
 }
 
 impl RedisBackend {
+    /// Says that no client holds a lock that the server may have forgotten: the server then grants locks at once, although
+    /// it looks as if it had lost its data ([`Builder::data_quarantine`](crate::Builder::data_quarantine)).
+    ///
+    /// Call it once, when a new server is set up. **Do not call it when a process starts**: on a server that was in use it
+    /// undoes the protection against lost data, and two clients can hold one lock. Without the call a new server grants
+    /// locks after its quarantine.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the option is off; otherwise any error of the server or of the connection to it.
+    /// Repeating the call is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the quarantine has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), lock_core::Error> {
+    /// use lock_core::Ttl;
+    /// use lock_redis::RedisBackend;
+    ///
+    /// let url = "redis://127.0.0.1:6379";
+    /// RedisBackend::builder(url).data_quarantine(Ttl::DEFAULT).build()?.init().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn init(&self) -> Result<(), Error> {
+        if self.longest().is_none() {
+            let message = "no server sits out: see Builder::data_quarantine";
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        let init = |site: Site| async move { site.link().end_quarantine().await };
+        self.fleet().route(self.layout().data(), init).await
+    }
+
     /// Has the state of the lock say that the lock was released. Without that, a later term keeps the lock back for the
     /// time of a lease.
     async fn noted(&self, names: &Names<'_>, claim: &Claim, ended: Ended) -> Released {
@@ -118,6 +181,7 @@ impl RedisBackend {
 #[async_trait]
 impl Backend for RedisBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+        self.check_ttl(request.ttl)?;
         let names = &self.layout().names(&request.claim.key)?;
         let acquire = |site: Site| async move {
             site.confirmed(names, site.try_acquire(names, request), is_granted).await
@@ -134,6 +198,7 @@ impl Backend for RedisBackend {
 
     async fn renew(&self, request: &Renew) -> Renewal {
         let renewed = async {
+            self.check_ttl(request.ttl)?;
             let names = &self.layout().names(&request.claim.key)?;
             let renew = |site: Site| async move {
                 let is_renewed = |it: &Renewal| matches!(it, Renewal::Renewed { .. });
@@ -166,6 +231,7 @@ impl Backend for RedisBackend {
     /// slot. A lock is not granted while a claim waits in its queue. In a refusal, a lock that is free has no known
     /// end.
     async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+        requests.iter().try_for_each(|it| self.check_ttl(it.ttl))?;
         let names = requests.iter().map(|it| self.layout().names(&it.claim.key));
         let names = &names.collect::<Result<Vec<_>, _>>()?;
         together::check(names)?;
@@ -210,6 +276,7 @@ impl Backend for RedisBackend {
 impl ConvertBackend for RedisBackend {
     async fn convert(&self, request: &Convert) -> Result<Attempt, Error> {
         request.check()?;
+        self.check_ttl(request.request.ttl)?;
         let names = &self.layout().names(&request.request.claim.key)?;
         let convert = |site: Site| async move {
             site.confirmed(names, site.convert(names, request), is_granted).await

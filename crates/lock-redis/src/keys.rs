@@ -12,6 +12,7 @@
 //! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
 //! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
 //! lock:node@0                    the server's record of its standing, in database 0
+//! lock:data@0                    the record by which a server that lost its data is known, in database 0
 //! ```
 //!
 //! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, matches them all. Bytes
@@ -94,6 +95,8 @@ pub(crate) struct Layout {
     /// `lock:node@0`. It contains the database so that a database that was swapped for another is not
     /// mistaken for it.
     node: Box<[u8]>,
+    /// `lock:data@0`
+    data: Box<[u8]>,
 }
 
 impl Layout {
@@ -112,6 +115,7 @@ impl Layout {
             keyspace: format!("__keyspace@{database}__:").into_bytes().into(),
             keeping,
             node: format!("{prefix}node@{database}").into_bytes().into(),
+            data: format!("{prefix}data@{database}").into_bytes().into(),
         })
     }
 
@@ -125,6 +129,11 @@ impl Layout {
     /// ends in a number, so no key with another prefix equals it.
     pub(crate) fn node(&self) -> &[u8] {
         &self.node
+    }
+
+    /// The key of the record by which a server that lost its data is known. As that of the standing, it is no lock.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
     }
 
     /// The places that belong to a lock.

@@ -17,7 +17,7 @@
 //!
 //! At most one valid lease per key at a time, while the server keeps its data and clock rates differ
 //! by less than [`Ttl::drift`](lock_core::Ttl::drift) allows. A server that restarts without
-//! persistence or evicts keys does *not* keep its data. Fencing tokens
+//! persistence or evicts keys does *not* keep its data: see [below](#a-server-that-lost-its-data). Fencing tokens
 //! increase even then, as long as its clock does not go back: a resource that refuses lower tokens
 //! stays safe.
 //!
@@ -51,6 +51,23 @@
 //! [`RedisBackend::check`] examines the server and reports [what is wrong](check#findings) with it for locks, why that
 //! matters, and what to do: what a restart or a failover forgets, eviction, rights that the user lacks, clocks, proxies.
 //! `cargo run --example doctor -- redis://…` prints the report.
+//!
+//! # A server that lost its data
+//!
+//! A server without persistence that restarts has forgotten all locks, and grants them at once, while their holders still
+//! believe in their leases. With [`Builder::data_quarantine`] it first sits out the longest lease. The check costs a grant
+//! nothing: lost data always means another connection, and each connection asks once. Waiters wait, and go on by
+//! themselves. Call [`RedisBackend::init`] when you set up a new server, which otherwise looks like one that lost its data.
+//!
+//! ```
+//! use lock_core::Ttl;
+//! use lock_redis::RedisBackend;
+//!
+//! // No client of this server asks for a lease of more than 30 s.
+//! let backend =
+//!     RedisBackend::builder("redis://127.0.0.1:6379").data_quarantine(Ttl::DEFAULT).build()?;
+//! # Ok::<(), lock_core::Error>(())
+//! ```
 //!
 //! # Waiting
 //!
@@ -210,7 +227,7 @@
 //! error, and never becomes a second holder.
 //!
 //! A key that is taken as it is ([`Key::as_is`](lock_core::Key::as_is)) cannot be one of those beside a lock, or
-//! `lock:node@0`, or a client's channel: every verb refuses it
+//! `lock:node@0` or `lock:data@0`, or a client's channel: every verb refuses it
 //! ([`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey)).
 //!
 //! # Several at once

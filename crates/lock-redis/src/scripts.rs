@@ -185,6 +185,7 @@ pub(crate) static COMMIT: LazyLock<Script> = full!("commit.lua");
 /// For an exclusive lease by votes, on a free lock.
 pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
     "vote_quick.lua",
+    "server.lua",
     "run.lua",
     "vote_guard.lua",
     "plain.lua",
@@ -195,6 +196,7 @@ pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
 pub(crate) static VOTE: LazyLock<Script> = full!(
     "keys.lua",
     "vote.lua",
+    "server.lua",
     "run.lua",
     "vote_guard.lua",
     "vote_keys.lua",
@@ -222,8 +224,27 @@ pub(crate) static CONFIRM: LazyLock<Script> = full!(
     "confirm_on.lua"
 );
 pub(crate) static STANDING: LazyLock<Script> =
-    full!("standing.lua", "run.lua", "node.lua", "standing_on.lua");
-pub(crate) static VOUCH: LazyLock<Script> = full!("vouch.lua", "run.lua", "vouch_on.lua");
+    full!("standing.lua", "server.lua", "run.lua", "node.lua", "standing_on.lua");
+pub(crate) static VOUCH: LazyLock<Script> =
+    full!("vouch.lua", "server.lua", "run.lua", "vouch_on.lua");
+
+/// Whether the server may have forgotten leases, and for how long it sits out.
+pub(crate) static RECALL: LazyLock<Script> = full!("recall.lua", "server.lua", "recall_on.lua");
+
+/// Whether a script may grant a lease to the client that calls it, or a place in the queue.
+pub(crate) fn asks(script: &'static Script) -> bool {
+    let asking: [&'static Script; 8] = [
+        &QUICK_ACQUIRE,
+        &TERM_ACQUIRE,
+        &QUICK_WAIT,
+        &TERM_WAIT,
+        &KEEP_MANY,
+        &ACQUIRE,
+        &ACQUIRE_COUNTED,
+        &ACQUIRE_TOGETHER,
+    ];
+    asking.iter().any(|it| std::ptr::eq(*it, script))
+}
 
 /// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are needed.
 ///
@@ -243,7 +264,7 @@ pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
 
 /// Every script, where grants name their `terms` or do not.
 pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
-    let others: [&'static Script; 19] = [
+    let others: [&'static Script; 20] = [
         &ACQUIRE,
         &SINGLE_RELEASE,
         &RENEW_MANY,
@@ -263,6 +284,7 @@ pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
         &CONFIRM,
         &STANDING,
         &VOUCH,
+        &RECALL,
     ];
     let of_terms: [&'static Script; 3] = [&NOTE_RELEASE, &COMMIT, RELEASE.with_terms(true)];
     let others = others.into_iter().map(move |script| script.with_terms(terms));

@@ -24,7 +24,7 @@ impl Lookout {
     /// is no slower than the drift allows.
     pub(crate) fn due(&self, max_ttl: Ttl) -> Option<(&Quarantine, Instant)> {
         let (quarantine, seen) = self.seen.as_ref()?;
-        Some((quarantine, *seen + max_ttl.duration() + max_ttl.drift()))
+        Some((quarantine, *seen + max_ttl.quarantine()))
     }
 
     pub(crate) fn is_kept_out(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The least rights of each feature, and the need for each of them.
 
 use lock_core::conformance::Suite;
-use lock_core::{Mode, OwnerToken};
+use lock_core::{Mode, OwnerToken, Ttl};
 use lock_redis::{Builder, Notifications, Protocol};
 
 use super::laws::{Law, ability, backend};
@@ -35,6 +35,7 @@ pub(super) fn all() -> Vec<Feature> {
         requiring_notifications(),
         enabling_notifications(),
         tracking(),
+        sitting_out(),
     ]
 }
 
@@ -372,6 +373,19 @@ fn tracking() -> Feature {
         rights,
         laws: vec![hears],
         setups: &[|it| it.tracking(true).notifications(Notifications::Off).release_messages(false)],
+        events: "",
+    }
+}
+
+/// A server that lost its data sits out.
+fn sitting_out() -> Feature {
+    let sits_out = Law::Scene(Scene::ServerSitsOut);
+    let rights = mutex_by_time().rights.into_iter().map(|(right, _)| right);
+    Feature {
+        name: "the quarantine of data",
+        rights: rights.chain(["+info"]).map(|right| (right, sits_out)).collect(),
+        laws: vec![sits_out],
+        setups: &[|it| by_time(it).data_quarantine(Ttl::MAX)],
         events: "",
     }
 }

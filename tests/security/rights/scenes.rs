@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::conformance::{Harness as _, Verdict};
 use lock_core::{
     Acquire, Attempt, Backend as _, Claim, Convert, ConvertBackend as _, Error, Hint,
-    InspectBackend as _, Key, Mode, OwnerToken, Ttl,
+    InspectBackend as _, Key, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_tests::eventually_async;
@@ -31,6 +31,8 @@ pub(super) enum Scene {
     NotificationsAreSwitchedOn,
     /// A watch hears that another client deletes the key.
     HearsOfDeletions,
+    /// A server on its first run sits out until a client says that it is new.
+    ServerSitsOut,
 }
 
 type Outcome = Result<(), String>;
@@ -46,6 +48,7 @@ impl Scene {
             Self::RequiredNotificationsAreFound => required_notifications_are_found(world).await,
             Self::NotificationsAreSwitchedOn => notifications_are_switched_on(world).await,
             Self::HearsOfDeletions => hears_of_deletions(world).await,
+            Self::ServerSitsOut => server_sits_out(world).await,
         };
         match outcome {
             Ok(()) => Verdict::Holds,
@@ -177,6 +180,24 @@ async fn hears_of_deletions(world: &World) -> Outcome {
     world.server().cli(&["DEL", "lock:{a}"]);
     let hint = tokio::time::timeout(world.limit(), watch.next()).await;
     is(matches!(hint, Ok(Some(Hint::Released))), || format!("it heard {hint:?}"))
+}
+
+async fn server_sits_out(world: &World) -> Outcome {
+    let (here, there) = (client(world).await?, client(world).await?);
+    let (held, other) = (claim("a", Mode::Exclusive), claim("a", Mode::Exclusive));
+    let refusal = here.try_acquire(&asked(&held)).await.err();
+    is(refusal.as_ref().is_some_and(|it| it.retry_after().is_some()), || format!("{refusal:?}"))?;
+    here.init().await.map_err(said)?;
+    granted(&here, &held).await?;
+    let attempt = there.try_acquire(&asked(&other)).await.map_err(said)?;
+    is(matches!(attempt, Attempt::Busy { retry_after: Some(_) }), || format!("{attempt:?}"))?;
+    let renewal = here.renew(&Renew::new(held.clone(), asked(&held).ttl)).await;
+    is(matches!(renewal, Renewal::Renewed { .. }), || format!("{renewal:?}"))?;
+    for released in [Released::Freed { contended: false }, Released::NotHeld] {
+        let answer = here.release(&held).await.map_err(said)?;
+        is(answer == released, || format!("{answer:?}"))?;
+    }
+    Ok(())
 }
 
 async fn client(world: &World) -> Result<RedisBackend, String> {

@@ -6,13 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Ttl};
 
-use crate::backend::RedisBackend;
+use crate::backend::{Limits, RedisBackend};
 use crate::commit::Wish;
 use crate::hub::{Channel, Listening};
 use crate::keys::{Gap, Keeping, Layout};
-use crate::link::{Origin, Settings};
+use crate::link::{Origin, Quarantine, Settings};
 use crate::options::{Notifications, Protocol};
 use crate::topology::{Common, Extras, Fleet, Target};
 
@@ -52,6 +52,7 @@ pub struct Builder {
     retention: Duration,
     gap: Option<(u32, Duration)>,
     term_quarantine: Option<bool>,
+    data_quarantine: Option<Ttl>,
     confirmation: Option<(u32, Duration)>,
     on_disk: bool,
     command_timeout: Duration,
@@ -104,6 +105,7 @@ impl Builder {
             retention: HOUR,
             gap: None,
             term_quarantine: None,
+            data_quarantine: None,
             confirmation: None,
             on_disk: false,
             command_timeout: Duration::from_secs(2),
@@ -218,6 +220,55 @@ impl Builder {
         self
     }
 
+    /// Has a server that may have forgotten leases grant none until they are over; `longest` is the longest lease of any
+    /// client. Off by default. **The choice for a server without persistence**, which forgets every lock in a restart.
+    ///
+    /// Lost data means a server that has restarted or was replaced, and so a new connection. On each new connection, before it
+    /// carries a request for a lock, a script compares a record on the server with the run of the server and the history of
+    /// its data. If the record is missing or belongs to another history, the server *sits out* for the longest lease and a
+    /// hundredth, on its own clock and from the first look on. Then requests for locks and for places in the queue fail with
+    /// [`ErrorKind::NotReady`], and [`Error::retry_after`] says for how long. Waiters of `lock-sync` wait, without an error,
+    /// and go on by themselves. Renewals, releases, inspections and values go on.
+    ///
+    /// **A server on its first run looks like one that lost its data**: call [`RedisBackend::init`] once, or wait. The client
+    /// logs this at `WARN`, once. After a restart a server sits out even if it kept all its data, for example by
+    /// `appendfsync always`: nothing proves that. A replica that was promoted, and received its data by replication, goes on
+    /// with the history. It does not sit out, and [`term_quarantine`](Self::term_quarantine) keeps back single locks. But a
+    /// primary names its history anew when its first replica is attached. A replica that is promoted before a client has
+    /// connected since then does sit out.
+    ///
+    /// A request for a longer lease than `longest` fails with [`ErrorKind::InvalidConfig`], and nothing is sent: no other
+    /// client could know how long to wait. The record remembers the longest lease of all clients, and a client with a longer
+    /// one prolongs a quarantine that is under way. But the record may be lost with the data. So all clients must use the
+    /// option, with the same value.
+    ///
+    /// A grant costs nothing more. The first request for a lock on each connection costs one command more. The user needs the right
+    /// `+info`: without it, requests for locks fail with [`ErrorKind::Denied`].
+    ///
+    /// It does not notice:
+    ///
+    /// - `FLUSHALL`, eviction or a deletion, by clients that stay connected. A new connection notices if the record has gone;
+    /// - a restart that a proxy hides, because the connection of the client lives on;
+    /// - that the clock of the server was set forward during a quarantine, which ends too early then.
+    ///
+    /// A cluster is refused with [`ErrorKind::InvalidConfig`]: the record would move to other servers with its slot. A node of
+    /// a quorum has [its own record](crate#as-a-node-of-a-quorum), and votes do not depend on this option.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Ttl;
+    /// use lock_redis::RedisBackend;
+    ///
+    /// let backend =
+    ///     RedisBackend::builder("redis://127.0.0.1:6379").data_quarantine(Ttl::DEFAULT).build()?;
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    pub fn data_quarantine(mut self, longest: Ttl) -> Self {
+        self.data_quarantine = Some(longest);
+        self
+    }
+
     /// Counts a lease only once so many replicas have it: never by default.
     ///
     /// Every grant, hand-over, conversion and renewal then costs a commit on a connection of its own: the client writes a
@@ -299,6 +350,7 @@ impl Builder {
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
             terms,
+            quarantine: self.data_quarantine.map(|longest| Quarantine::new(longest, layout.data())),
             #[cfg(feature = "tls")]
             tls: Arc::new(self.tls_of(&target)?),
         };
@@ -313,7 +365,8 @@ impl Builder {
         let draw_inbox = Arc::new(move || draw_inbox(&named));
         let common = Common { listening, queue_limit: self.queue_limit, confirmation, draw_inbox };
         let fleet = Fleet::new(target, settings, common)?;
-        Ok(RedisBackend::new(layout, fleet, listening, self.queue_limit > 0))
+        let limits = Limits { queues: self.queue_limit > 0, longest: self.data_quarantine };
+        Ok(RedisBackend::new(layout, fleet, listening, limits))
     }
 
     fn protocol_of(&self, target: &Target) -> Protocol {
@@ -340,6 +393,11 @@ impl Builder {
         }
         if self.tracking && self.protocol_of(target) == Protocol::Resp2 {
             return Err(invalid("tracking needs RESP3"));
+        }
+        if self.data_quarantine.is_some() && matches!(target, Target::Cluster(_)) {
+            return Err(invalid(
+                "a server of a cluster cannot sit out after a loss of its data: its record would move with its slot",
+            ));
         }
         Ok(())
     }
@@ -377,6 +435,7 @@ impl fmt::Debug for Builder {
             .field("retention", &self.retention)
             .field("gap", &self.gap)
             .field("term_quarantine", &self.term_quarantine)
+            .field("data_quarantine", &self.data_quarantine)
             .field("confirmation", &self.confirmation)
             .field("on_disk", &self.on_disk)
             .field("command_timeout", &self.command_timeout)

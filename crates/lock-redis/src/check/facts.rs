@@ -85,6 +85,8 @@ pub(super) struct Wants {
     pub(super) queues: bool,
     /// Whether the client knows that other servers have other keys, or may take over.
     pub(super) follows: bool,
+    /// Whether a server that lost its data sits out.
+    pub(super) sits_out: bool,
 }
 
 /// The answer to a question that the server may refuse.

@@ -103,6 +103,7 @@ fn wants(backend: &RedisBackend, site: &Site) -> Result<Wants, Error> {
         notifications: listening.notifications,
         queues: site.queue_limit() > 0,
         follows: backend.fleet().fails_over(),
+        sits_out: backend.longest().is_some(),
     })
 }
 

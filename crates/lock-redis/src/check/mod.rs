@@ -30,8 +30,8 @@
 //! | `rights-missing` | critical, warning or info | the user lacks rights that some kinds of locks need |
 //! | `keys-evicted` | warning | the server has evicted keys |
 //! | `memory-almost-full` | warning | nine tenths of `maxmemory` are in use |
-//! | `no-persistence` | warning | a restart forgets every lock |
-//! | `snapshots-only` | warning | a restart forgets the locks since the last snapshot |
+//! | `no-persistence` | warning | a restart forgets every lock, and the server does not [sit out](crate::Builder::data_quarantine) then |
+//! | `snapshots-only` | warning | as above, for the locks since the last snapshot |
 //! | `appendfsync-no` | warning | a crash of the machine forgets the latest locks |
 //! | `appendfsync-everysec` | info | a crash of the machine forgets the locks of a second or two |
 //! | `snapshot-failed` | warning | the last snapshot could not be written |

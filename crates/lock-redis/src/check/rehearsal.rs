@@ -26,6 +26,7 @@ async fn run(backend: &RedisBackend, rehearsal: &mut Rehearsal) -> Result<(), Er
     let watch = watch(backend, &key, rehearsal).await?;
     let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
     let ttl = Ttl::new(time::Duration::from_secs(10))?;
+    let ttl = backend.longest().map_or(ttl, |longest| ttl.min(longest));
     let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await?;
     if !matches!(attempt, Attempt::Granted(_)) {
         rehearsal.outcome = Outcome::Busy;

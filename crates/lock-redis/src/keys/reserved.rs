@@ -35,6 +35,8 @@ impl Layout {
             Some("the channel of a client")
         } else if rest.strip_prefix(b"node@").is_some_and(is_number) {
             Some("the record of a server's standing")
+        } else if rest.strip_prefix(b"data@").is_some_and(is_number) {
+            Some("the record of a server's data")
         } else if is_beside_a_lock(rest) {
             Some("what belongs to another lock: it ends as that does")
         } else {
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn what_this_library_keeps_for_itself_is_no_lock() {
         let inbox = layout().inbox([0xAB; 8]);
-        for key in [&b"lock:node@0"[..], b"lock:node@12", b"lock:inbox:", &inbox] {
+        for key in [&b"lock:node@0"[..], b"lock:node@12", b"lock:data@0", b"lock:inbox:", &inbox] {
             let error = exact(key).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidKey);
         }

@@ -14,6 +14,7 @@ use super::checks::Checks;
 use super::manner::Manners;
 use super::mover::Mover;
 use super::pulse::{Pulse, Unanswered};
+use super::recall::Recall;
 use super::settings::STRIKES;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
@@ -26,6 +27,7 @@ pub(crate) struct Live {
     numbers: Numbers,
     pub(super) manners: Manners,
     checks: Checks,
+    recall: Recall,
     endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
@@ -66,6 +68,7 @@ impl Live {
             numbers,
             manners: Manners::default(),
             checks: Checks::default(),
+            recall: Recall::default(),
             endpoint,
             limit,
             pulse,
@@ -160,6 +163,11 @@ impl Live {
     /// When the server was last looked at in full, for votes.
     pub(crate) fn checks(&self) -> &Checks {
         &self.checks
+    }
+
+    /// Whether the server may have forgotten leases.
+    pub(super) fn recall(&self) -> &Recall {
+        &self.recall
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -12,6 +12,8 @@ mod live;
 mod manner;
 mod mover;
 mod pulse;
+mod recall;
+mod recalling;
 mod respite;
 mod sentinels;
 mod settings;
@@ -31,11 +33,13 @@ use tokio::time;
 
 pub(crate) use self::connect::{Dedicated, enquire};
 pub(crate) use self::live::{Answer, Live};
+pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
+use crate::scripts;
 use crate::wire::{Address, Call, Failure};
 
 /// The way to the server. Cheap to clone.
@@ -93,9 +97,24 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// After a [`Failure::Error`] that is retryable the script may have run.
+    /// After a [`Failure::Error`] that is retryable the script may have run. It has not if the server sits out.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
-        self.connected().await.map_err(Failure::Unsent)?.run(call).await
+        let live = self.connected().await.map_err(Failure::Unsent)?;
+        if let Some(quarantine) = &self.settings().quarantine
+            && scripts::asks(call.script())
+        {
+            live.has_recalled(quarantine).await?;
+        }
+        live.run(call).await
+    }
+
+    /// Ends the quarantine of the server's data, if servers sit out at all.
+    pub(crate) async fn end_quarantine(&self) -> Result<(), Failure> {
+        let live = self.connected().await.map_err(Failure::Unsent)?;
+        match &self.settings().quarantine {
+            Some(quarantine) => live.end_quarantine(quarantine).await,
+            None => Ok(()),
+        }
     }
 
     /// The connection, which this opens if there is none.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::recall::Quarantine;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::options::Protocol;
@@ -22,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     /// Whether grants name the term of the server.
     pub(crate) terms: bool,
+    /// How a server sits out that lost its data, if it does.
+    pub(crate) quarantine: Option<Quarantine>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Arc<Tls>,
 }

@@ -1,12 +1,9 @@
--- The run of this server and its history, as "run+history"; or nothing, and the reason.
+-- The run of this server and the history that it took over, as "run+history"; or nothing, and the reason.
 local function present_run()
-  local told = redis.pcall('INFO', 'server')
-  local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
+  local run, history, before = present_histories()
   if not run then
-    return nil, 'LOCKINFO ' .. (told.err or 'it names no run')
-  elseif string.find(told, '_mode:cluster') then
-    return nil, 'LOCKCLUSTER its standing has no place beside every lock'
+    return nil, history
   end
-  return run .. '+' .. (string.match(call('INFO', 'replication'), 'master_replid2:(%x+)') or '')
+  return run .. '+' .. before
 end
 

@@ -303,6 +303,7 @@ impl<'a> Refusal<'a> {
             "LOCKCLOSED" => (ErrorKind::Closed, "has a closed semaphore at the key"),
             "LOCKVOUCH" => (ErrorKind::InvalidConfig, "has not been vouched for that long"),
             "LOCKNODE" => (ErrorKind::ForeignKey, "has no standing among others"),
+            "LOCKDATA" => (ErrorKind::ForeignKey, "does not say whether it has forgotten leases"),
             "LOCKINFO" => (
                 ErrorKind::Denied,
                 "does not allow this user to run INFO, so it is unknown whether it has forgotten leases",
@@ -312,9 +313,7 @@ impl<'a> Refusal<'a> {
                 "does not allow this user to run INFO, so no grant can name the term of the server: grant the right \
                  +info, or switch the quarantine of terms off",
             ),
-            "LOCKCLUSTER" => {
-                (ErrorKind::Unsupported, "is a node of a cluster, and cannot be kept out of votes")
-            }
+            "LOCKCLUSTER" => (ErrorKind::Unsupported, "is a node of a cluster, and cannot sit out"),
             "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
             _ => return None,
         })

@@ -41,7 +41,8 @@ impl Request {
     }
 
     /// The request has failed: it is due again after a pause. `errors` gets a copy of the error, so that an outage that
-    /// ends does not drop the last one: see [`Machine::end`](super::machine::Machine::end).
+    /// ends does not drop the last one: see [`Machine::end`](super::machine::Machine::end). Returns since when the store
+    /// has been silent. A store that says when it is ready is not silent.
     pub(super) fn fail(
         &mut self,
         now: Instant,
@@ -51,8 +52,10 @@ impl Request {
     ) -> Instant {
         let error = Arc::new(error.clone());
         errors.push(Arc::clone(&error));
-        let before = self.outage.take().map(|outage| (outage.since, outage.tries + 1));
-        let (since, tries) = before.unwrap_or((now, 0));
+        let before = self.outage.take();
+        let tries = before.as_ref().map_or(0, |outage| outage.tries + 1);
+        let silent = before.filter(|outage| !outage.is_told() && error.retry_after().is_none());
+        let since = silent.map_or(now, |outage| outage.since);
         (self.sent, self.at, self.relaxed) = (false, now + pause(BACKOFF, tries, claim), false);
         self.outage = Some(Outage { since, error, tries });
         since
@@ -65,4 +68,36 @@ pub(super) struct Outage {
     since: Instant,
     pub(super) error: Arc<Error>,
     tries: u32,
+}
+
+impl Outage {
+    /// Whether the store says when it is ready.
+    fn is_told(&self) -> bool {
+        self.error.retry_after().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{ErrorKind, Key, OwnerToken};
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_says_when_it_is_ready_is_not_silent() {
+        let claim =
+            Claim::exclusive(Key::new("a").unwrap(), OwnerToken::from_bytes(*b"0123456789abcdef"));
+        let (mut request, mut errors) = (Request::new(Instant::from_nanos(0)), Vec::new());
+        let silence = Error::new(ErrorKind::Timeout, "no answer");
+        let told = Error::not_before(Duration::from_secs(9), "it sits out");
+        let mut fail = |at: u64, error: &Error| {
+            let since = request.fail(Instant::from_nanos(at), error, &claim, &mut errors);
+            (since.as_nanos(), request.outage.as_ref().unwrap().tries)
+        };
+        assert_eq!([fail(5, &silence), fail(6, &silence)], [(5, 0), (5, 1)]);
+        assert_eq!([fail(7, &told), fail(8, &told)], [(7, 2), (8, 3)]);
+        assert_eq!([fail(9, &silence), fail(10, &silence)], [(9, 4), (9, 5)]);
+    }
 }

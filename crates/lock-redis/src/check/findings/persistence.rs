@@ -5,13 +5,15 @@ use super::super::info::Info;
 use super::super::report::Severity;
 use super::found::Found;
 
-const REMEDY: &str = "set `appendonly yes`; or let nothing restart the server sooner than the longest lease; \
-    or use a quorum, whose nodes sit out after a restart";
+const REMEDY: &str = "set `appendonly yes`; or have the server sit out after a restart, with `Builder::data_quarantine`, outside a cluster; \
+    or let nothing restart the server sooner than the longest lease; or use a quorum, whose nodes sit out as well";
 
 pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     let Some(info) = facts.info.known() else { return };
     let config = facts.config.known();
     match info.get("aof_enabled") {
+        // What a restart forgets is over before the server grants locks again.
+        _ if facts.wants.sits_out => {}
         Some("0") => without_log(config.and_then(|it| it.save.as_deref()), found),
         Some(_) => with_log(config.and_then(|it| it.appendfsync.as_deref()), found),
         None => {}
@@ -48,7 +50,7 @@ fn with_log(appendfsync: Option<&str>, found: &mut Found<'_>) {
             "appendfsync-no",
             "`appendfsync` is `no`",
             "if the machine of the server crashes, the locks of the last half minute may be forgotten",
-            "set `appendfsync` to `everysec` or `always`",
+            "set `appendfsync` to `everysec` or `always`, or use `Builder::data_quarantine`",
         ),
         Some("everysec") => found.add(
             Severity::Info,
@@ -56,7 +58,8 @@ fn with_log(appendfsync: Option<&str>, found: &mut Found<'_>) {
             "`appendfsync` is `everysec`",
             "if the machine of the server crashes, the locks of the last one or two seconds are forgotten; \
              a crash of the process alone forgets none",
-            "set `appendfsync always` if that is too much; it makes each lock wait for the disk",
+            "if that is too much, set `appendfsync always`, which makes each lock wait for the disk, or use \
+             `Builder::data_quarantine`",
         ),
         _ => {}
     }

@@ -31,6 +31,7 @@ fn healthy() -> Facts {
             notifications: Notifications::IfPresent,
             queues: true,
             follows: false,
+            sits_out: false,
         },
         info: info(""),
         is_replica: Probe::Skipped,
@@ -281,6 +282,23 @@ fn what_is_not_wanted_is_not_missed() {
     facts.config = config("always", "", "1");
     facts.info = info("min_slaves_good_slaves:1\nmaxmemory:0");
     assert_eq!(findings(&facts), []);
+}
+
+#[test]
+fn where_a_server_sits_out_it_need_not_keep_its_data() {
+    for config in [config("no", "", "0"), config("everysec", "3600 1", "0"), refused()] {
+        for lines in ["aof_enabled:0", "aof_enabled:1"] {
+            let mut facts = healthy();
+            (facts.config, facts.info, facts.wants.sits_out) = (config.clone(), info(lines), true);
+            let codes: Vec<_> = findings(&facts).into_iter().map(|it| it.code).collect();
+            let unknown =
+                if facts.config.known().is_some() { &[][..] } else { &["config-refused"] };
+            assert_eq!(codes, unknown);
+        }
+    }
+    let mut facts = healthy();
+    facts.info = info("aof_enabled:0");
+    assert!(findings(&facts)[0].remedy.contains("Builder::data_quarantine"));
 }
 
 #[test]

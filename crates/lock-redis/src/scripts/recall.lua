@@ -1,0 +1,14 @@
+-- Says for how long this server grants nothing because it may have forgotten leases.
+--
+-- The record is "run history most begun":
+--   run      the run of the server when a client last asked
+--   history  the history of its data at that time
+--   most     how long the server sits out, in ms, by the client with the longest leases
+--   begun    since when it sits out, in ms by this server's clock; or `-`
+--
+-- KEYS[1]  the record
+-- ARGV[1]  how long the server sits out if it has forgotten leases, in ms
+-- ARGV[2]  `i` if an operator says that no lease lives that this server may have forgotten; or empty
+--
+-- Replies with the time in ms for which it still sits out, or 0.
+
