@@ -174,18 +174,23 @@ async fn heard(watch: &mut Watch, claim: &Claim) -> Result<(), Failure> {
     }
 }
 
+const COLUMNS: [&str; 7] = [
+    "waiting",
+    "hand-over and joining again, µs",
+    "× PING",
+    "server CPU, µs",
+    "of it scripts, µs",
+    "commands",
+    "in memory, µs",
+];
+
+fn micros(series: &Series<Sample>, figure: fn(&Sample) -> f64) -> f64 {
+    median(&series.figures(figure)) * 1e6
+}
+
 fn table(all: &[Series<Sample>], sizes: &[usize]) -> Table {
     let ping = median(&all[0].figures(|sample| sample.time));
-    let columns = [
-        "waiting",
-        "hand-over and joining again, µs",
-        "× PING",
-        "server CPU, µs",
-        "of it scripts, µs",
-        "commands",
-        "in memory, µs",
-    ];
-    let mut table = Table::new("What a hand-over costs, by the number of waiters", &columns);
+    let mut table = Table::new("What a hand-over costs, by the number of waiters", &COLUMNS);
     let mut lines = Lines::new("Microseconds for each hand-over", "waiting");
     for (series, &size) in all[1..].chunks(2).zip(sizes) {
         let [redis, memory] = series else { continue };
@@ -194,9 +199,6 @@ fn table(all: &[Series<Sample>], sizes: &[usize]) -> Table {
                 table.remark(format!("{}: failed: {failure}", series.name));
             }
         }
-        let micros = |series: &Series<Sample>, figure: fn(&Sample) -> f64| {
-            median(&series.figures(figure)) * 1e6
-        };
         let time = micros(redis, |it| it.time);
         let cpu = micros(redis, |it| it.server_cpu);
         let scripts = micros(redis, |it| it.server_scripts);

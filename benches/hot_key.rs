@@ -102,6 +102,18 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
     Ok(own.chain(peers.map(|entrant| Fighter { entrant, peer: true })).collect())
 }
 
+const COLUMNS: [&str; 9] = [
+    "lock",
+    "hand-overs/s",
+    "× tokio",
+    "passes/s",
+    "commands each",
+    "wait p50",
+    "p99",
+    "max",
+    "Jain",
+];
+
 fn table(
     effort: &Effort,
     server: &RedisServer,
@@ -110,37 +122,8 @@ fn table(
     tasks: usize,
 ) -> (Table, Vec<Rate>) {
     let mut kept = Vec::new();
-    let mut rates = Rounds::new();
-    let mut waits = Rounds::new();
-    for fighter in fighters {
-        let window = if fighter.peer { effort.slow_window } else { effort.window };
-        let crowd = move |waits: bool| {
-            let entrant = &fighter.entrant;
-            let mut crowd = Crowd::new(tasks, entrant.fresh_keys(1), window);
-            (crowd.servers, crowd.waits) = (vec![server.url()], waits);
-            stage.run(entrant.crowd(crowd))
-        };
-        // To read the clock twice in each pass slows down only the fast contestants.
-        rates.add(fighter.entrant.name(), move || crowd(fighter.peer));
-        if !fighter.peer {
-            waits.add(fighter.entrant.name(), move || crowd(true));
-        }
-    }
-    let rates = rates.run(effort.rounds.min(ROUNDS));
-    let waits = waits.run(1);
-
-    let columns = [
-        "lock",
-        "hand-overs/s",
-        "× tokio",
-        "passes/s",
-        "commands each",
-        "wait p50",
-        "p99",
-        "max",
-        "Jain",
-    ];
-    let mut table = Table::new(format!("One key, {tasks} tasks of one process"), &columns);
+    let (rates, waits) = fight(effort, server, stage, fighters, tasks);
+    let mut table = Table::new(format!("One key, {tasks} tasks of one process"), &COLUMNS);
     for (fighter, series) in fighters.iter().zip(&rates) {
         let waits = waits.iter().find(|waits| waits.name == series.name).unwrap_or(series);
         match verdict(series).and_then(|()| verdict(waits)) {
@@ -160,6 +143,42 @@ fn table(
     if tasks <= THREADS {
         redis_py(effort, server, tasks, &mut table, &mut kept);
     }
+    compare(&kept, &mut table);
+    table.remark(
+        "A hand-over is a pass after which the holder is another one; commands are for each of them. \
+         A wait that goes on at the end of the window counts with what it has by then.",
+    );
+    (table, kept)
+}
+
+/// Lets the tasks of each fighter fight: for the rates, and for the waits of those that are fast.
+fn fight(
+    effort: &Effort,
+    server: &RedisServer,
+    stage: &Stage,
+    fighters: &[Fighter],
+    tasks: usize,
+) -> (Vec<Series<Window>>, Vec<Series<Window>>) {
+    let mut rates = Rounds::new();
+    let mut waits = Rounds::new();
+    for fighter in fighters {
+        let window = if fighter.peer { effort.slow_window } else { effort.window };
+        let crowd = move |waits: bool| {
+            let entrant = &fighter.entrant;
+            let mut crowd = Crowd::new(tasks, entrant.fresh_keys(1), window);
+            (crowd.servers, crowd.waits) = (vec![server.url()], waits);
+            stage.run(entrant.crowd(crowd))
+        };
+        // To read the clock twice in each pass slows down only the fast contestants.
+        rates.add(fighter.entrant.name(), move || crowd(fighter.peer));
+        if !fighter.peer {
+            waits.add(fighter.entrant.name(), move || crowd(true));
+        }
+    }
+    (rates.run(effort.rounds.min(ROUNDS)), waits.run(1))
+}
+
+fn compare(kept: &[Rate], table: &mut Table) {
     let ours = kept.iter().find(|rate| rate.name == OURS);
     let peers = kept.iter().filter(|rate| rate.peer);
     let best = peers.max_by(|one, other| one.handovers.total_cmp(&other.handovers));
@@ -167,11 +186,6 @@ fn table(
         let ratio = short(ours.handovers / best.handovers);
         table.remark(format!("`{OURS}` is {ratio} × the fastest correct peer, {}.", best.name));
     }
-    table.remark(
-        "A hand-over is a pass after which the holder is another one; commands are for each of them. \
-         A wait that goes on at the end of the window counts with what it has by then.",
-    );
-    (table, kept)
 }
 
 /// The rows of redis-py: a process of its own, with a thread for each task.

@@ -22,6 +22,15 @@ fn main() -> Result<(), Failure> {
     }
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let server = RedisServer::start();
+    one_process(&effort, &server)?;
+    for (permits, tasks) in SHARED.into_iter().take(effort.sizes) {
+        let plan = several_processes(permits, tasks);
+        plan.table(&effort, &server).publish(&format!("semaphore-{permits}-processes"))?;
+    }
+    Ok(())
+}
+
+fn one_process(effort: &Effort, server: &RedisServer) -> Result<(), Failure> {
     let stage = Stage::new(Setting::BlockOn)?;
     let mut ratios = Table::new("Semaphores, one process: passes per second", &summary("permits"));
     let mut lines =
@@ -35,7 +44,7 @@ fn main() -> Result<(), Failure> {
             ours: &IN_PROCESS,
             peers: &PEERS,
         };
-        let (table, rates) = in_one_process(&plan, &effort, &server, &stage)?;
+        let (table, rates) = in_one_process(&plan, effort, server, &stage)?;
         // The case without waiters does not belong on the lines.
         let lines = (tasks > permits as usize).then_some(&mut lines);
         let what = format!("{permits}, {tasks} tasks");
@@ -44,23 +53,22 @@ fn main() -> Result<(), Failure> {
     }
     ratios.plot(lines);
     ratios.publish("semaphore")?;
-
-    for (permits, tasks) in SHARED.into_iter().take(effort.sizes) {
-        let plan = Processes {
-            title: format!(
-                "{}, {PROCESSES} processes with {} each",
-                count(permits, "permit"),
-                count(tasks, "task")
-            ),
-            rule: Rule::Permits(permits),
-            processes: PROCESSES,
-            tasks: tasks as usize,
-            ours: &OURS,
-            peers: &PEERS,
-        };
-        plan.table(&effort, &server).publish(&format!("semaphore-{permits}-processes"))?;
-    }
     Ok(())
+}
+
+fn several_processes(permits: u32, tasks: u32) -> Processes {
+    Processes {
+        title: format!(
+            "{}, {PROCESSES} processes with {} each",
+            count(permits, "permit"),
+            count(tasks, "task")
+        ),
+        rule: Rule::Permits(permits),
+        processes: PROCESSES,
+        tasks: tasks as usize,
+        ours: &OURS,
+        peers: &PEERS,
+    }
 }
 
 fn count(number: impl Into<u64>, what: &str) -> String {

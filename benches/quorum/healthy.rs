@@ -26,6 +26,20 @@ struct Row<'a> {
     fleet: &'a Fleet,
 }
 
+const COLUMNS: [&str; 11] = [
+    "lock",
+    "servers",
+    "p50, µs",
+    "× one server",
+    "spread",
+    "× PING",
+    "p99, µs",
+    "× one server's",
+    "commands",
+    "client CPU, µs",
+    "servers' CPU, µs",
+];
+
 /// On servers at this distance, if one is given.
 pub(crate) fn table(
     effort: &Effort,
@@ -45,25 +59,12 @@ pub(crate) fn table(
     let rows = rows(&fleets, &stage, absent.is_none())?;
     let all = measure(&rows, effort, &stage);
 
-    let columns = [
-        "lock",
-        "servers",
-        "p50, µs",
-        "× one server",
-        "spread",
-        "× PING",
-        "p99, µs",
-        "× one server's",
-        "commands",
-        "client CPU, µs",
-        "servers' CPU, µs",
-    ];
     let mut title =
         format!("Acquire and release a free lock on most of several servers: {setting}");
     if let Some(distance) = distance {
         title += &format!(", {distance:?} away");
     }
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(title, &COLUMNS);
     for (row, series) in rows.iter().zip(&all) {
         if let Some(failure) = &series.failure {
             table.remark(format!("{}: left out, it failed: {failure}", series.name));
@@ -74,7 +75,13 @@ pub(crate) fn table(
     if let Some(remark) = absent {
         table.remark(remark);
     }
-    if distance.is_some() {
+    explain(&mut table, effort, distance.is_some());
+    Ok(table)
+}
+
+/// What the figures mean.
+fn explain(table: &mut Table, effort: &Effort, is_far: bool) {
+    if is_far {
         table.remark(
             "Between client and server is a proxy in this process. What it computes is part of the \
              client's CPU, and it sends on what has arrived with the precision of a timer: 1 ms.",
@@ -87,7 +94,6 @@ pub(crate) fn table(
          cores a pass takes no less than both, divided by the number of cores.",
         effort.rounds
     ));
-    Ok(table)
 }
 
 fn rows<'a>(fleets: &'a [Fleet], stage: &Stage, node: bool) -> Result<Vec<Row<'a>>, Failure> {

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
     Acquire, Attempt, Backend, Ballot, Claim, Convert, Demand, Error, ErrorKind, FencingToken,
-    Grant, Holder, InspectBackend, Key, Kind, Mode, OwnerTag, OwnerToken, PermitBackend, Permits,
-    QuorumNode, Released, Renew, Renewal, Resize, TokenRange, Vote,
+    Grant, Holder, InspectBackend, Inspection, Key, Kind, Mode, OwnerTag, OwnerToken,
+    PermitBackend, Permits, QuorumNode, Released, Renew, Renewal, Resize, TokenRange, Vote,
 };
 use lock_redis::RedisBackend;
 
@@ -121,18 +121,38 @@ impl Tokens {
     }
 }
 
+impl Tokens {
+    /// Tokens of different keys are not comparable.
+    fn together(&mut self, attempts: Vec<Attempt>) -> Answer {
+        let mut beside = Self::default();
+        let answers = attempts.into_iter().zip([self, &mut beside]);
+        Answer::Together(answers.map(|(attempt, tokens)| tokens.attempt(attempt)).collect())
+    }
+
+    fn seen(&mut self, seen: &Inspection) -> Answer {
+        // In the order of their grants, except holders that have the tokens of their group.
+        let mut holders = seen.holders.clone();
+        holders.sort_by_key(|holder| (holder.token, format!("{:?}", holder.kind)));
+        let number = |holder: &Holder| (holder.kind, self.first(holder.token.unwrap()));
+        let holders = holders.iter().map(number).collect::<Vec<_>>();
+        assert_eq!(
+            (holders.len(), seen.waiters.len()),
+            (seen.holding as usize, seen.waiting as usize)
+        );
+        // The place of an upgrade whose lease is over does not count, and may be shown or not.
+        let waiters = seen.waiters.iter().map(|waiter| waiter.kind);
+        let waiters = waiters.filter(|kind| *kind != Kind::Exclusive).collect();
+        Answer::Seen { holders, waiters }
+    }
+}
+
 async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) -> Answer {
     let outcome: Result<Answer, Error> = async {
         Ok(match step {
             Step::Acquire(request) => tokens.attempt(store.try_acquire(request).await?),
             Step::Convert(request) => tokens.attempt(store.convert(request).await?),
             Step::Together(requests) => {
-                let attempts = store.acquire_together(requests).await?.unwrap();
-                // Tokens of different keys are not comparable.
-                let mut beside = Tokens::default();
-                let answers = attempts.into_iter().zip([tokens, &mut beside]);
-                let answers = answers.map(|(attempt, tokens)| tokens.attempt(attempt));
-                Answer::Together(answers.collect())
+                tokens.together(store.acquire_together(requests).await?.unwrap())
             }
             Step::Vote(request, above) => {
                 let holding = store.inspect(key).await?.holding;
@@ -165,22 +185,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
                 store.close(key, OF).await?;
                 Answer::Closed
             }
-            Step::Inspect => {
-                let seen = store.inspect(key).await?;
-                // In the order of their grants, except holders that have the tokens of their group.
-                let mut holders = seen.holders.clone();
-                holders.sort_by_key(|holder| (holder.token, format!("{:?}", holder.kind)));
-                let number = |holder: &Holder| (holder.kind, tokens.first(holder.token.unwrap()));
-                let holders = holders.iter().map(number).collect::<Vec<_>>();
-                assert_eq!(
-                    (holders.len(), seen.waiters.len()),
-                    (seen.holding as usize, seen.waiting as usize)
-                );
-                // The place of an upgrade whose lease is over does not count, and may be shown or not.
-                let waiters = seen.waiters.iter().map(|waiter| waiter.kind);
-                let waiters = waiters.filter(|kind| *kind != Kind::Exclusive).collect();
-                Answer::Seen { holders, waiters }
-            }
+            Step::Inspect => tokens.seen(&store.inspect(key).await?),
             Step::Force => Answer::Ended(store.force_release(key).await?),
         })
     }
@@ -309,6 +314,27 @@ fn step_of_votes(dice: &mut Dice, key: &Key, beside: &Key) -> Step {
     }
 }
 
+/// Which claims have places afterwards, and from which modes they are to be converted.
+fn note_waiting(waiting: &mut HashMap<Claim, Option<Mode>>, step: Step, answer: &Answer) {
+    match step {
+        Step::Acquire(request) if *answer == Answer::Queued => {
+            waiting.insert(request.claim, None);
+        }
+        Step::Convert(it) if *answer == Answer::Queued => {
+            waiting.insert(it.request.claim, Some(it.from));
+        }
+        // An upgrade without a place gives up the one that it had.
+        Step::Convert(it) if *answer == Answer::Busy => {
+            waiting.remove(&it.request.claim);
+        }
+        // A vote has no place, and takes none.
+        Step::Vote(Acquire { claim, .. }, _) | Step::Release(claim) => {
+            waiting.remove(&claim);
+        }
+        _ => {}
+    }
+}
+
 async fn agree(kind: &str, terms: bool, step: fn(&mut Dice, &Key, &Key) -> Step) {
     let server = Server::start();
     let memory = MemoryBackend::new();
@@ -346,23 +372,7 @@ async fn agree(kind: &str, terms: bool, step: fn(&mut Dice, &Key, &Key) -> Step)
             let answer = take(&ours[client], &key, &step, &mut tokens.0).await;
             let reference = take(&theirs[client], &key, &step, &mut tokens.1).await;
             assert_eq!(answer, reference, "{history}: after {before:#?}");
-            match step {
-                Step::Acquire(request) if answer == Answer::Queued => {
-                    waiting.insert(request.claim, None);
-                }
-                Step::Convert(it) if answer == Answer::Queued => {
-                    waiting.insert(it.request.claim, Some(it.from));
-                }
-                // An upgrade without a place gives up the one that it had.
-                Step::Convert(it) if answer == Answer::Busy => {
-                    waiting.remove(&it.request.claim);
-                }
-                // A vote has no place, and takes none.
-                Step::Vote(Acquire { claim, .. }, _) | Step::Release(claim) => {
-                    waiting.remove(&claim);
-                }
-                _ => {}
-            }
+            note_waiting(&mut waiting, step, &answer);
             let seen = take(&ours[client], &key, &Step::Inspect, &mut tokens.0).await;
             let reference = take(&theirs[client], &key, &Step::Inspect, &mut tokens.1).await;
             assert_eq!(seen, reference, "{history}: after {before:#?}");

@@ -53,6 +53,17 @@ async fn credentials_of_the_builder_need_no_encoding() {
     }
 }
 
+/// The error of the first request that the server refuses because of the password.
+async fn denied(backend: &RedisBackend) -> Error {
+    loop {
+        match attempt(backend, &claim("refused")).await {
+            Err(error) if error.kind() == ErrorKind::Denied => return error,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+            Ok(_) => panic!("the old password is accepted"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_password_that_was_replaced_is_used_at_the_next_connection() {
     let server = server_with("locks", "hunter1");
@@ -82,16 +93,7 @@ async fn a_password_that_was_replaced_is_used_at_the_next_connection() {
         // The open connections stay logged in.
         granted(&backend, &claim(format!("other {after}"))).await;
         kill_clients_of(&server, "locks");
-        let refused = async {
-            loop {
-                match attempt(&backend, &claim("refused")).await {
-                    Err(error) if error.kind() == ErrorKind::Denied => return error,
-                    Err(error) => assert!(error.is_retryable(), "{error}"),
-                    Ok(_) => panic!("the old password is accepted"),
-                }
-            }
-        };
-        let error = soon(refused).await;
+        let error = soon(denied(&backend)).await;
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
         after.clone_into(&mut secret.lock().unwrap());
         let renews = async {

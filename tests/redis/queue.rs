@@ -28,6 +28,16 @@ fn length(raw: &mut Client) -> usize {
     raw.command(&["LLEN", QUEUE])
 }
 
+/// The first hint that is about neither a grant to the waiter nor its lease.
+async fn news_of_others(waiter: &mut Waiter) -> Hint {
+    loop {
+        match waiter.hint().await {
+            Hint::Granted { .. } | Hint::Wanted => {}
+            other => return other,
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_line_is_served_with_one_command_and_one_message_each() {
     let server = Server::with(&["--notify-keyspace-events", "AK"]);
@@ -60,15 +70,7 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
         );
         // No client heard that the lock was free before it was.
         for waiter in &mut line {
-            let hint = soon(async {
-                loop {
-                    match waiter.hint().await {
-                        Hint::Granted { .. } | Hint::Wanted => {}
-                        other => return other,
-                    }
-                }
-            });
-            assert_eq!(hint.await, Hint::Released, "{protocol:?}");
+            assert_eq!(soon(news_of_others(waiter)).await, Hint::Released, "{protocol:?}");
         }
         assert_eq!(keys(&mut raw), ["lock:{a}:state"]);
     }

@@ -25,6 +25,19 @@ pub struct Processes {
     pub peers: &'static [&'static str],
 }
 
+const COLUMNS: [&str; 10] = [
+    "lock",
+    "passes/s",
+    "commands each",
+    "server CPU, µs each",
+    "client CPU, µs each",
+    "wait p50",
+    "p99",
+    "max",
+    "Jain, processes",
+    "Jain, tasks",
+];
+
 impl Processes {
     /// Lets the tasks fight. The program must [serve](team::serve) as a member.
     ///
@@ -38,19 +51,7 @@ impl Processes {
         }
         let all = rounds.run(effort.rounds.min(ROUNDS));
 
-        let columns = [
-            "lock",
-            "passes/s",
-            "commands each",
-            "server CPU, µs each",
-            "client CPU, µs each",
-            "wait p50",
-            "p99",
-            "max",
-            "Jain, processes",
-            "Jain, tasks",
-        ];
-        let mut table = Table::new(&self.title, &columns);
+        let mut table = Table::new(&self.title, &COLUMNS);
         let mut bars = Bars::new(format!("Passes per second: {}", self.title));
         let mut rates = Vec::new();
         for series in &all {

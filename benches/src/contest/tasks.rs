@@ -94,7 +94,13 @@ pub fn in_one_process(
         let (ratio, name) = (short(ours.passes / best.passes), &best.name);
         table.remark(format!("`{}` is {ratio} × the fastest correct peer, {name}.", ours.name));
     }
-    table.remark(match plan.rule {
+    table.remark(legend(plan.rule));
+    Ok((table, kept))
+}
+
+/// What the figures mean.
+fn legend(rule: Rule) -> &'static str {
+    match rule {
         Rule::ReadWrite { .. } => {
             "A pass is a read or a write; commands are for each of them. The waits are those of who \
              writes. One that goes on at the end of the window counts with what it has by then."
@@ -103,8 +109,7 @@ pub fn in_one_process(
             "Commands are for each pass. A wait that goes on at the end of the window counts with \
              what it has by then."
         }
-    });
-    Ok((table, kept))
+    }
 }
 
 /// The columns of a summary after the first, which names the measurement.

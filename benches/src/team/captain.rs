@@ -30,19 +30,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     let path = folder.path().join("record");
     let record = Record::create(&path, plan.tasks * plan.processes)?;
     let time = TIMES.fetch_add(1, Ordering::Relaxed);
-    let part = Part {
-        contestant: plan.contestant.clone(),
-        url: server.url(),
-        key: format!("team:{time:04}"),
-        record: path,
-        number: 0,
-        tasks: plan.tasks,
-        tasks_of_all: plan.tasks * plan.processes,
-        rule: plan.rule,
-        hold: plan.hold,
-        by_turns: plan.by_turns,
-        threads: plan.threads,
-    };
+    let part = part(plan, server.url(), format!("team:{time:04}"), path);
     let mut team = Team::muster(&part, plan)?;
 
     team.tell_all("go")?;
@@ -74,6 +62,23 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     outcome.server = load;
     outcome.commands = team.sent(&stats);
     Ok(outcome)
+}
+
+/// The part of the first member.
+fn part(plan: &Plan, url: String, key: String, record: PathBuf) -> Part {
+    Part {
+        contestant: plan.contestant.clone(),
+        url,
+        key,
+        record,
+        number: 0,
+        tasks: plan.tasks,
+        tasks_of_all: plan.tasks * plan.processes,
+        rule: plan.rule,
+        hold: plan.hold,
+        by_turns: plan.by_turns,
+        threads: plan.threads,
+    }
 }
 
 /// A folder whose files live in memory, if there is one.

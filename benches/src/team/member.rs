@@ -44,6 +44,37 @@ struct Worker {
     last_count: AtomicU64,
 }
 
+impl Shared {
+    fn new(record: Record, part: Part) -> Self {
+        Self {
+            record,
+            may_ask: Notify::new(),
+            counting: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            start: AtomicU64::new(0),
+            inside_since: AtomicU64::new(0),
+            tally: Mutex::default(),
+            failure: OnceLock::new(),
+            part,
+        }
+    }
+}
+
+impl Worker {
+    /// The worker with this number in its process.
+    fn new(shared: &Arc<Shared>, number: usize) -> Self {
+        Self {
+            number: (shared.part.number * shared.part.tasks + number + 1) as u64,
+            shared: Arc::clone(shared),
+            passes: AtomicU64::new(0),
+            updates: AtomicU64::new(0),
+            passes_before: AtomicU64::new(0),
+            waiting_since: AtomicU64::new(0),
+            last_count: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
 /// Locks, counts and unlocks, with the tasks of the plan, until the captain says stop.
 pub(crate) async fn member<C: Contestant>(
     client: Arc<C>,
@@ -57,51 +88,17 @@ pub(crate) async fn member<C: Contestant>(
     say(&format!("ready {}", C::INNER.join(",")))?;
     while orders.next().await.ok_or("the captain is gone")? != "go" {}
 
-    let shared = Arc::new(Shared {
-        record,
-        may_ask: Notify::new(),
-        counting: AtomicBool::new(false),
-        done: AtomicBool::new(false),
-        start: AtomicU64::new(0),
-        inside_since: AtomicU64::new(0),
-        tally: Mutex::default(),
-        failure: OnceLock::new(),
-        part,
-    });
+    let shared = Arc::new(Shared::new(record, part));
     let mut tasks = JoinSet::new();
     let mut workers = Vec::new();
     for number in 0..shared.part.tasks {
-        let worker = Arc::new(Worker {
-            number: (shared.part.number * shared.part.tasks + number + 1) as u64,
-            shared: Arc::clone(&shared),
-            passes: AtomicU64::new(0),
-            updates: AtomicU64::new(0),
-            passes_before: AtomicU64::new(0),
-            waiting_since: AtomicU64::new(0),
-            last_count: AtomicU64::new(u64::MAX),
-        });
+        let worker = Arc::new(Worker::new(&shared, number));
         workers.push(Arc::clone(&worker));
         let key = client.key(&shared.part.key)?;
         tasks.spawn(work(Arc::clone(&client), key, worker));
     }
 
-    let mut cpu_before = Duration::ZERO;
-    loop {
-        tokio::select! {
-            order = orders.next() => match order.as_deref() {
-                Some("ask") => shared.may_ask.notify_one(),
-                Some("count") => {
-                    cpu_before = cpu::used();
-                    begin_to_count(&shared, &workers);
-                }
-                _ => break,
-            },
-            Some(ended) = tasks.join_next() => ended??,
-        }
-    }
-    end_counting(&shared, &workers);
-    let cpu = cpu::used().saturating_sub(cpu_before);
-
+    let cpu = obey(&mut orders, &shared, &workers, &mut tasks).await?;
     tasks.abort_all();
     while tasks.join_next().await.is_some() {}
     client.settled().await;
@@ -112,6 +109,31 @@ pub(crate) async fn member<C: Contestant>(
     tally.cpu = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
     tally.total = workers.iter().map(|worker| worker.updates.load(Ordering::Relaxed)).sum();
     Ok(say(&tally.to_json().to_string())?)
+}
+
+/// Follows the orders until the captain says stop. Returns the CPU time since the counting began.
+async fn obey(
+    orders: &mut Orders,
+    shared: &Shared,
+    workers: &[Arc<Worker>],
+    tasks: &mut JoinSet<Result<(), Failure>>,
+) -> Result<Duration, Failure> {
+    let mut cpu_before = Duration::ZERO;
+    loop {
+        tokio::select! {
+            order = orders.next() => match order.as_deref() {
+                Some("ask") => shared.may_ask.notify_one(),
+                Some("count") => {
+                    cpu_before = cpu::used();
+                    begin_to_count(shared, workers);
+                }
+                _ => break,
+            },
+            Some(ended) = tasks.join_next() => ended??,
+        }
+    }
+    end_counting(shared, workers);
+    Ok(cpu::used().saturating_sub(cpu_before))
 }
 
 async fn work<C: Contestant>(

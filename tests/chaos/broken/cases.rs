@@ -90,11 +90,35 @@ const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
     Case { flaw, breaks, scene }
 }
 
+/// Each worker lacks another server.
+fn ring() -> Vec<Step> {
+    let lacks = |worker: usize| {
+        let lack = Step::new(Fault::Partition, ms(1_500), ms(5_000));
+        lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
+    };
+    [0, 1, 2].map(lacks).into()
+}
+
+/// Two workers have one server in common. It comes back with old data, again and again.
+fn stale() -> Vec<Step> {
+    let lacks = [(0, 2), (1, 0)].map(|(worker, server)| {
+        let lack = Step::new(Fault::Partition, ms(1_500), ms(15_000));
+        lack.servers(&[server], 3).workers(&[worker])
+    });
+    // A holder that a server has forgotten is still there when the server is back, also on a machine that
+    // is busy: leases are long beside the time that a start takes.
+    let back = [3_000, 6_500, 10_000, 13_500].map(|at| {
+        let back = Step::new(Fault::KillStale, ms(at), ms(1_350)).how(How::By(ms(1_300)));
+        back.servers(&[1], 3)
+    });
+    lacks.into_iter().chain(back).collect()
+}
+
 impl Scene {
     pub(super) fn plan(self, seed: u64) -> Plan {
         use Fault::*;
 
-        let (all, ttl) = ([0, 1, 2], ms(600));
+        let ttl = ms(600);
         let one = |steps| {
             let plan = Plan::of(Deployment::Redis, steps).with_ttl(ttl);
             Plan { seed, workers: 3, tasks: 5, hold: ms(10), fair: false, ..plan }
@@ -133,26 +157,9 @@ impl Scene {
             }
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),
-            Self::Ring => {
-                let lacks = |worker: usize| {
-                    let lack = Step::new(Partition, ms(1_500), ms(5_000));
-                    lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
-                };
-                many(3, all.map(lacks).into())
-            }
+            Self::Ring => many(3, ring()),
             Self::Stale => {
-                let lacks = [(0, 2), (1, 0)].map(|(worker, server)| {
-                    let lack = Step::new(Partition, ms(1_500), ms(15_000));
-                    lack.servers(&[server], 3).workers(&[worker])
-                });
-                // A holder that a server has forgotten is still there when the server is back, also on a machine that
-                // is busy: leases are long beside the time that a start takes.
-                let back = [3_000, 6_500, 10_000, 13_500].map(|at| {
-                    let back = Step::new(KillStale, ms(at), ms(1_350)).how(How::By(ms(1_300)));
-                    back.servers(&[1], 3)
-                });
-                let steps = lacks.into_iter().chain(back).collect();
-                let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, steps) };
+                let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, stale()) };
                 plan.with_ttl(ms(1_200))
             }
         }

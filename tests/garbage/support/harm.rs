@@ -74,20 +74,11 @@ impl Harm {
                 (frame, true)
             }
             Self::Digit => {
-                let digits: Vec<_> =
-                    (0..frame.len()).filter(|&at| frame[at].is_ascii_digit()).collect();
-                if !digits.is_empty() {
-                    frame[*random.pick(&digits)] = b'0' + random.below(10) as u8;
-                }
+                change_a_digit(&mut frame, random);
                 (frame, true)
             }
             Self::Length => before(length(random), frame),
-            Self::Depth => {
-                let depth = *random.pick(&[2, 50, 99, 100, 101, 5_000, 100_000]);
-                let header =
-                    *random.pick(&[&b"*1\r\n"[..], b"~1\r\n", b">1\r\n", b"%1\r\n", b"|1\r\n"]);
-                before(header.repeat(depth), frame)
-            }
+            Self::Depth => before(depth(random), frame),
             Self::Push => before(push(random), frame),
             Self::PushInside => {
                 let places = elements(&frame);
@@ -99,15 +90,30 @@ impl Harm {
                 let kind = *random.pick(b"+-:$*(");
                 before([&[kind], &[b'7'; 1 << 18][..]].concat(), frame)
             }
-            Self::Noise => {
-                let noise = (0..1 + random.below(40)).map(|_| random.draw() as u8).collect();
-                before(noise, frame)
-            }
+            Self::Noise => before(noise(random), frame),
             Self::Other => (other(random).to_vec(), true),
             Self::Twice => (frame.repeat(2), true),
             Self::Dropped => (Vec::new(), true),
         }
     }
+}
+
+fn change_a_digit(frame: &mut [u8], random: &mut Random) {
+    let digits: Vec<_> = (0..frame.len()).filter(|&at| frame[at].is_ascii_digit()).collect();
+    if !digits.is_empty() {
+        frame[*random.pick(&digits)] = b'0' + random.below(10) as u8;
+    }
+}
+
+/// Arrays within arrays.
+fn depth(random: &mut Random) -> Vec<u8> {
+    let depth = *random.pick(&[2, 50, 99, 100, 101, 5_000, 100_000]);
+    let header = *random.pick(&[&b"*1\r\n"[..], b"~1\r\n", b">1\r\n", b"%1\r\n", b"|1\r\n"]);
+    header.repeat(depth)
+}
+
+fn noise(random: &mut Random) -> Vec<u8> {
+    (0..1 + random.below(40)).map(|_| random.draw() as u8).collect()
 }
 
 /// A length, before a value that is shorter.

@@ -148,10 +148,14 @@ async fn looks_at_others(world: &World) -> Outcome {
             format!("{name}: {seen:?}")
         })?;
     }
-    // An upgrade that waits. It is shown only while its owner holds the lock.
+    looks_at_an_upgrade(&able, &looker).await
+}
+
+/// An upgrade that waits. It is shown only while its owner holds the lock.
+async fn looks_at_an_upgrade(able: &RedisBackend, looker: &RedisBackend) -> Outcome {
     let reader = claim("u", Mode::Upgradable);
-    granted(&able, &reader).await?;
-    granted(&able, &claim("u", Mode::Shared)).await?;
+    granted(able, &reader).await?;
+    granted(able, &claim("u", Mode::Shared)).await?;
     let _watch = able.watch(&key("u")).await.map_err(said)?;
     let upgrade =
         Convert::new(reader, Mode::Exclusive, asked(&claim("u", Mode::Shared)).ttl).queued();

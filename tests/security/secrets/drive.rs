@@ -43,7 +43,15 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
         shown(backend.release(claim).await).ok();
     }
     shown(backend.force_release(key).await).ok();
+    drive_modes(backend, claim, ttl).await;
+    shown(backend.acquire_together(&[request.clone(), next]).await).ok();
+    drive_votes(backend, claim, request).await;
+    shown(backend.check().await).ok();
+}
 
+/// Every mode but the exclusive one, and permits.
+async fn drive_modes(backend: &RedisBackend, claim: &Claim, ttl: Ttl) {
+    let key = &claim.key;
     let group = Mode::Joint { group: claim.owner };
     for mode in [Mode::Shared, Mode::Upgradable, group, Mode::Permits { take: 1, of: 2 }] {
         let claim = claim.clone().in_mode(mode);
@@ -55,8 +63,11 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     shown(backend.permits(key, 3).await).ok();
     shown(backend.resize(key, 2, Resize::Add(1)).await).ok();
     shown(backend.close(key, 2).await).ok();
-    shown(backend.acquire_together(&[request.clone(), next]).await).ok();
+}
 
+/// What a quorum asks of its nodes.
+async fn drive_votes(backend: &RedisBackend, claim: &Claim, request: Acquire) {
+    let (token, ttl) = (FencingToken::new(1), request.ttl);
     let terms = Terms::new(Membership::of(["a", "b", "c"]), ttl);
     show(&terms);
     let mut ballot = Ballot::new(request, token);
@@ -68,7 +79,6 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     shown(backend.vouch(&Quarantine::new("a0"), ttl).await).ok();
     shown(backend.confirm(claim, token).await).ok();
     shown(backend.release(claim).await).ok();
-    shown(backend.check().await).ok();
 }
 
 /// Every kind of lock, once.

@@ -311,9 +311,20 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
     });
     tape::show(&panics.await.unwrap_err());
 
+    let mut secrets = vec![Secret::new("a value", VALUE)];
+    secrets.push(owner_of_a_panic(&locks).await);
+    values_and_an_election(&locks, &server).await;
+    locks.shutdown().await;
+    secrets.extend(credentials());
+    secrets.extend(watched.tokens().iter().map(|token| secret_half(token)));
+    assert_unsaid(&secrets);
+}
+
+/// Shows an owner, parses what is nearly its secret, and panics with its guard. Returns the secret.
+async fn owner_of_a_panic(locks: &Locks<RedisBackend>) -> Secret {
     let reentrant = std::sync::Arc::new(locks.reentrant_mutex("again", ()).unwrap());
     let mut owner = Owner::new().unwrap();
-    let mut secrets = vec![Secret::new("an owner", owner.expose()), Secret::new("a value", VALUE)];
+    let secret = Secret::new("an owner", owner.expose());
     tape::show(&owner);
     {
         let mut guard = reentrant.lock_as(&mut owner).await.unwrap();
@@ -332,7 +343,11 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
         panic!("as {guard:?}");
     });
     tape::show(&panics.await.unwrap_err());
+    secret
+}
 
+/// Shows the errors of a cell that has another type or fails, and of a leader that is none any more.
+async fn values_and_an_election(locks: &Locks<RedisBackend>, server: &RedisServer) {
     let cell = locks.once_cell::<String, _>("cell").unwrap();
     let failing = cell.get_or_try_init(async || Err::<String, _>(std::io::Error::other("not now")));
     tape::shown(failing.await).ok();
@@ -345,10 +360,6 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
     server.cli(&["DEL", "lock:{election}"]);
     tape::shown(leads.update(VALUE).await).ok();
     tape::shown(leads.resign().await).ok();
-    locks.shutdown().await;
-    secrets.extend(credentials());
-    secrets.extend(watched.tokens().iter().map(|token| secret_half(token)));
-    assert_unsaid(&secrets);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Grant};
-use lock_core::{Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
+use lock_core::{Instant, Key, Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -18,37 +18,18 @@ impl Mutant {
         let claim = request.claim.clone();
         let asked = request.ttl;
         let repeated = self.shared().seen.contains(&claim.owner);
+        if let Some(refused) = self.refuses(&request, repeated) {
+            return refused;
+        }
         match self.bug {
-            Bug::NeverGrants => return Ok(Attempt::Busy { retry_after: Some(asked.duration()) }),
-            Bug::LacksUpgradableReaders if claim.mode == Mode::Upgradable => {
-                return Err(Error::new(ErrorKind::Unsupported, "readers are readers"));
-            }
-            Bug::GroupsWaitBehindOthers
-                if matches!(claim.mode, Mode::Joint { .. }) && self.others(&claim) > 0 =>
-            {
-                return Ok(Attempt::Busy { retry_after: Some(asked.duration()) });
-            }
-            Bug::RefusesARepeatedAcquire if repeated => {
-                return Ok(Attempt::Busy { retry_after: Some(asked.duration()) });
-            }
             Bug::ChecksThenSets => {
-                let probe = Claim::exclusive(claim.key.clone(), OwnerToken::generate()?);
-                let look = self.store.try_acquire(&Acquire::new(probe.clone(), asked)).await?;
-                if let Attempt::Busy { .. } = look {
-                    return Ok(look);
+                if let busy @ Attempt::Busy { .. } = self.checks(&claim.key, asked).await? {
+                    return Ok(busy);
                 }
-                self.store.release(&probe).await?;
                 yield_now().await;
             }
             Bug::ADroppedAcquireLandsLater => {
-                let store = self.store.clone();
-                let task = tokio::spawn(async move {
-                    for _ in 0..5 {
-                        yield_now().await;
-                    }
-                    Ask { request, from }.send(&store).await
-                });
-                return task.await.expect("it does not panic");
+                return self.lands_later(Ask { request, from }).await;
             }
             Bug::ARepeatedAcquireDoesNotExtend if repeated => request.ttl = Ttl::MIN,
             Bug::NeverExpires => request.ttl = Ttl::MAX,
@@ -63,7 +44,60 @@ impl Mutant {
             refused => return Ok(self.refused_wrongly(refused)),
         };
         grant.tokens = self.numbered(&request, grant.tokens, repeated, waited);
-        if self.bug == Bug::DowngradesChangeTokens && from.is_some() {
+        self.tell_wrongly(&mut grant, from.is_some());
+        {
+            let mut shared = self.shared();
+            shared.seen.insert(claim.owner);
+            shared.holders.insert(claim.key.clone(), claim.clone());
+        }
+        grant.valid_until = self.dated_wrongly(&claim, (sent, asked), repeated, &grant).await;
+        Ok(Attempt::Granted(grant))
+    }
+
+    /// The answer, if the store is not asked at all.
+    fn refuses(&self, request: &Acquire, repeated: bool) -> Option<Result<Attempt>> {
+        let claim = &request.claim;
+        let busy = Attempt::Busy { retry_after: Some(request.ttl.duration()) };
+        match self.bug {
+            Bug::NeverGrants => Some(Ok(busy)),
+            Bug::LacksUpgradableReaders if claim.mode == Mode::Upgradable => {
+                Some(Err(Error::new(ErrorKind::Unsupported, "readers are readers")))
+            }
+            Bug::GroupsWaitBehindOthers
+                if matches!(claim.mode, Mode::Joint { .. }) && self.others(claim) > 0 =>
+            {
+                Some(Ok(busy))
+            }
+            Bug::RefusesARepeatedAcquire if repeated => Some(Ok(busy)),
+            _ => None,
+        }
+    }
+
+    /// The request is under way, also if its caller goes away.
+    async fn lands_later(&self, ask: Ask) -> Result<Attempt> {
+        let store = self.store.clone();
+        let task = tokio::spawn(async move {
+            for _ in 0..5 {
+                yield_now().await;
+            }
+            ask.send(&store).await
+        });
+        task.await.expect("it does not panic")
+    }
+
+    /// Whether another claim would get the lock. It does not keep the lock.
+    async fn checks(&self, key: &Key, ttl: Ttl) -> Result<Attempt> {
+        let probe = Claim::exclusive(key.clone(), OwnerToken::generate()?);
+        let look = self.store.try_acquire(&Acquire::new(probe.clone(), ttl)).await?;
+        if !matches!(look, Attempt::Busy { .. }) {
+            self.store.release(&probe).await?;
+        }
+        Ok(look)
+    }
+
+    /// Other tokens after a conversion, and another demand.
+    fn tell_wrongly(&self, grant: &mut Grant, is_converted: bool) {
+        if self.bug == Bug::DowngradesChangeTokens && is_converted {
             let next = FencingToken::new(grant.tokens.last().get() + 1);
             grant.tokens = TokenRange::single(next);
         }
@@ -72,12 +106,17 @@ impl Mutant {
             Bug::AlwaysSaysQuiet => Demand::Quiet,
             _ => grant.demand,
         };
-        {
-            let mut shared = self.shared();
-            shared.seen.insert(claim.owner);
-            shared.holders.insert(claim.key.clone(), claim.clone());
-        }
-        grant.valid_until = match self.bug {
+    }
+
+    /// When the lease ends. The request was `sent` for the time that was `asked`.
+    async fn dated_wrongly(
+        &self,
+        claim: &Claim,
+        (sent, asked): (Instant, Ttl),
+        repeated: bool,
+        grant: &Grant,
+    ) -> Instant {
+        match self.bug {
             Bug::DatesGrantsFromTheReply => {
                 yield_now().await;
                 asked.valid_until(self.clock().now())
@@ -89,8 +128,7 @@ impl Mutant {
                 asked.valid_until(sent)
             }
             _ => grant.valid_until,
-        };
-        Ok(Attempt::Granted(grant))
+        }
     }
 
     fn grants_anyway(&self) -> bool {

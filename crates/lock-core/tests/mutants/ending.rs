@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Hint};
+use lock_core::{
+    Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Hint, Instant,
+};
 use lock_core::{Mode, Released, Renew, Renewal, Result, TokenRange};
 use tokio::task::yield_now;
 
@@ -29,6 +31,13 @@ impl Mutant {
         if ends_others && matches!(renewal, Renewal::Lost) {
             self.end_all_in(claim).await;
         }
+        let renewal = self.renewed_with_wrong_news(&request, renewal);
+        self.renewed_for_a_wrong_time(&request, sent, renewal).await
+    }
+
+    /// Tokens and demand as they are not.
+    fn renewed_with_wrong_news(&self, request: &Renew, renewal: Renewal) -> Renewal {
+        let claim = &request.claim;
         match (self.bug, renewal) {
             (
                 Bug::RenewsWithOldTokens,
@@ -58,6 +67,19 @@ impl Mutant {
                 self.shared().renewed.insert(claim.owner);
                 renewal
             }
+            (_, renewal) => renewal,
+        }
+    }
+
+    /// A lease that ends too late, or has ended.
+    async fn renewed_for_a_wrong_time(
+        &self,
+        request: &Renew,
+        sent: Instant,
+        renewal: Renewal,
+    ) -> Renewal {
+        let Renew { claim, ttl, .. } = request;
+        match (self.bug, renewal) {
             (Bug::DatesRenewalsFromTheReply, Renewal::Renewed { .. }) => {
                 yield_now().await;
                 Renewal::until(ttl.valid_until(self.clock().now()))

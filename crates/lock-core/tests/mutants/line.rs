@@ -69,6 +69,17 @@ impl Mutant {
             _ => {}
         }
         let attempt = self.store.try_acquire(&request).await?;
+        self.queued_wrongly(request, waits, attempt).await
+    }
+
+    /// What comes of the answer of the store. The claim `waited` if it had a place before.
+    async fn queued_wrongly(
+        &self,
+        mut request: Acquire,
+        waited: bool,
+        attempt: Attempt,
+    ) -> Result<Attempt> {
+        let claim = request.claim.clone();
         match (self.bug, attempt) {
             (Bug::QueuesOnlyOne, Attempt::Queued { retry_after }) if self.others(&claim) > 0 => {
                 self.store.release(&claim).await?;
@@ -77,7 +88,7 @@ impl Mutant {
             (Bug::QueuesWhoDoesNotWatch, Attempt::Busy { retry_after }) if request.queue => {
                 Ok(Attempt::Queued { retry_after })
             }
-            (Bug::QueuesBackwards, attempt @ Attempt::Queued { .. }) if !waits => {
+            (Bug::QueuesBackwards, attempt @ Attempt::Queued { .. }) if !waited => {
                 let line = self.take_out_all_but(&claim).await?;
                 put_back(line.into_iter().rev()).await?;
                 Ok(attempt)

@@ -38,7 +38,22 @@ impl Mutant {
             _ => {}
         }
         let before = self.tokens_of(claim.owner);
-        match (self.bug, convert(request).send(&self.store).await) {
+        let attempt = convert(request).send(&self.store).await;
+        self.converted_wrongly(request, from, before, attempt).await
+    }
+
+    /// What comes of the answer of the store. The owner had the tokens `before`.
+    async fn converted_wrongly(
+        &self,
+        plain: &Acquire,
+        from: Mode,
+        before: Option<TokenRange>,
+        attempt: Result<Attempt>,
+    ) -> Result<Attempt> {
+        let claim = &plain.claim;
+        let former = claim.clone().in_mode(from);
+        let is_upgrade = claim.mode == Mode::Exclusive;
+        match (self.bug, attempt) {
             (Bug::UpgradesKeepTheirTokens, Ok(Attempt::Granted(mut grant))) => {
                 grant.tokens = before.unwrap_or(grant.tokens);
                 Ok(Attempt::Granted(grant))
@@ -48,7 +63,7 @@ impl Mutant {
                 self.store.try_acquire(plain).await
             }
             (Bug::UpgradesBesideReaders, Ok(Attempt::Busy { .. })) => {
-                Ok(Attempt::Granted(self.made_up(request.ttl)))
+                Ok(Attempt::Granted(self.made_up(plain.ttl)))
             }
             (Bug::UpgradesQueueLikeAnyWriter, Ok(Attempt::Queued { .. })) => {
                 self.store.release(claim).await?;

@@ -46,6 +46,12 @@ pub(crate) struct Client {
     pub(crate) old: bool,
 }
 
+impl Client {
+    fn has_asked_all(&self, rules: &Rules) -> bool {
+        self.links[..rules.nodes].iter().all(|link| *link != Link::Unasked)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// It collects votes.
@@ -113,9 +119,7 @@ impl State {
         match client.phase {
             Phase::Idle => return,
             Phase::Voting => {
-                let is_asked =
-                    client.links[..rules.nodes].iter().all(|link| *link != Link::Unasked);
-                if !is_asked || self.repeats > 0 {
+                if !client.has_asked_all(rules) || self.repeats > 0 {
                     return;
                 }
                 // It had all the answers that it could have, and chose no token.

@@ -153,6 +153,16 @@ pub(crate) enum Loss {
     Flush,
 }
 
+/// The nodes that a client asks.
+fn members(faults: Faults, flaw: Flaw, client: usize, nodes: usize) -> Vec<usize> {
+    match flaw {
+        Flaw::HalfIsEnough => vec![client % nodes, (client + 1) % nodes],
+        _ if faults.replacing && client.is_multiple_of(2) => (0..nodes - 1).collect(),
+        _ if faults.replacing => (1..nodes).collect(),
+        _ => (0..nodes).collect(),
+    }
+}
+
 impl Plan {
     pub(crate) fn new(faults: Faults, flaw: Flaw, rng: &mut Rng) -> Self {
         let nodes = match flaw {
@@ -162,12 +172,6 @@ impl Plan {
         // The last node takes the place of the first.
         let nodes = nodes + usize::from(faults.replacing);
         let clients = rng.pick(&[2, 3, 3, 4]);
-        let members = (0..clients).map(|client| match flaw {
-            Flaw::HalfIsEnough => vec![client % nodes, (client + 1) % nodes],
-            _ if faults.replacing && client % 2 == 0 => (0..nodes - 1).collect(),
-            _ if faults.replacing => (1..nodes).collect(),
-            _ => (0..nodes).collect(),
-        });
         let skew = match (faults.wild_clocks, rng.below(3)) {
             (true, _) => 1_800_000,
             (false, 0) => 0,
@@ -177,7 +181,7 @@ impl Plan {
         let mut plan = Self {
             faults,
             flaw,
-            members: members.collect(),
+            members: (0..clients).map(|client| members(faults, flaw, client, nodes)).collect(),
             keys: rng.pick(&[1, 1, 2]),
             // A vote that a release overtakes lasts as long as its lease.
             lines: if faults.lasting { 1 } else { 2 },
@@ -191,30 +195,36 @@ impl Plan {
             // The longer a ballot may be under way, the less clocks may be apart.
             plan.node_timeout = plan.node_timeout.filter(|timeout| timeout.as_millis() < 100);
         }
+        plan.draw_faults(clients, nodes, rng);
+        plan
+    }
+
+    /// What happens to messages, links and nodes.
+    fn draw_faults(&mut self, clients: usize, nodes: usize, rng: &mut Rng) {
+        let faults = self.faults;
         if faults.messages {
-            plan.lost = rng.pick(&[0, 2, 10]);
-            plan.late = rng.pick(&[0, 5, 15, 40]);
-            plan.twice = rng.pick(&[0, 5, 20]);
+            self.lost = rng.pick(&[0, 2, 10]);
+            self.late = rng.pick(&[0, 5, 15, 40]);
+            self.twice = rng.pick(&[0, 5, 20]);
         }
         if faults.lasting {
-            // So does a vote that arrives again after it was refused.
-            plan.twice = 0;
+            // A vote that arrives again after it was refused lasts as long as its lease, too.
+            self.twice = 0;
         }
         if faults.cuts {
-            plan.cuts = (0..rng.below(4)).map(|_| Cut::new(clients, nodes, rng)).collect();
+            self.cuts = (0..rng.below(4)).map(|_| Cut::new(clients, nodes, rng)).collect();
         }
         if faults.stalls {
             let stalls = 0..rng.below(4);
-            plan.stalls =
+            self.stalls =
                 stalls.map(|_| Stall { span: span(rng), node: rng.index(nodes) }).collect();
         }
         if faults.rates {
-            plan.rates = (0..nodes).map(|_| rng.pick(&[-9, 0, 9])).collect();
+            self.rates = (0..nodes).map(|_| rng.pick(&[-9, 0, 9])).collect();
         }
         if faults.restarts || faults.forgetting {
-            plan.restarts = plan.draw_restarts(rng);
+            self.restarts = self.draw_restarts(rng);
         }
-        plan
     }
 
     /// No faults, and leases that do not end by themselves.

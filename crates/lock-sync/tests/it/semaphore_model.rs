@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_sync::{OwnedSemaphorePermit, TryAcquireError};
+use lock_sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use proptest::prelude::*;
 
 use crate::semaphore::becomes_available;
@@ -42,84 +42,107 @@ struct Paper {
     count: usize,
 }
 
+/// Two handles of one semaphore, and what their holders have.
+struct Model {
+    here: Arc<Semaphore>,
+    there: Arc<Semaphore>,
+    held: Vec<Paper>,
+    limit: usize,
+}
+
 async fn follow(steps: Vec<Step>) {
     let pair = Pair::threaded();
     let (here, there) = pair.semaphores(PERMITS);
     let (here, there) = (Arc::new(here), Arc::new(there));
-    let mut held: Vec<Paper> = Vec::new();
-    let mut limit = PERMITS;
+    let mut model = Model { here, there, held: Vec::new(), limit: PERMITS };
     for step in steps {
-        match step {
-            Step::Acquire { here: side, count } => {
-                let free = limit - sum(&held);
-                let semaphore = Arc::clone(if side { &here } else { &there });
-                match semaphore.try_acquire_many_owned(count).await {
-                    Ok(permit) => {
-                        assert!(count as usize <= free, "{count} of {free}");
-                        assert_eq!(permit.num_permits(), count as usize);
-                        held.push(Paper { permit, count: count as usize });
-                    }
-                    Err(TryAcquireError::NoPermits) => {
-                        assert!(count as usize > free, "{count} of {free}");
-                    }
-                    Err(error) => panic!("{error:?}"),
-                }
-            }
-            Step::Split { which, count } => {
-                let Some(paper) = pick(&mut held, which) else { continue };
-                match paper.permit.split(count) {
-                    Some(permit) => {
-                        paper.count -= count;
-                        held.push(Paper { permit, count });
-                    }
-                    None => assert!(count > paper.count),
-                }
-            }
-            Step::Merge { which, other } => {
-                if held.len() < 2 {
-                    continue;
-                }
-                let taken = held.swap_remove(other % held.len());
-                let Some(paper) = pick(&mut held, which) else { continue };
-                if Arc::ptr_eq(paper.permit.semaphore(), taken.permit.semaphore()) {
-                    paper.permit.merge(taken.permit);
-                    paper.count += taken.count;
-                } else {
-                    held.push(taken);
-                }
-            }
-            Step::Release { which } => {
-                if let Some(paper) = take(&mut held, which) {
-                    paper.permit.release().await.unwrap();
-                }
-            }
-            Step::Drop { which } => drop(take(&mut held, which)),
-            Step::Forget { which } => {
-                if let Some(paper) = take(&mut held, which) {
-                    limit -= paper.count;
-                    paper.permit.forget();
-                }
-            }
-            Step::Add { count } => {
-                there.add_permits(count).await.unwrap();
-                limit += count;
-            }
-            Step::Remove { count } => {
-                becomes_available(&here, limit - sum(&held)).await;
-                limit -= here.forget_permits(count).await.unwrap();
-            }
-        }
-        for paper in &held {
+        model.take(step).await;
+        for paper in &model.held {
             assert_eq!(paper.permit.num_permits(), paper.count);
             assert!(paper.permit.is_valid());
         }
         // The releases of dropped and forgotten permits may still be under way.
-        becomes_available(&there, limit - sum(&held)).await;
+        becomes_available(&model.there, model.free()).await;
     }
-    let expected = limit;
-    drop(held);
-    becomes_available(&here, expected).await;
+    model.held.clear();
+    becomes_available(&model.here, model.limit).await;
     pair.all_released().await;
+}
+
+impl Model {
+    async fn take(&mut self, step: Step) {
+        match step {
+            Step::Acquire { here, count } => self.acquire(here, count).await,
+            Step::Split { which, count } => self.split(which, count),
+            Step::Merge { which, other } => self.merge(which, other),
+            Step::Release { which } => {
+                if let Some(paper) = take(&mut self.held, which) {
+                    paper.permit.release().await.unwrap();
+                }
+            }
+            Step::Drop { which } => drop(take(&mut self.held, which)),
+            Step::Forget { which } => {
+                if let Some(paper) = take(&mut self.held, which) {
+                    self.limit -= paper.count;
+                    paper.permit.forget();
+                }
+            }
+            Step::Add { count } => {
+                self.there.add_permits(count).await.unwrap();
+                self.limit += count;
+            }
+            Step::Remove { count } => {
+                becomes_available(&self.here, self.free()).await;
+                self.limit -= self.here.forget_permits(count).await.unwrap();
+            }
+        }
+    }
+
+    fn free(&self) -> usize {
+        self.limit - sum(&self.held)
+    }
+
+    async fn acquire(&mut self, here: bool, count: u32) {
+        let free = self.free();
+        let semaphore = Arc::clone(if here { &self.here } else { &self.there });
+        match semaphore.try_acquire_many_owned(count).await {
+            Ok(permit) => {
+                assert!(count as usize <= free, "{count} of {free}");
+                assert_eq!(permit.num_permits(), count as usize);
+                self.held.push(Paper { permit, count: count as usize });
+            }
+            Err(TryAcquireError::NoPermits) => {
+                assert!(count as usize > free, "{count} of {free}");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn split(&mut self, which: usize, count: usize) {
+        let Some(paper) = pick(&mut self.held, which) else { return };
+        match paper.permit.split(count) {
+            Some(permit) => {
+                paper.count -= count;
+                self.held.push(Paper { permit, count });
+            }
+            None => assert!(count > paper.count),
+        }
+    }
+
+    /// Permits of one handle become one. Those of two handles stay apart.
+    fn merge(&mut self, which: usize, other: usize) {
+        if self.held.len() < 2 {
+            return;
+        }
+        let taken = self.held.swap_remove(other % self.held.len());
+        let Some(paper) = pick(&mut self.held, which) else { return };
+        if Arc::ptr_eq(paper.permit.semaphore(), taken.permit.semaphore()) {
+            paper.permit.merge(taken.permit);
+            paper.count += taken.count;
+        } else {
+            self.held.push(taken);
+        }
+    }
 }
 
 fn sum(held: &[Paper]) -> usize {

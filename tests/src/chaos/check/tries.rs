@@ -49,7 +49,22 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             !there.in_the_way_of(&Try::to_have(it), permits)
         }));
     }
-    // A try of several locks at once gets none of them if a task is in the way of one.
+    retain_those_alone_everywhere(&mut alone, operations);
+    let alone = alone.into_iter().map(|it| told(operations, it, it.ended, ""));
+    let kept = kept.into_iter().map(|(it, at, way)| {
+        let what = format!(", which was not to become {way} at {}", at.as_nanos());
+        told(operations, it, at, &what)
+    });
+    alone.chain(kept).collect()
+}
+
+fn told(operations: &Operations, operation: &Operation, at: Instant, what: &str) -> Violation {
+    let text = format!("no task was in the way of {}{what}", operations.name(operation));
+    Violation::new(Property::Tries, (at, at), operations.key(operation), text)
+}
+
+/// A try of several locks at once gets none of them if a task is in the way of one.
+fn retain_those_alone_everywhere(alone: &mut Vec<&Operation>, operations: &Operations) {
     let asked_with = |it: &Operation| (it.client, it.asked, it.ended);
     let count = |list: &mut dyn Iterator<Item = &Operation>| {
         let mut counts = HashMap::new();
@@ -59,15 +74,6 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let all = count(&mut operations.all.iter().filter(|it| it.tries() && it.is_busy()));
     let of_those = count(&mut alone.iter().copied());
     alone.retain(|it| all.get(&asked_with(it)) == of_those.get(&asked_with(it)));
-    let tell = |operation: &Operation, at: Instant, what: String| {
-        let text = format!("no task was in the way of {}{what}", operations.name(operation));
-        Violation::new(Property::Tries, (at, at), operations.key(operation), text)
-    };
-    let alone = alone.into_iter().map(|it| tell(it, it.ended, String::new()));
-    let kept = kept.into_iter().map(|(it, at, way)| {
-        tell(it, at, format!(", which was not to become {way} at {}", at.as_nanos()))
-    });
-    alone.chain(kept).collect()
 }
 
 /// A try: to acquire a lock, or to convert a hold.

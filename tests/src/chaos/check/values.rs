@@ -65,6 +65,12 @@ struct Look<'a> {
     failed: bool,
 }
 
+impl Cell<'_> {
+    fn since(begin: Instant) -> Self {
+        Self { begin, makes: Vec::new(), values: BTreeSet::new(), saws: Vec::new() }
+    }
+}
+
 /// The cells, and calls that have failed without a cause.
 fn read<'a>(events: &'a [Event], terms: &Terms) -> (BTreeMap<&'a str, Cell<'a>>, Vec<Violation>) {
     let mut cells = BTreeMap::<&str, Cell<'_>>::new();
@@ -74,13 +80,7 @@ fn read<'a>(events: &'a [Event], terms: &Terms) -> (BTreeMap<&'a str, Cell<'a>>,
         let (at, client) = (event.at, event.client.as_str());
         match &event.deed {
             Deed::Look { op, key, .. } => {
-                let new = || Cell {
-                    begin: at,
-                    makes: Vec::new(),
-                    values: BTreeSet::new(),
-                    saws: Vec::new(),
-                };
-                cells.entry(key).or_insert_with(new);
+                cells.entry(key).or_insert_with(|| Cell::since(at));
                 open.insert((client, *op), Look { key, asked: at, make: None, failed: false });
             }
             Deed::Make { op } => {

@@ -115,12 +115,21 @@ impl fmt::Display for Deed {
                 write!(f, "left {op} {confirmed} nothing")
             }
             Self::Forgot { op } => write!(f, "forgot {op}"),
-            Self::Resize { key, limit } => write!(f, "resize {key} {limit}"),
-            Self::Resized { key, limit: Some(limit) } => write!(f, "resized {key} {limit}"),
-            Self::Resized { key, limit: None } => write!(f, "resized {key} unknown"),
             Self::Wrote { op, token, accepted, valid_until } => {
                 write!(f, "wrote {op} {} {accepted} {}", token.get(), nanos(*valid_until))
             }
+            other => other.beside_holds(f),
+        }
+    }
+}
+
+impl Deed {
+    /// Writes a deed that is not about a hold: about limits, barriers, cells and the process.
+    fn beside_holds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resize { key, limit } => write!(f, "resize {key} {limit}"),
+            Self::Resized { key, limit: Some(limit) } => write!(f, "resized {key} {limit}"),
+            Self::Resized { key, limit: None } => write!(f, "resized {key} unknown"),
             Self::Arrive { op, key, of } => write!(f, "arrive {op} {key} {of}"),
             Self::Pass { op, leads } => write!(f, "pass {op} {leads}"),
             Self::Look { op, task, key } => write!(f, "look {op} {task} {key}"),
@@ -136,6 +145,8 @@ impl fmt::Display for Deed {
             }
             Self::Fault { step, what } => write!(f, "fault {step} {what}"),
             Self::Healed { step } => write!(f, "healed {step}"),
+            // Deeds about holds are written above.
+            _ => Err(fmt::Error),
         }
     }
 }
@@ -146,7 +157,14 @@ impl FromStr for Deed {
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut words = Words(text.split_ascii_whitespace());
         let verb: String = words.next()?;
-        let deed = match verb.as_str() {
+        let deed = Self::read(&verb, &mut words)?;
+        if words.0.next().is_some() { Err(()) } else { Ok(deed) }
+    }
+}
+
+impl Deed {
+    fn read(verb: &str, words: &mut Words<'_>) -> Result<Self, ()> {
+        Ok(match verb {
             "ask" => Self::Ask {
                 op: words.next()?,
                 task: words.next()?,
@@ -177,6 +195,19 @@ impl FromStr for Deed {
                 why: words.unless_nothing()?,
             },
             "forgot" => Self::Forgot { op: words.next()? },
+            "wrote" => Self::Wrote {
+                op: words.next()?,
+                token: words.token()?,
+                accepted: words.next()?,
+                valid_until: words.at()?,
+            },
+            other => Self::read_beside_holds(other, words)?,
+        })
+    }
+
+    /// Reads a deed that is not about a hold.
+    fn read_beside_holds(verb: &str, words: &mut Words<'_>) -> Result<Self, ()> {
+        Ok(match verb {
             "resize" => Self::Resize { key: words.next()?, limit: words.next()? },
             "resized" => {
                 let (key, limit): (_, String) = (words.next()?, words.next()?);
@@ -184,12 +215,6 @@ impl FromStr for Deed {
                     if limit == "unknown" { None } else { Some(limit.parse().map_err(drop)?) };
                 Self::Resized { key, limit }
             }
-            "wrote" => Self::Wrote {
-                op: words.next()?,
-                token: words.token()?,
-                accepted: words.next()?,
-                valid_until: words.at()?,
-            },
             "arrive" => Self::Arrive { op: words.next()?, key: words.next()?, of: words.next()? },
             "pass" => Self::Pass { op: words.next()?, leads: words.next()? },
             "look" => Self::Look { op: words.next()?, task: words.next()?, key: words.next()? },
@@ -207,8 +232,7 @@ impl FromStr for Deed {
             "fault" => Self::Fault { step: words.next()?, what: words.next()? },
             "healed" => Self::Healed { step: words.next()? },
             _ => return Err(()),
-        };
-        if words.0.next().is_some() { Err(()) } else { Ok(deed) }
+        })
     }
 }
 
@@ -237,25 +261,11 @@ impl Words<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_deed_is_read_as_it_was_written() {
+    fn other_deeds() -> Vec<Deed> {
         let (op, at, token) = (7, Instant::from_nanos(u64::MAX), FencingToken::new(u64::MAX));
         let key = || "it".to_owned();
-        let ways = [Way::Read, Way::Upgradable, Way::Write, Way::Permits(3), Way::Owner(9)];
         let patience = Patience::Within(Duration::from_nanos(1_500));
-        let asks = ways.map(|way| Deed::Ask { op, task: 2, key: key(), way, patience });
-        let refusals = [
-            Refusal::Busy,
-            Refusal::TimedOut,
-            Refusal::GivenUp,
-            Refusal::Lost,
-            Refusal::Closed,
-            Refusal::Failed("Timeout".to_owned()),
-        ];
-        let kept = refusals.clone().map(|why| Deed::Kept { op, why });
-        let lefts = refusals.clone().map(|why| Deed::Left { op, confirmed: false, why: Some(why) });
-        let nots = refusals.map(|why| Deed::Not { op, why });
-        let rest = [
+        vec![
             Deed::Ask { op, task: 0, key: key(), way: Way::Write, patience: Patience::None },
             Deed::Got { op, token, valid_until: at },
             Deed::Turn { op, way: Way::Permits(1), patience, valid_until: at },
@@ -282,8 +292,28 @@ mod tests {
             Deed::Uses { files: 1, threads: 2, tasks: 3, memory: 4 },
             Deed::Fault { step: 1, what: "kill-server-0".to_owned() },
             Deed::Healed { step: 1 },
+        ]
+    }
+
+    #[test]
+    fn every_deed_is_read_as_it_was_written() {
+        let op = 7;
+        let key = || "it".to_owned();
+        let ways = [Way::Read, Way::Upgradable, Way::Write, Way::Permits(3), Way::Owner(9)];
+        let patience = Patience::Within(Duration::from_nanos(1_500));
+        let asks = ways.map(|way| Deed::Ask { op, task: 2, key: key(), way, patience });
+        let refusals = [
+            Refusal::Busy,
+            Refusal::TimedOut,
+            Refusal::GivenUp,
+            Refusal::Lost,
+            Refusal::Closed,
+            Refusal::Failed("Timeout".to_owned()),
         ];
-        for deed in asks.into_iter().chain(nots).chain(kept).chain(lefts).chain(rest) {
+        let kept = refusals.clone().map(|why| Deed::Kept { op, why });
+        let lefts = refusals.clone().map(|why| Deed::Left { op, confirmed: false, why: Some(why) });
+        let nots = refusals.map(|why| Deed::Not { op, why });
+        for deed in asks.into_iter().chain(nots).chain(kept).chain(lefts).chain(other_deeds()) {
             let line = deed.to_string();
             assert_eq!(line.parse(), Ok(deed), "{line}");
             assert_eq!(format!("{line} more").parse::<Deed>(), Err(()), "{line}");

@@ -30,6 +30,21 @@ pub struct Soaked {
     pub uses: Vec<(String, [u64; 4])>,
 }
 
+impl Soaked {
+    /// Adds what was found in one more round.
+    fn count(&mut self, found: Findings) {
+        self.rounds += 1;
+        self.holds += found.holds;
+        // Cells are read for longer than a round, whose history does not contain their making.
+        let found_here = found.violations.into_iter().filter(|it| it.property != Property::Values);
+        self.findings.violations.extend(found_here);
+        self.findings.violations.truncate(100);
+        let round = self.rounds;
+        let doubts = found.doubts.into_iter().map(|doubt| format!("in round {round}: {doubt}"));
+        self.findings.doubts.extend(doubts);
+    }
+}
+
 /// Runs workers that take everything for this time. Some of their tasks are ended wherever they are, and some
 /// runtimes are replaced, but nothing else fails. Every round is checked like a run. The resources at rest after
 /// the first round are compared with those after the last.
@@ -66,15 +81,7 @@ pub fn soak(
         let mut events = resized.clone();
         events.extend(round);
         let found = check::check(&events, &stage.resource().tally(), &terms);
-        soaked.rounds += 1;
-        soaked.holds += found.holds;
-        // Cells are read for longer than a round, whose history does not contain their making.
-        let found_here = found.violations.into_iter().filter(|it| it.property != Property::Values);
-        soaked.findings.violations.extend(found_here);
-        soaked.findings.violations.truncate(100);
-        let round = soaked.rounds;
-        let doubts = found.doubts.into_iter().map(|doubt| format!("in round {round}: {doubt}"));
-        soaked.findings.doubts.extend(doubts);
+        soaked.count(found);
         let at_rest = last_uses(&events);
         soaked.uses = at_rest.iter().map(shown).collect();
         uses.extend(at_rest);

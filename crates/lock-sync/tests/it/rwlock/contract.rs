@@ -145,13 +145,13 @@ assert_futures!(Both: true, true, false);
 assert_futures!(SendOnly: false, false, false);
 assert_futures!(Neither: false, false, false);
 
+fn of<T>(_: &T) -> Of<T> {
+    Of(PhantomData)
+}
+
 /// The futures of the `async fn`s, and tokio's, are compared where they are made.
 #[test]
 fn every_future_is_what_tokios_is() {
-    fn of<T>(_: &T) -> Of<T> {
-        Of(PhantomData)
-    }
-
     macro_rules! check {
         ($ours:expr, $theirs:expr) => {{
             let (ours, theirs) = (of(&$ours), of(&$theirs));
@@ -187,6 +187,11 @@ fn every_future_is_what_tokios_is() {
     check_with!(Both::default());
     check_with!(SendOnly::default());
     check_with!(Neither::default());
+}
+
+#[test]
+fn a_guard_is_released_and_watched_on_any_thread() {
+    let pair = Pair::threaded();
     let lock = pair.here.rwlock("other", 0_u8).unwrap();
     let reading = lock.blocking_read().unwrap();
     assert!(of(&reading.release()).is_send());

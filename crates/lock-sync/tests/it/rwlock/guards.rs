@@ -78,8 +78,19 @@ async fn owned_guards_narrow_and_know_their_lock() {
         whole.0 = 2;
         tokio::spawn(whole.release()).await.unwrap().unwrap();
     }
-    let guard = Arc::clone(&lock).try_read_owned().await.unwrap();
-    assert!(mine(OwnedRwLockReadGuard::rwlock(&guard)));
+    readers_narrow(&lock).await;
+    let guard = Arc::clone(&lock).upgradable_read_owned().await.unwrap();
+    assert!(mine(OwnedRwLockUpgradableReadGuard::rwlock(&guard)));
+    let guard = tokio::spawn(async move { soon(guard.upgrade()).await.unwrap() }).await.unwrap();
+    drop(guard);
+    // The guards are gone, and with them every reference to the value.
+    assert_eq!(Arc::into_inner(lock).unwrap().into_inner(), (2, vec!["y"]));
+    pair.all_released().await;
+}
+
+async fn readers_narrow(lock: &Arc<RwLock<(i32, Vec<&'static str>)>>) {
+    let guard = Arc::clone(lock).try_read_owned().await.unwrap();
+    assert!(Arc::ptr_eq(OwnedRwLockReadGuard::rwlock(&guard), lock));
     assert_eq!(*guard, (2, vec!["y"]));
     let list = OwnedRwLockReadGuard::map(guard, |data| &data.1);
     let Err(list) = OwnedRwLockReadGuard::try_map(list, |list| list.get(7)) else {
@@ -88,15 +99,7 @@ async fn owned_guards_narrow_and_know_their_lock() {
     let Ok(first) = OwnedRwLockReadGuard::try_map(list, |list| list.first()) else {
         panic!("there is a first");
     };
-    assert!(mine(OwnedRwLockReadGuard::rwlock(&first)) && *first == "y");
-    drop(first);
-    let guard = Arc::clone(&lock).upgradable_read_owned().await.unwrap();
-    assert!(mine(OwnedRwLockUpgradableReadGuard::rwlock(&guard)));
-    let guard = tokio::spawn(async move { soon(guard.upgrade()).await.unwrap() }).await.unwrap();
-    drop(guard);
-    // The guards are gone, and with them every reference to the value.
-    assert_eq!(Arc::into_inner(lock).unwrap().into_inner(), (2, vec!["y"]));
-    pair.all_released().await;
+    assert!(Arc::ptr_eq(OwnedRwLockReadGuard::rwlock(&first), lock) && *first == "y");
 }
 
 #[tokio::test]

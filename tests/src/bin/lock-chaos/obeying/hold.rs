@@ -1,6 +1,7 @@
 //! One lock, from the request to the release.
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use lock_core::Error as BackendError;
@@ -130,65 +131,87 @@ async fn hold<'a>(
                 continue;
             }
         };
-        guard = match order {
-            Some(Order::Valid) => {
-                say(format_args!("valid {name} {}", guard.is_valid()));
-                guard
-            }
-            Some(Order::Unlock) => {
-                return match guard.release().await {
-                    Ok(()) => format!("unlocked {name}"),
-                    Err(error) => failed(name, &error),
-                };
-            }
-            Some(Order::Drop) | None => {
-                drop(guard);
-                return format!("dropped {name}");
-            }
-            Some(Order::Upgrade(wait)) => {
-                match unless_dropped(guard.upgrade(wait), name, orders).await {
-                    None => return format!("dropped {name}"),
-                    Some(Ok(guard)) => {
-                        say(format_args!("upgraded {name} {}", guard.fencing_token()));
-                        guard
-                    }
-                    Some(Err((guard, refused))) => {
-                        say(refused.words(name));
-                        guard
-                    }
-                }
-            }
-            Some(Order::Downgrade(upgradable)) => match guard.downgrade(upgradable) {
-                Ok(guard) => {
-                    say(format_args!("downgraded {name}"));
-                    guard
-                }
-                Err(guard) => {
-                    say(format_args!("failed {name} cannot be downgraded"));
-                    guard
-                }
-            },
-            Some(Order::Give(count)) => {
-                match guard.split(count) {
-                    None => say(format_args!("failed {name} has not as many permits")),
-                    Some(part) => match part.release().await {
-                        Ok(()) => say(format_args!("gave {name} {count}")),
-                        Err(error) => say(failed(name, &error)),
-                    },
-                }
-                guard
-            }
-            Some(Order::Forget) => match guard.forget() {
-                Ok(()) => return format!("forgot {name}"),
-                Err(guard) => {
-                    say(format_args!("failed {name} has no permits"));
-                    guard
-                }
-            },
+        guard = match obey(guard, name, order.unwrap_or(Order::Drop), orders).await {
+            ControlFlow::Continue(guard) => guard,
+            ControlFlow::Break(end) => return end,
         };
         if !is_lost {
             lost.set(guard.lost());
         }
+    }
+}
+
+/// The guard afterwards, or how it ended.
+async fn obey<'a>(
+    mut guard: Guard<'a>,
+    name: &str,
+    order: Order,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+) -> ControlFlow<String, Guard<'a>> {
+    match order {
+        Order::Valid => say(format_args!("valid {name} {}", guard.is_valid())),
+        Order::Unlock => {
+            return ControlFlow::Break(match guard.release().await {
+                Ok(()) => format!("unlocked {name}"),
+                Err(error) => failed(name, &error),
+            });
+        }
+        Order::Drop => {
+            drop(guard);
+            return ControlFlow::Break(format!("dropped {name}"));
+        }
+        Order::Upgrade(wait) => {
+            let Some(upgraded) = unless_dropped(guard.upgrade(wait), name, orders).await else {
+                return ControlFlow::Break(format!("dropped {name}"));
+            };
+            guard = told_upgrade(upgraded, name);
+        }
+        Order::Downgrade(upgradable) => guard = downgrade(guard, upgradable, name),
+        Order::Give(count) => give(&mut guard, count, name).await,
+        Order::Forget => match guard.forget() {
+            Ok(()) => return ControlFlow::Break(format!("forgot {name}")),
+            Err(kept) => {
+                say(format_args!("failed {name} has no permits"));
+                guard = kept;
+            }
+        },
+    }
+    ControlFlow::Continue(guard)
+}
+
+fn told_upgrade<'a>(upgraded: Result<Guard<'a>, (Guard<'a>, Refused)>, name: &str) -> Guard<'a> {
+    match upgraded {
+        Ok(guard) => {
+            say(format_args!("upgraded {name} {}", guard.fencing_token()));
+            guard
+        }
+        Err((guard, refused)) => {
+            say(refused.words(name));
+            guard
+        }
+    }
+}
+
+fn downgrade<'a>(guard: Guard<'a>, upgradable: bool, name: &str) -> Guard<'a> {
+    match guard.downgrade(upgradable) {
+        Ok(guard) => {
+            say(format_args!("downgraded {name}"));
+            guard
+        }
+        Err(guard) => {
+            say(format_args!("failed {name} cannot be downgraded"));
+            guard
+        }
+    }
+}
+
+async fn give(guard: &mut Guard<'_>, count: usize, name: &str) {
+    match guard.split(count) {
+        None => say(format_args!("failed {name} has not as many permits")),
+        Some(part) => match part.release().await {
+            Ok(()) => say(format_args!("gave {name} {count}")),
+            Err(error) => say(failed(name, &error)),
+        },
     }
 }
 

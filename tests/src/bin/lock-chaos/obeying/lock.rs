@@ -49,51 +49,57 @@ impl Refused {
     }
 }
 
+/// Waits as long as the patience says: by the first way, by the second way with a limit, or by the third way once.
+macro_rules! by {
+    ($patience:expr, $usual:expr, $limit:ident => $within:expr, $now:expr) => {
+        match $patience {
+            Patience::Usual => waited($usual).await,
+            Patience::AtMost($limit) => waited($within).await,
+            Patience::None => tried($now).await,
+        }
+    };
+}
+
 impl Lock {
     /// Takes the lock, once: an owner is used up.
     pub(crate) async fn take(&mut self, patience: Patience) -> Result<Guard<'_>, Refused> {
         match self {
-            Self::Mutex(mutex) => match patience {
-                Patience::Usual => waited(mutex.lock()).await,
-                Patience::AtMost(limit) => waited(mutex.lock_timeout(limit)).await,
-                Patience::None => tried(mutex.try_lock()).await,
+            Self::Mutex(it) => {
+                by!(patience, it.lock(), limit => it.lock_timeout(limit), it.try_lock())
+                    .map(Guard::Mutex)
             }
-            .map(Guard::Mutex),
-            Self::Read(lock) => match patience {
-                Patience::Usual => waited(lock.read()).await,
-                Patience::AtMost(limit) => waited(lock.read_timeout(limit)).await,
-                Patience::None => tried(lock.try_read()).await,
+            Self::Read(it) => {
+                by!(patience, it.read(), limit => it.read_timeout(limit), it.try_read())
+                    .map(Guard::Read)
             }
-            .map(Guard::Read),
-            Self::Write(lock) => match patience {
-                Patience::Usual => waited(lock.write()).await,
-                Patience::AtMost(limit) => waited(lock.write_timeout(limit)).await,
-                Patience::None => tried(lock.try_write()).await,
+            Self::Write(it) => {
+                by!(patience, it.write(), limit => it.write_timeout(limit), it.try_write())
+                    .map(Guard::Write)
             }
-            .map(Guard::Write),
-            Self::Upgradable(lock) => match patience {
-                Patience::Usual => waited(lock.upgradable_read()).await,
-                Patience::AtMost(limit) => waited(lock.upgradable_read_timeout(limit)).await,
-                Patience::None => tried(lock.try_upgradable_read()).await,
-            }
+            Self::Upgradable(it) => by!(
+                patience,
+                it.upgradable_read(),
+                limit => it.upgradable_read_timeout(limit),
+                it.try_upgradable_read()
+            )
             .map(Guard::Upgradable),
-            Self::Permits(semaphore, count) => match patience {
-                Patience::Usual => waited(semaphore.acquire_many(*count)).await,
-                Patience::AtMost(limit) => {
-                    waited(semaphore.acquire_many_timeout(*count, limit)).await
-                }
-                Patience::None => tried(semaphore.try_acquire_many(*count)).await,
-            }
+            Self::Permits(it, count) => by!(
+                patience,
+                it.acquire_many(*count),
+                limit => it.acquire_many_timeout(*count, limit),
+                it.try_acquire_many(*count)
+            )
             .map(Guard::Permit),
-            Self::Owned(mutex, owner) => {
+            Self::Owned(it, owner) => {
                 let Some(owner) = owner.take() else {
                     return Err(Refused::Failed("its owner was used up".into()));
                 };
-                match patience {
-                    Patience::Usual => waited(owner.scope(mutex.lock())).await,
-                    Patience::AtMost(limit) => waited(owner.scope(mutex.lock_timeout(limit))).await,
-                    Patience::None => tried(owner.scope(mutex.try_lock())).await,
-                }
+                by!(
+                    patience,
+                    owner.scope(it.lock()),
+                    limit => owner.scope(it.lock_timeout(limit)),
+                    owner.scope(it.try_lock())
+                )
                 .map(Guard::Owned)
             }
         }

@@ -82,6 +82,13 @@ impl Worker {
             ["downgrade", name, "upgradable"] => self.tell(name, Order::Downgrade(true)),
             ["give", name, count] => self.tell(name, Order::Give(count.parse().ok()?)),
             ["forget", name] => self.tell(name, Order::Forget),
+            ref words => self.obey_key(words),
+        }
+    }
+
+    /// Commands about a key, and not about one holder.
+    fn obey_key(&mut self, words: &[&str]) -> Option<()> {
+        match *words {
             ["work", key, tasks, file] => {
                 let job = self.shelf.mutex(key).map(Job::Alone);
                 self.begin(key, job, tasks.parse().ok()?, file)

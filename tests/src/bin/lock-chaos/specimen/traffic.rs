@@ -160,15 +160,13 @@ impl Task<'_> {
         if is_mine {
             cell.unlock().await;
         }
-        match value {
-            Ok(Some(value)) => {
-                entry.saw(value);
-                return true;
-            }
-            Ok(None) => entry.not(Refusal::Lost),
-            Err(Failed) => entry.not(failed()),
+        let outcome = value.map_err(|Failed| failed()).and_then(|it| it.ok_or(Refusal::Lost));
+        let found = outcome.is_ok();
+        match outcome {
+            Ok(value) => entry.saw(value),
+            Err(why) => entry.not(why),
         }
-        false
+        found
     }
 
     async fn alone(&mut self) -> bool {
@@ -180,7 +178,7 @@ impl Task<'_> {
         let often = if locks.is_orderly() { 30 } else { 15 };
         let tries = roll < often && locks.options.deployment.counts();
         let short = self.random.between(Duration::from_millis(5), locks.options.ttl);
-        let mut guard;
+        let held;
         let is_short = !locks.is_orderly() && !tries && (15..25).contains(&roll);
         let patience = match tries {
             true => Patience::None,
@@ -188,11 +186,8 @@ impl Task<'_> {
         };
         let mut entry = locks.world.journal.ask(self.number, key, Way::Write, patience);
         let outcome = if tries {
-            match mutex.try_lock().await {
-                Ok(Some(got)) => Ok(got),
-                Ok(None) => Err(Refusal::Busy),
-                Err(Failed) => Err(failed()),
-            }
+            let got = mutex.try_lock().await.map_err(|Failed| failed());
+            got.and_then(|got| got.ok_or(Refusal::Busy))
         } else if is_short {
             mutex.lock(short).await.ok_or(Refusal::TimedOut)
         } else if !locks.is_orderly() && (25..35).contains(&roll) {
@@ -201,19 +196,17 @@ impl Task<'_> {
         } else {
             mutex.lock(wait).await.ok_or(Refusal::TimedOut)
         };
-        match outcome {
-            Ok(got) => guard = Some(got),
+        held = match outcome {
+            Ok(got) => got,
             Err(why) => {
                 entry.not(why);
                 return false;
             }
-        }
-        let Some(held) = &guard else { return false };
+        };
         entry.got(held.token(), held.lease());
         let (token, lease) = (held.token(), Arc::clone(held.lease()));
         self.section(&entry, key, (Way::Write, token), &lease).await;
         entry.leave();
-        let Some(held) = guard.take() else { return true };
         if self.random.percent(30) && !locks.is_orderly() {
             drop(held);
             entry.left(false);

@@ -99,10 +99,9 @@ impl FromStr for Primitive {
 }
 
 impl Options {
-    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let (mut folder, mut client, mut deployment) = (None, None, None);
-        let (mut primitives, mut wait_limit) = (None, None);
-        let mut options = Self {
+    /// What holds for an option that is not given. Some are required, and empty here.
+    fn unless_told() -> Self {
+        Self {
             folder: PathBuf::new(),
             client: String::new(),
             seed: 0,
@@ -120,7 +119,13 @@ impl Options {
             flaw: None,
             clients: 1,
             party: 2,
-        };
+        }
+    }
+
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut folder, mut client, mut deployment) = (None, None, None);
+        let (mut primitives, mut wait_limit) = (None, None);
+        let mut options = Self::unless_told();
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {

@@ -70,6 +70,27 @@ impl Reader {
                 self.turned(event, client, *op, (*token, *valid_until));
             }
             Deed::Kept { op, why } => self.kept(event, client, *op, why),
+            Deed::Left { op, confirmed, why } => {
+                let end = End::Left { confirmed: *confirmed, why: why.clone() };
+                self.end(event, client, *op, end);
+            }
+            Deed::Forgot { op } => self.forgot(event, client, *op),
+            Deed::Collapse => self.collapse(at, client),
+            // They share the numbers of the others, and are checked elsewhere.
+            Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
+                _ = self.arrived.insert((client, *op));
+            }
+            Deed::Pass { op, .. } | Deed::Saw { op, .. } => {
+                _ = self.arrived.remove(&(client, *op));
+            }
+            _ => self.holding(event, client),
+        }
+    }
+
+    /// What a holder says of its lease.
+    fn holding(&mut self, event: &Event, client: usize) {
+        let at = event.at;
+        match &event.deed {
             Deed::Still { op, valid_until } | Deed::Wrote { op, valid_until, .. } => {
                 if let Some(operation) = self.find(event, client, *op) {
                     operation.holds(at, *valid_until);
@@ -87,19 +108,6 @@ impl Reader {
                     operation.over = true;
                     operation.leaves = Some(at);
                 }
-            }
-            Deed::Left { op, confirmed, why } => {
-                let end = End::Left { confirmed: *confirmed, why: why.clone() };
-                self.end(event, client, *op, end);
-            }
-            Deed::Forgot { op } => self.forgot(event, client, *op),
-            Deed::Collapse => self.collapse(at, client),
-            // They share the numbers of the others, and are checked elsewhere.
-            Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
-                _ = self.arrived.insert((client, *op));
-            }
-            Deed::Pass { op, .. } | Deed::Saw { op, .. } => {
-                _ = self.arrived.remove(&(client, *op));
             }
             _ => {}
         }

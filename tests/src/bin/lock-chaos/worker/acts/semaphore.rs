@@ -43,30 +43,33 @@ pub(super) async fn act(task: &mut Task) {
                 task.part_anywhere(holding).await;
             }
         }
-        _ => {
-            let taken = if count == 1 {
-                ask!(task, &[subject], semaphore.[acquire, acquire_timeout, try_acquire]())
-            } else {
-                ask!(
-                    task, &[subject],
-                    semaphore.[acquire_many, acquire_many_timeout, try_acquire_many](count)
-                )
-            };
-            if let Some(mut holding) = taken {
-                if which == RESIZED && count == 1 && task.random.percent(10) {
-                    match resize::forget(task, holding).await {
-                        Some(permit) => holding = permit,
-                        None => return,
-                    }
-                }
-                let mut holding = use_in_parts(task, holding, count).await;
-                if task.random.percent(15) {
-                    more(task, which, &semaphore, &mut holding).await;
-                }
-                task.part(holding).await;
-            }
+        _ => borrow(task, which, &semaphore, count).await,
+    }
+}
+
+/// Takes permits that borrow their semaphore.
+async fn borrow(task: &mut Task, which: usize, semaphore: &Semaphore, count: u32) {
+    let subject = subject(which, count);
+    let taken = if count == 1 {
+        ask!(task, &[subject], semaphore.[acquire, acquire_timeout, try_acquire]())
+    } else {
+        ask!(
+            task, &[subject],
+            semaphore.[acquire_many, acquire_many_timeout, try_acquire_many](count)
+        )
+    };
+    let Some(mut holding) = taken else { return };
+    if which == RESIZED && count == 1 && task.random.percent(10) {
+        match resize::forget(task, holding).await {
+            Some(permit) => holding = permit,
+            None => return,
         }
     }
+    let mut holding = use_in_parts(task, holding, count).await;
+    if task.random.percent(15) {
+        more(task, which, semaphore, &mut holding).await;
+    }
+    task.part(holding).await;
 }
 
 fn subject(which: usize, count: u32) -> Subject {
