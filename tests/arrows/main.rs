@@ -149,11 +149,13 @@ fn no_file_is_too_long() {
 #[test]
 fn clippy_finds_functions_that_are_too_long() {
     let workspace = Workspace::load();
-    for package in workspace.packages().filter(|package| package.published) {
-        let root = package.folder.join("src/lib.rs");
-        let text = fs::read_to_string(&root).unwrap();
-        let asks = text.lines().any(|line| line.trim() == "#![warn(clippy::too_many_lines)]");
-        assert!(asks, "{} does not ask clippy", root.display());
+    let root = fs::read_to_string(workspace.root.join("Cargo.toml")).unwrap();
+    let asks = root.lines().any(|line| line.trim() == "too_many_lines = \"warn\"");
+    assert!(asks, "the workspace does not ask clippy");
+    for package in workspace.packages() {
+        let manifest = fs::read_to_string(package.folder.join("Cargo.toml")).unwrap();
+        let lints = manifest.split("[lints]").nth(1).unwrap_or_default().trim_start();
+        assert!(lints.starts_with("workspace = true"), "{} has lints of its own", package.name);
     }
 }
 

@@ -129,6 +129,14 @@ impl Tokens {
         Answer::Together(answers.map(|(attempt, tokens)| tokens.attempt(attempt)).collect())
     }
 
+    fn vote(&mut self, vote: Vote, holding: u64) -> Answer {
+        match vote {
+            Vote::Granted(grant) => self.grant(grant),
+            Vote::Busy { holder, .. } => Answer::Outvoted(holder.filter(|_| holding == 1)),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn seen(&mut self, seen: &Inspection) -> Answer {
         // In the order of their grants, except holders that have the tokens of their group.
         let mut holders = seen.holders.clone();
@@ -146,6 +154,14 @@ impl Tokens {
     }
 }
 
+fn renewed(renewal: Renewal) -> Answer {
+    match renewal {
+        Renewal::Renewed { .. } => Answer::Renewed,
+        Renewal::Lost => Answer::Lost,
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) -> Answer {
     let outcome: Result<Answer, Error> = async {
         Ok(match step {
@@ -157,11 +173,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
             Step::Vote(request, above) => {
                 let holding = store.inspect(key).await?.holding;
                 let ballot = Ballot::new(request.clone(), tokens.beside(*above as i64));
-                match store.vote(&ballot).await? {
-                    Vote::Granted(grant) => tokens.grant(grant),
-                    Vote::Busy { holder, .. } => Answer::Outvoted(holder.filter(|_| holding == 1)),
-                    other => panic!("{other:?}"),
-                }
+                tokens.vote(store.vote(&ballot).await?, holding)
             }
             Step::Confirm(claim, steps) => {
                 let token = tokens.beside(*steps);
@@ -169,11 +181,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
                 tokens.highest = tokens.highest.max(if confirmed { token.get() } else { 0 });
                 Answer::Confirmed(confirmed)
             }
-            Step::Renew(claim) => match store.renew(&Renew::new(claim.clone(), long())).await {
-                Renewal::Renewed { .. } => Answer::Renewed,
-                Renewal::Lost => Answer::Lost,
-                other => panic!("{other:?}"),
-            },
+            Step::Renew(claim) => renewed(store.renew(&Renew::new(claim.clone(), long())).await),
             Step::Release(claim) => Answer::Released(undisputed(store.release(claim).await?)),
             Step::Forget(claim) => Answer::Released(undisputed(store.forget(claim).await?)),
             Step::Resize(of, change) => {

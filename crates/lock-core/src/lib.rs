@@ -34,7 +34,6 @@
 //! exclusive grants increase. So a resource that refuses lower tokens is safe.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;

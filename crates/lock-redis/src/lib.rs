@@ -289,7 +289,6 @@
 //! lock, and one for the driver.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;

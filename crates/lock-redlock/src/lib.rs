@@ -158,7 +158,6 @@
 //! `lock_redlock` has the outcome of each round (debug). No event has an owner token.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abilities;

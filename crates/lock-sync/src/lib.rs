@@ -95,7 +95,6 @@
 //! the store says so, the lease is lost within milliseconds, not at the next renewal.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 
 mod bare;
 mod blocking;

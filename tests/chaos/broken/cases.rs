@@ -114,6 +114,18 @@ fn stale() -> Vec<Step> {
     lacks.into_iter().chain(back).collect()
 }
 
+/// The only server answers one worker late.
+fn slow_link() -> Vec<Step> {
+    let slow = Step::new(Fault::Delay, ms(1_500), ms(7_000)).how(How::By(ms(300)));
+    vec![slow.servers(&[0], 1).workers(&[0])]
+}
+
+/// One worker loses the only server for a moment, again and again.
+fn cuts() -> Vec<Step> {
+    let cut = |at| Step::new(Fault::Partition, ms(at), ms(500)).servers(&[0], 1).workers(&[0]);
+    [2_000, 3_500, 5_000].map(cut).into()
+}
+
 impl Scene {
     pub(super) fn plan(self, seed: u64) -> Plan {
         use Fault::*;
@@ -135,17 +147,10 @@ impl Scene {
             Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
-                let slow = Step::new(Delay, ms(1_500), ms(7_000)).how(How::By(ms(300)));
-                let steps = vec![slow.servers(&[0], 1).workers(&[0])];
-                Plan { workers: 2, tasks: 3, hold: ms(700), fair: true, ..one(steps) }
-                    .with_ttl(ms(400))
+                let plan = Plan { workers: 2, tasks: 3, hold: ms(700), ..one(slow_link()) };
+                Plan { fair: true, ..plan.with_ttl(ms(400)) }
             }
-            Self::CutOff => {
-                let cuts = [2_000, 3_500, 5_000]
-                    .into_iter()
-                    .map(|at| Step::new(Partition, ms(at), ms(500)).servers(&[0], 1).workers(&[0]));
-                Plan { hold: ms(100), wait_limit: ms(20_000), ..one(cuts.collect()) }
-            }
+            Self::CutOff => Plan { hold: ms(100), wait_limit: ms(20_000), ..one(cuts()) },
             Self::Killed => {
                 let kill = Step::new(KillWorker, ms(2_000), ms(100)).workers(&[0, 1, 2, 3, 4]);
                 let plan = Plan { workers: 6, tasks: 4, hold: ms(100), ..one(vec![kill]) };

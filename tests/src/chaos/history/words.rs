@@ -89,36 +89,45 @@ impl FromStr for Refusal {
 
 impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = Instant::as_nanos;
         match self {
             Self::Ask { op, task, key, way, patience } => {
                 write!(f, "ask {op} {task} {key} {way} {patience}")
             }
             Self::Got { op, token, valid_until } => {
-                write!(f, "got {op} {} {}", token.get(), nanos(*valid_until))
+                write!(f, "got {op} {} {}", token.get(), nanos(valid_until))
             }
             Self::Not { op, why } => write!(f, "not {op} {why}"),
             Self::Turn { op, way, patience, valid_until } => {
-                write!(f, "turn {op} {way} {patience} {}", nanos(*valid_until))
+                write!(f, "turn {op} {way} {patience} {}", nanos(valid_until))
             }
             Self::Turned { op, token, valid_until } => {
-                write!(f, "turned {op} {} {}", token.get(), nanos(*valid_until))
+                write!(f, "turned {op} {} {}", token.get(), nanos(valid_until))
             }
             Self::Kept { op, why } => write!(f, "kept {op} {why}"),
-            Self::Still { op, valid_until } => write!(f, "still {op} {}", nanos(*valid_until)),
+            Self::Still { op, valid_until } => write!(f, "still {op} {}", nanos(valid_until)),
             Self::Lost { op } => write!(f, "lost {op}"),
-            Self::Leave { op, valid_until } => write!(f, "leave {op} {}", nanos(*valid_until)),
-            Self::Left { op, confirmed, why: Some(why) } => {
+            Self::Leave { op, valid_until } => write!(f, "leave {op} {}", nanos(valid_until)),
+            Self::Left { op, confirmed, why } => {
+                let why = why.as_ref().map_or("nothing".to_owned(), Refusal::to_string);
                 write!(f, "left {op} {confirmed} {why}")
-            }
-            Self::Left { op, confirmed, why: None } => {
-                write!(f, "left {op} {confirmed} nothing")
             }
             Self::Forgot { op } => write!(f, "forgot {op}"),
             Self::Wrote { op, token, accepted, valid_until } => {
-                write!(f, "wrote {op} {} {accepted} {}", token.get(), nanos(*valid_until))
+                write!(f, "wrote {op} {} {accepted} {}", token.get(), nanos(valid_until))
             }
-            other => other.beside_holds(f),
+            Self::Resize { .. }
+            | Self::Resized { .. }
+            | Self::Arrive { .. }
+            | Self::Pass { .. }
+            | Self::Look { .. }
+            | Self::Make { .. }
+            | Self::Made { .. }
+            | Self::Saw { .. }
+            | Self::Collapse
+            | Self::Late { .. }
+            | Self::Uses { .. }
+            | Self::Fault { .. }
+            | Self::Healed { .. } => self.beside_holds(f),
         }
     }
 }
@@ -234,6 +243,10 @@ impl Deed {
             _ => return Err(()),
         })
     }
+}
+
+fn nanos(at: &Instant) -> u64 {
+    at.as_nanos()
 }
 
 struct Words<'a>(SplitAsciiWhitespace<'a>);

@@ -83,17 +83,15 @@ impl Lock {
                 it.try_upgradable_read()
             )
             .map(Guard::Upgradable),
-            Self::Permits(it, count) => by!(
-                patience,
-                it.acquire_many(*count),
-                limit => it.acquire_many_timeout(*count, limit),
-                it.try_acquire_many(*count)
-            )
-            .map(Guard::Permit),
+            Self::Permits(it, count) => {
+                let n = *count;
+                let all = it.acquire_many(n);
+                by!(patience, all, limit => it.acquire_many_timeout(n, limit), it.try_acquire_many(n))
+                    .map(Guard::Permit)
+            }
             Self::Owned(it, owner) => {
-                let Some(owner) = owner.take() else {
-                    return Err(Refused::Failed("its owner was used up".into()));
-                };
+                let used_up = || Refused::Failed("its owner was used up".into());
+                let owner = owner.take().ok_or_else(used_up)?;
                 by!(
                     patience,
                     owner.scope(it.lock()),

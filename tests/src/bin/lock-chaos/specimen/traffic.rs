@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::FencingToken;
+use lock_core::{FencingToken, Instant};
 use lock_tests::Random;
 use lock_tests::chaos::history::{Patience, Refusal, Way};
 use lock_tests::chaos::resource::{self, Guest};
@@ -16,7 +16,7 @@ use super::cell::Cell;
 use super::journal::Entry;
 use super::lease::{Lease, now};
 use super::link::Failed;
-use super::mutex::Mutex;
+use super::mutex::{Guard, Mutex};
 use super::shared::Shared;
 use crate::worker::options::Primitive;
 use crate::worker::{Options, cells};
@@ -130,24 +130,14 @@ impl Task<'_> {
         let (cell, end) = (Cell::new(&locks.world, &key), now() + limit);
         let entry = locks.world.journal.look(self.number, &key);
         let mut is_mine = false;
-        let value = loop {
-            let found = match cell.load().await {
-                // An earlier holder of the lock may have stored a value.
-                Ok(None) if is_mine => break None,
-                Ok(None) => cell.lock().await.map(|locked| is_mine = locked).map(|()| None),
-                found => found,
-            };
-            match found {
-                Ok(Some(value)) => break Some(value),
-                _ if now() > end => {
-                    entry.not(if found.is_ok() { Refusal::TimedOut } else { failed() });
-                    return false;
-                }
-                _ if is_mine => {}
-                _ => sleep(BREATH).await,
+        let found = match find(&cell, &mut is_mine, end).await {
+            Ok(found) => found,
+            Err(why) => {
+                entry.not(why);
+                return false;
             }
         };
-        let value = match value {
+        let value = match found {
             Some(value) => Ok(Some(value)),
             None => {
                 entry.make();
@@ -185,18 +175,8 @@ impl Task<'_> {
             false => Patience::Within(if is_short { short } else { wait }),
         };
         let mut entry = locks.world.journal.ask(self.number, key, Way::Write, patience);
-        let outcome = if tries {
-            let got = mutex.try_lock().await.map_err(|Failed| failed());
-            got.and_then(|got| got.ok_or(Refusal::Busy))
-        } else if is_short {
-            mutex.lock(short).await.ok_or(Refusal::TimedOut)
-        } else if !locks.is_orderly() && (25..35).contains(&roll) {
-            let limited = timeout(short / 2, mutex.lock(wait)).await;
-            limited.map_or(Err(Refusal::GivenUp), |got| got.ok_or(Refusal::TimedOut))
-        } else {
-            mutex.lock(wait).await.ok_or(Refusal::TimedOut)
-        };
-        held = match outcome {
+        let gives_up = !locks.is_orderly() && (25..35).contains(&roll);
+        held = match seek(mutex, patience, gives_up.then_some(short / 2)).await {
             Ok(got) => got,
             Err(why) => {
                 entry.not(why);
@@ -321,6 +301,45 @@ impl Task<'_> {
         match self.visitor.take() {
             Some(visitor) => Some(visitor),
             None => resource::Client::connect(&self.locks.options.resource()).await.ok(),
+        }
+    }
+}
+
+/// Locks a mutex. The task drops its wait after `leaves`.
+async fn seek(
+    mutex: &Mutex,
+    patience: Patience,
+    leaves: Option<Duration>,
+) -> Result<Guard, Refusal> {
+    match (patience, leaves) {
+        (Patience::None, _) => {
+            let got = mutex.try_lock().await.map_err(|Failed| failed());
+            got.and_then(|got| got.ok_or(Refusal::Busy))
+        }
+        (Patience::Within(wait), None) => mutex.lock(wait).await.ok_or(Refusal::TimedOut),
+        (Patience::Within(wait), Some(leaves)) => {
+            let got = timeout(leaves, mutex.lock(wait)).await.map_err(|_| Refusal::GivenUp);
+            got.and_then(|got| got.ok_or(Refusal::TimedOut))
+        }
+    }
+}
+
+/// Looks for the value of a cell until `end`. `None` once the cell is locked and there is no value.
+async fn find(cell: &Cell, is_mine: &mut bool, end: Instant) -> Result<Option<u64>, Refusal> {
+    loop {
+        let found = match cell.load().await {
+            // An earlier holder of the lock may have stored a value.
+            Ok(None) if *is_mine => return Ok(None),
+            Ok(None) => cell.lock().await.map(|locked| *is_mine = locked).map(|()| None),
+            found => found,
+        };
+        match found {
+            Ok(Some(value)) => return Ok(Some(value)),
+            _ if now() > end => {
+                return Err(if found.is_ok() { Refusal::TimedOut } else { failed() });
+            }
+            _ if *is_mine => {}
+            _ => sleep(BREATH).await,
         }
     }
 }
