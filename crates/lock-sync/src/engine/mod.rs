@@ -360,7 +360,7 @@ impl Asks for Entry {
             let waker = machine.unpark(id);
             machine.attempt_done(claim, result);
             machine.settle();
-            (waker, machine.take(id))
+            (waker, machine.poll(id, &mut None))
         });
         discard(waker);
         outcome

@@ -28,6 +28,11 @@ impl Request {
         !self.sent && self.at <= now
     }
 
+    /// Whether the request has failed and waits to be repeated.
+    pub(super) fn is_failing(&self) -> bool {
+        self.outage.is_some() && !self.sent
+    }
+
     /// Notes that the request goes out.
     pub(super) fn send(&mut self) {
         (self.sent, self.at, self.relaxed) = (true, Instant::FAR_FUTURE, false);

@@ -115,7 +115,8 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].live_mut() else { return };
         let mut limit = leased.answer_limit(self.pass.now, ttl);
         let Some(change) = &mut leased.change else { return };
-        change.send();
+        change.request.send();
+        change.earlier = false;
         let mut request = Convert::new(leased.claim.clone(), change.to, ttl);
         if change.strengthens() {
             limit = ttl.duration();

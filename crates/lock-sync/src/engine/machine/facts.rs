@@ -54,24 +54,14 @@ impl Asking {
         (self.hinted, self.wanted) = (false, false);
     }
 
-    /// Whether the store has refused the claim, or other processes go first.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.refused || !self.request.sent
-    }
-
     /// Something has happened to the key.
     pub(super) fn hear(&mut self, now: Instant) {
         match self.yielding {
             // Hints do not make requests to a failing store more frequent.
-            _ if self.is_failing() => {}
+            _ if self.request.is_failing() => {}
             Some(end) if now < end => self.request.by(end, false),
             _ => self.hinted = true,
         }
-    }
-
-    /// Whether the last request failed, and waits to be repeated.
-    pub(super) fn is_failing(&self) -> bool {
-        self.request.outage.is_some() && !self.request.sent
     }
 }
 
@@ -87,12 +77,6 @@ pub(super) struct Change {
 impl Change {
     pub(super) fn new(to: Mode, at: Instant) -> Self {
         Self { to, request: Request::new(at), earlier: false }
-    }
-
-    /// Notes that a request goes out.
-    pub(super) fn send(&mut self) {
-        self.request.send();
-        self.earlier = false;
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

@@ -83,11 +83,6 @@ impl Going {
     pub(super) fn new(now: Instant) -> Self {
         Self { release: Request::new(now), next: None, granted_again: false }
     }
-
-    /// Whether the release has failed and waits to be repeated.
-    pub(super) fn is_failing(&self) -> bool {
-        self.release.outage.is_some() && !self.release.sent
-    }
 }
 
 impl Leased {

@@ -59,7 +59,7 @@ pub(crate) use terms::{Denial, Manner, Policy, Ticket};
 use super::holds::HoldId;
 use super::request::Outage;
 use facts::{Upgrade, Watching};
-use leased::{Going, Leased, Stage};
+use leased::{Leased, Stage};
 use seat::Seat;
 use terms::Outcome;
 
@@ -207,8 +207,7 @@ impl<W> Machine<W> {
 
     /// Whether a release has failed and waits for another try.
     pub(super) fn is_retrying(&self) -> bool {
-        let mut going = self.seats.iter().filter_map(Seat::going);
-        going.any(Going::is_failing)
+        self.seats.iter().filter_map(Seat::going).any(|going| going.release.is_failing())
     }
 
     // ---- Waiters ----
@@ -231,7 +230,7 @@ impl<W> Machine<W> {
         if let Some(outcome) = self.queue.take(id) {
             return Entered::Done(outcome);
         }
-        match first.then(|| self.pass.take_attempt()).flatten() {
+        match self.pass.attempt.take_if(|_| first) {
             Some(request) => Entered::Attempt(id, request),
             None => Entered::Queued(id),
         }
@@ -242,12 +241,10 @@ impl<W> Machine<W> {
         if self.closed {
             return Some(Denial::Closed);
         }
-        if !want.is_joint() {
-            return None;
-        }
         // A group that has lost its lease is denied until its guards are gone. To wait for them would be to wait for
         // itself.
-        self.leases().find_map(|leased| match leased.stage {
+        let mut of_group = self.leases().filter(|_| want.is_joint());
+        of_group.find_map(|leased| match leased.stage {
             Stage::Lost(loss) => Some(Denial::Lost(loss)),
             _ => None,
         })
@@ -257,11 +254,6 @@ impl<W> Machine<W> {
     /// left before.
     pub(super) fn poll(&mut self, id: WaiterId, waker: &mut Option<W>) -> Option<Outcome> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
-    }
-
-    /// Takes the outcome of a waiter, if it has one.
-    pub(super) fn take(&mut self, id: WaiterId) -> Option<Outcome> {
-        self.queue.take(id)
     }
 
     /// The waker that a waiter has left.
@@ -285,7 +277,7 @@ impl<W> Machine<W> {
     pub(super) fn cancel(&mut self, id: WaiterId, manner: Manner) -> Option<Denial> {
         self.leave_upgrade(|upgrade| upgrade.id == id);
         let (waker, outcome) = self.queue.remove(id);
-        self.pass.discard(waker);
+        self.pass.dropped.extend(waker);
         match outcome? {
             Ok(ticket) => {
                 self.release(ticket.hold, manner);
@@ -311,7 +303,7 @@ impl<W> Machine<W> {
             let going = self.seats[seat].going();
             if self.seats[seat].leased().is_some_and(Leased::is_held) {
                 self.lose(seat, LossReason::DriverStopped);
-            } else if going.is_some_and(Going::is_failing) {
+            } else if going.is_some_and(|going| going.release.is_failing()) {
                 // No driver repeats the release.
                 self.seats[seat] = Seat::Free;
             }

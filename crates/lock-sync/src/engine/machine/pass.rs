@@ -43,12 +43,13 @@ pub(in super::super) struct Pass<W> {
     /// The waker to be woken last. Most passes wake no other, and so allocate nothing.
     wake: Option<W>,
     more: Vec<W>,
-    /// The wakers to be dropped.
+    /// The wakers to be dropped: their waiters have left.
     pub(in super::super) dropped: Vec<W>,
     /// The errors to be dropped.
     pub(in super::super) errors: Vec<Arc<Error>>,
     lost: Vec<(Arc<Lease>, LeaseLost)>,
-    /// The request for a lease. Most passes ask for nothing else, and so allocate nothing.
+    /// The request for a lease, which the caller may send itself. Most passes ask for nothing else, and so allocate
+    /// nothing.
     pub(super) attempt: Option<Acquire>,
     pub(super) ops: Vec<Op>,
 }
@@ -66,11 +67,6 @@ impl<W> Pass<W> {
         }
     }
 
-    /// Hands out a waker whose waiter has left, to be dropped.
-    pub(in super::super) fn discard(&mut self, waker: Option<W>) {
-        self.dropped.extend(waker);
-    }
-
     pub(super) fn lose(&mut self, lease: Arc<Lease>, loss: LeaseLost) {
         self.lost.push((lease, loss));
     }
@@ -78,11 +74,6 @@ impl<W> Pass<W> {
     /// Asks for a lease.
     pub(super) fn attempt(&mut self, request: Acquire) {
         self.ops.extend(self.attempt.replace(request).map(Op::Attempt));
-    }
-
-    /// Takes out the request for a lease, for a caller that sends it itself.
-    pub(super) fn take_attempt(&mut self) -> Option<Acquire> {
-        self.attempt.take()
     }
 
     /// Takes all requests.

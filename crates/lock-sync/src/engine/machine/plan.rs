@@ -272,9 +272,7 @@ impl<W> Machine<W> {
     fn waits_for_own_leases(&self, seat: usize) -> bool {
         self.seats.iter().enumerate().any(|(other, theirs)| match theirs {
             Seat::Asking(asking) => asking.request.sent,
-            Seat::Leased(leased) if other != seat => {
-                leased.is_idle() || matches!(leased.stage, Stage::Going(_))
-            }
+            Seat::Leased(leased) if other != seat => leased.is_idle() || theirs.going().is_some(),
             _ => false,
         })
     }

@@ -110,14 +110,11 @@ impl<W> Machine<W> {
 
     /// The error of the store for which the line waits, if there is one.
     fn outage(&self) -> Option<Error> {
-        self.seats.iter().find_map(|seat| {
-            let known = seat.outage().map(|outage| Error::clone(&outage.error));
-            known.or_else(|| {
-                let Seat::Asking(asking) = seat else { return None };
-                let why = "the backend has not answered yet";
-                let fresh = asking.request.sent && !asking.refused;
-                fresh.then(|| Error::new(ErrorKind::Timeout, why))
-            })
+        let silence = || Error::new(ErrorKind::Timeout, "the backend has not answered yet");
+        self.seats.iter().find_map(|seat| match (seat.outage(), seat) {
+            (Some(outage), _) => Some(Error::clone(&outage.error)),
+            (_, Seat::Asking(it)) if it.request.sent && !it.refused => Some(silence()),
+            _ => None,
         })
     }
 
@@ -177,8 +174,7 @@ impl<W> Machine<W> {
 
     /// Gives the lease on this seat to one more holder.
     pub(super) fn ticket(&mut self, seat: usize, want: Mode) -> Option<Ticket> {
-        let limit = self.policy.max_hold;
-        let until = limit.map_or(Instant::FAR_FUTURE, |max_hold| self.pass.now + max_hold);
+        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |it| self.pass.now + it);
         self.holds += 1;
         self.seats[seat].live_mut()?.ticket((seat, self.holds), want, until)
     }
@@ -208,20 +204,15 @@ impl<W> Machine<W> {
             None => Asking::new(claim(self.in_one_go(want)), self.pass.now),
         };
         (asking.request.outage, self.courtesy) = (self.trouble.take(), None);
-        let seat = self.free_seat();
+        let seat = self.seats.iter().position(Seat::is_free).unwrap_or(self.seats.len());
+        if seat == self.seats.len() {
+            self.seats.push(Seat::Free);
+        }
         self.seats[seat] = Seat::Asking(asking);
         if yields.is_none() {
             self.send_attempt(seat, false);
         }
         true
-    }
-
-    fn free_seat(&mut self) -> usize {
-        let free = self.seats.iter().position(Seat::is_free);
-        free.unwrap_or_else(|| {
-            self.seats.push(Seat::Free);
-            self.seats.len() - 1
-        })
     }
 
     fn send_attempt(&mut self, seat: usize, insists: bool) {
@@ -245,14 +236,11 @@ impl<W> Machine<W> {
             return;
         };
         if asking.request.outage.is_some() || asking.placed {
-            let grant = Grant::new(
-                TokenRange::single(FencingToken::new(0)),
-                self.pass.now + self.policy.ttl.duration(),
-            );
-            let mut unseen =
-                Leased::new(None, self.clock, asking.claim, grant, Ttl::MAX, self.pass.now);
+            let (now, none) = (self.pass.now, TokenRange::single(FencingToken::new(0)));
+            let grant = Grant::new(none, now + self.policy.ttl.duration());
+            let mut unseen = Leased::new(None, self.clock, asking.claim, grant, Ttl::MAX, now);
             unseen.spent = true;
-            unseen.stage = Stage::Going(Going::new(self.pass.now));
+            unseen.stage = Stage::Going(Going::new(now));
             self.seats[seat] = Seat::Leased(unseen);
         }
     }

@@ -62,9 +62,8 @@ impl<W> Machine<W> {
             Hint::Granted { owner, grant } => self.granted_by_hint(owner, grant),
             // When the lease before this claim expires, no hint comes. So the claim asks then.
             Hint::Next { owner, after } => {
-                if let Some(asking) = self.asking_for(owner).filter(|it| !it.is_failing()) {
-                    let at = now + after + jitter(&asking.claim);
-                    asking.request.by(at, false);
+                if let Some(asking) = self.asking_for(owner).filter(|it| !it.request.is_failing()) {
+                    asking.request.by(now + after + jitter(&asking.claim), false);
                 }
             }
             Hint::Wanted => self.seats.iter_mut().for_each(|seat| match seat {
@@ -156,8 +155,9 @@ impl<W> Machine<W> {
         let several = self.seats.iter().filter(|seat| !seat.is_free()).count() > 1;
         let wants = |seat: &Seat| match seat {
             Seat::Free => false,
-            // A process that has a lease and waits for another certainly has contention.
-            Seat::Asking(asking) => several || asking.is_held_up(),
+            // The store has refused the claim, other processes go first, or this one waits beside a lease of its own:
+            // then there is contention.
+            Seat::Asking(asking) => several || asking.refused || !asking.request.sent,
             Seat::Leased(leased) => leased.is_live() && self.wants_hints(leased, plan),
         };
         !self.closed && (lonely || self.seats.iter().any(wants))
