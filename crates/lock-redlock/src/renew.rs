@@ -23,7 +23,8 @@ enum Reply {
 }
 
 /// Renews a claim, if a majority still has it. Nodes that lack the claim are then asked to vote for it again, also if
-/// too few nodes have answered: while the lease is not over, such a node may take the place of a node that is away.
+/// too few nodes have answered: while the lease is not over, such a node may take the place of a node that is away, or
+/// that has lost its data.
 ///
 /// If the request asks for tokens, the nodes agree on them in a second round. If they do not agree, the renewal brings
 /// no tokens.
@@ -76,8 +77,10 @@ struct Poll<N> {
     core: Arc<Core<N>>,
     seen: View,
     deadlines: Vec<(usize, Instant)>,
-    /// The nodes that have lost the lease, and have to vote for it again.
+    /// The nodes that have to vote for the lease again: they have lost their ballot, or had none.
     lost: Vec<usize>,
+    /// How many of these had no ballot of a lease that is held. Often a bare majority granted it a moment ago.
+    without: usize,
     /// How many nodes have answered the renewal, in whatever way.
     answered: usize,
     /// The agreement on the tokens, if any are wanted.
@@ -92,6 +95,7 @@ impl<N: QuorumNode> Poll<N> {
             seen,
             deadlines: Vec::new(),
             lost: Vec::new(),
+            without: 0,
             answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
@@ -102,6 +106,7 @@ impl<N: QuorumNode> Poll<N> {
         let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
         for node in 0..self.core.quorum.nodes() {
             let Some(ballot) = self.ballot(node) else {
+                self.without += usize::from(self.seen.held.is_some());
                 self.note(node, Some(Reply::Renewed(Renewal::Lost)));
                 continue;
             };
@@ -165,8 +170,10 @@ impl<N: QuorumNode> Poll<N> {
         renewed < needed && !self.is_lost() && renewed + open >= needed
     }
 
+    /// Whether too few nodes can still have the lease. A node without a ballot has lost nothing: its vote may yet take the
+    /// place of another.
     fn is_lost(&self) -> bool {
-        self.lost.len() > self.core.quorum.nodes() - self.core.quorum.needed()
+        self.lost.len() - self.without > self.core.quorum.nodes() - self.core.quorum.needed()
     }
 
     /// Lets a majority agree on the tokens that its nodes have reserved.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Released, Ttl};
+use lock_core::{Acquire, Attempt, Backend, InspectBackend, Released, Renew, Renewal, Ttl};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
@@ -83,6 +83,33 @@ async fn a_lease_that_is_held_for_longer_than_a_moment_gets_the_votes_of_all() {
     sleep(grant.valid_until.saturating_duration_since(quorum.clock().now())).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(cluster.leases(), 0);
+}
+
+/// Before the moment is over, the lease stands at three of five nodes. Two of these lose their data.
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_forgets_in_the_first_moment_ends_no_lease() {
+    let (cluster, quorum) = of_five().await;
+    let asked = first(&quorum).await;
+    let renew = Renew::new(claim("a"), TTL);
+    granted(&quorum, &renew.claim, TTL).await;
+    for &node in &asked[..2] {
+        cluster.stores[node].forget();
+        cluster.stores[node].restart();
+    }
+    // One node renews. The renewal asks the nodes that were not asked before, and their votes count for the next one.
+    assert!(matches!(quorum.renew(&renew).await, Renewal::Unknown(_)));
+    until(|| cluster.leases() == 3).await;
+    assert!(matches!(quorum.renew(&renew).await, Renewal::Renewed { .. }));
+    assert!(matches!(quorum.release(&renew.claim).await, Ok(Released::Freed { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_in_the_first_moment_ends_the_lease() {
+    let (cluster, quorum) = of_five().await;
+    let renew = Renew::new(claim("a"), TTL);
+    granted(&quorum, &renew.claim, TTL).await;
+    assert_eq!(cluster.join().await.force_release(&renew.claim.key).await.unwrap(), 1);
+    assert!(matches!(quorum.renew(&renew).await, Renewal::Lost));
 }
 
 #[tokio::test(start_paused = true)]
