@@ -68,10 +68,12 @@ impl Acquiring {
         }
     }
 
-    /// The short way for one more reader, if there is one.
+    /// The short way for one more holder beside others, if there is one.
     fn share(&self) -> Option<Ticket> {
-        match (&self.state, &self.entry) {
-            (State::New(_), Some(entry)) if self.mode == Mode::Shared => entry.share(self.manner),
+        match (&self.state, &self.entry, self.mode) {
+            (State::New(_), Some(entry), Mode::Shared | Mode::Permits { .. }) => {
+                entry.share(self.mode, self.manner)
+            }
             _ => None,
         }
     }

@@ -15,50 +15,26 @@ use crate::lost::{Lost, WhileHeld};
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
-    how: How,
+    /// How many permits the hold has; 0 for other kinds of lock.
+    permits: u32,
     manner: Manner,
     /// Whether dropping has to give the hold up.
     live: bool,
 }
 
-/// How the lock is held, in few bytes, because guards are moved about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Shared with other readers.
-    Reads,
-    /// As this many permits.
-    Permits(u32),
-    /// In any other way.
-    Else,
-}
-
-impl From<Mode> for How {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Shared => Self::Reads,
-            Mode::Permits { take, .. } => Self::Permits(take),
-            _ => Self::Else,
-        }
-    }
-}
-
 impl Hold {
     pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
-        Self { entry, ticket, how: mode.into(), manner, live: true }
+        Self { entry, ticket, permits: mode.permits(), manner, live: true }
     }
 
     /// How many permits the hold has; 0 for other kinds of lock.
     pub(crate) fn permits(&self) -> u32 {
-        match self.how {
-            How::Permits(take) => take,
-            _ => 0,
-        }
+        self.permits
     }
 
     /// Goes on holding in a weaker mode: from exclusive to shared or upgradable, or from upgradable to shared. No other
     /// exclusive holder gets in between.
     pub(crate) fn downgrade(&mut self, to: Mode) {
-        self.how = to.into();
         self.entry.event(|machine| machine.downgrade(self.ticket.hold, to));
     }
 
@@ -69,12 +45,12 @@ impl Hold {
         // A hold that is already lost can be split as well.
         let hold = self.entry.lock().machine.split(self.ticket.hold, part);
         let hold = hold.unwrap_or(self.ticket.hold.gone());
-        self.how = How::Permits(rest);
+        self.permits = rest;
         let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,
-            how: How::Permits(part),
+            permits: part,
             manner: self.manner,
             live: true,
         })
@@ -102,7 +78,6 @@ impl Hold {
     /// Takes over the ticket of an upgrade.
     pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
         self.ticket = ticket;
-        self.how = How::Else;
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -194,8 +169,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let shared = self.how == How::Reads;
-        if self.live && !(shared && self.entry.unshare(self.ticket.hold, self.manner)) {
+        if self.live {
             self.entry.release(self.ticket.hold, self.manner);
         }
     }

@@ -43,10 +43,6 @@ impl Holding {
     pub(super) fn is_live(&self) -> bool {
         self.state == State::Live
     }
-
-    fn reads(&self) -> bool {
-        self.mode == Mode::Shared && self.is_live()
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +117,10 @@ impl Holds {
         (self.live, self.dead, self.forgotten) == (1, 0, 0)
     }
 
-    /// Removes a reader, if it is the only hold or leaves other live holds behind.
-    pub(super) fn remove_reader(&mut self, id: HoldId) -> Option<Holding> {
+    /// Removes a live hold, if it is the only hold or leaves other live holds behind.
+    pub(super) fn remove_plainly(&mut self, id: HoldId) -> Option<Holding> {
         let plain = self.live > 1 || self.is_single();
-        self.get(id).filter(|holding| plain && holding.reads())?;
+        self.get(id).filter(|holding| plain && holding.is_live())?;
         self.remove(id)
     }
 

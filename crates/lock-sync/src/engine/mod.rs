@@ -33,7 +33,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, OwnerToken};
+use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken};
 use tokio::runtime::Handle;
 
 pub(crate) use acquiring::Acquiring;
@@ -112,22 +112,28 @@ impl Entry {
 
     // ---- What tasks do ----
 
-    /// The short way for one more reader, if there is one: see [`Machine::share`].
-    fn share(&self, manner: Manner) -> Option<Ticket> {
-        if self.wanted.load(Ordering::Acquire) {
+    /// The short way for one more holder beside others, if there is one: see [`Machine::share`].
+    fn share(&self, want: Mode, manner: Manner) -> Option<Ticket> {
+        if self.wanted.load(Ordering::Acquire) || self.crowded.load(Ordering::Relaxed) {
             return None;
         }
-        // Read before taking the lock, because many readers contend for it.
+        // Read before taking the lock, because many tasks contend for it.
         let now = self.shared.clock.now();
-        self.lock().machine.share(now, manner)
+        let mut state = self.lock();
+        if state.settling.is_empty() { state.machine.share(want, now, manner) } else { None }
     }
 
-    /// The short way out, if there is one: see [`Machine::unshare`].
-    fn unshare(&self, hold: HoldId, manner: Manner) -> bool {
-        let mut state = self.lock();
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        let armed = state.armed.filter(|_| !wanted).map_or(Instant::FAR_FUTURE, |armed| armed.at);
-        state.machine.unshare(hold, manner, armed)
+    /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
+    /// waker of the waiter that has the hold now, if there is such a waiter and it has left one.
+    fn leave(&self, state: &mut State, hold: HoldId, manner: Manner) -> Option<Option<Waker>> {
+        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
+            return None;
+        }
+        let armed = state.armed.map_or(Instant::FAR_FUTURE, |armed| armed.at);
+        if state.machine.unshare(hold, manner, armed) {
+            return Some(None);
+        }
+        state.machine.pass_on(hold, || self.shared.clock.now(), manner)
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
@@ -140,7 +146,7 @@ impl Entry {
     /// not wait for the driver to wake up.
     fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
         let mut state = self.lock();
-        if let Some(next) = self.pass_on(&mut state, hold, manner) {
+        if let Some(next) = self.leave(&mut state, hold, manner) {
             drop(state);
             return next.into_iter().for_each(wake);
         }

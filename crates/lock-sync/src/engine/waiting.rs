@@ -78,20 +78,6 @@ impl Entry {
         })
     }
 
-    /// The short way to the next waiter: see [`Machine::pass_on`](super::machine::Machine::pass_on). `None` if it was not
-    /// taken. Otherwise the waker of that waiter, if it has left one.
-    pub(super) fn pass_on(
-        &self,
-        state: &mut State,
-        hold: HoldId,
-        manner: Manner,
-    ) -> Option<Option<Waker>> {
-        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
-            return None;
-        }
-        state.machine.pass_on(hold, self.shared.clock.now(), manner)
-    }
-
     /// The outcome of a waiter that may have left this waker before.
     pub(super) fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
         self.poll_with(id, None, context)

@@ -8,6 +8,7 @@ use lock_core::{Claim, Clock, FencingToken, Grant, Instant, Mode, Ttl};
 use super::super::lease::Lease;
 use super::Ticket;
 use super::facts::{Asking, Change};
+use super::plan::LOW_TOKENS;
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
 use crate::engine::tokens::Tokens;
@@ -223,14 +224,19 @@ impl Leased {
         }
     }
 
-    /// Whether one more reader may take the short way: the lease serves readers, and no other process is known to want
-    /// it. The first reader of a lease that is too strong may not, because the machine must plan to make it weaker.
-    pub(super) fn is_shared_quietly(&self) -> bool {
-        self.is_live()
-            && (!self.holds.is_empty() || self.claim.mode == Mode::Shared)
-            && self.turn.is_quiet()
-            && self.group.is_some()
-            && self.has_room(Mode::Shared)
+    /// Whether one more holder in this mode may take the short way: the lease serves such holders, and no other process
+    /// is known to want it. The first reader of a lease that is too strong may not, because the machine must plan to make
+    /// it weaker.
+    pub(super) fn is_shared_quietly(&self, want: Mode) -> bool {
+        let held = !self.holds.is_empty();
+        let joins = match want {
+            Mode::Shared => self.group.is_some() && (held || self.claim.mode == Mode::Shared),
+            Mode::Permits { .. } => {
+                held && self.change.is_none() && self.tokens.left() > LOW_TOKENS
+            }
+            _ => false,
+        };
+        joins && self.is_live() && self.turn.is_quiet() && self.has_room(want)
     }
 
     /// Whether one more hold in this mode fits on the lease.

@@ -45,11 +45,11 @@ impl<W> Machine<W> {
     pub(in super::super) fn pass_on(
         &mut self,
         hold: HoldId,
-        now: Instant,
+        clock: impl FnOnce() -> Instant,
         manner: Manner,
     ) -> Option<Option<W>> {
         let (waiter, _) = self.queue.first()?;
-        let want = self.queue.want(waiter)?;
+        let (want, now) = (self.queue.want(waiter)?, clock());
         let leased = self.live(hold)?;
         let fits = match want {
             Mode::Exclusive => self.seats.len() == 1 && leased.holds.is_single(),
@@ -76,28 +76,33 @@ impl<W> Machine<W> {
         !self.closed && self.upgrade.is_none() && self.policy.max_hold.is_none()
     }
 
-    /// The short way for one more reader beside other readers, if there is nothing else to decide.
-    pub(in super::super) fn share(&mut self, now: Instant, manner: Manner) -> Option<Ticket> {
+    /// The short way for one more reader beside other readers, or for permits beside other permits, if there is nothing
+    /// else to decide.
+    pub(in super::super) fn share(
+        &mut self,
+        want: Mode,
+        now: Instant,
+        manner: Manner,
+    ) -> Option<Ticket> {
         if !self.is_plain() || !self.queue.is_empty() {
             return None;
         }
         let quiet =
-            |seat: &Seat| matches!(seat, Seat::Leased(leased) if leased.is_shared_quietly());
+            |seat: &Seat| matches!(seat, Seat::Leased(leased) if leased.is_shared_quietly(want));
         let seat = self.seats.iter().position(quiet)?;
-        if self.seats.len() > 1 && !self.is_tolerated(seat, Mode::Shared) {
-            return None;
-        }
-        if !self.seats[seat].leased()?.may_go_on(now, manner, &self.policy) {
-            return None;
-        }
+        let alone = self.seats.len() == 1 || self.is_tolerated(seat, want);
+        let leased = self.seats[seat].leased().filter(|_| alone)?;
+        leased.may_go_on(now, manner, &self.policy).then_some(())?;
         (self.shared_at, self.manner) = (now, manner);
-        self.ticket(seat, Mode::Shared)
+        self.ticket(seat, want)
     }
 
     /// The short way out for a reader that leaves other holders behind, or that is the last one and leaves a lease that
     /// stays here for a while. That time counts from the moment the last reader came, so this way does not read the
-    /// clock. `armed` is the instant of the next tick, which must not be after that time. Returns whether the short way
-    /// was taken.
+    /// clock. `armed` is the instant of the next tick, which must not be after that time.
+    ///
+    /// It is also the short way out for permits that leave other permits behind, if the next tick looks after unused
+    /// permits in any case. Returns whether the short way was taken.
     pub(in super::super) fn unshare(
         &mut self,
         hold: HoldId,
@@ -115,11 +120,18 @@ impl<W> Machine<W> {
                 && leased.turn.is_quiet()
                 && self.may_idle(leased, now)
         };
-        let plain = self.queue.is_empty() && self.upgrade.is_none() && (!last || stays());
+        let leaves = match leased.holds.get(hold).map(|holding| holding.mode) {
+            Some(Mode::Shared) => !last || stays(),
+            Some(Mode::Permits { .. }) => {
+                !last && leased.change.is_none() && leased.weaken_at < Instant::FAR_FUTURE
+            }
+            _ => false,
+        };
+        let plain = self.queue.is_empty() && self.upgrade.is_none() && leaves;
         let Some(leased) = self.live_mut(hold).filter(|_| plain) else { return false };
         if last {
             leased.idle_until = until;
         }
-        leased.holds.remove_reader(hold).is_some()
+        leased.holds.remove_plainly(hold).is_some()
     }
 }

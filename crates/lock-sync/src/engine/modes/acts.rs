@@ -15,9 +15,7 @@ impl World {
         self.arrivals += 1;
         self.trouble_upgrade();
         let (arrival, began) = (self.arrivals, self.events);
-        if want == Mode::Shared
-            && let Some(ticket) = self.machine.share(now, self.manner)
-        {
+        if let Some(ticket) = self.machine.share(want, now, self.manner) {
             return self.served(arrival, began, ticket, want);
         }
         let waits = match patience {
@@ -57,21 +55,21 @@ impl World {
 
     pub(super) fn release(&mut self, nth: usize) {
         if !self.holding.is_empty() {
-            let (ticket, mode) = self.holding.swap_remove(nth % self.holding.len());
-            if !self.leave(&ticket, mode) {
+            let (ticket, _) = self.holding.swap_remove(nth % self.holding.len());
+            if !self.leave(&ticket) {
                 self.machine.release(ticket.hold, self.manner);
             }
         }
     }
 
     /// The short ways out.
-    fn leave(&mut self, ticket: &Ticket, mode: Mode) -> bool {
-        if mode != Mode::Shared {
-            let waker = self.machine.pass_on(ticket.hold, self.now(), self.manner);
-            return waker.map(|waker| self.woken.extend(waker)).is_some();
+    fn leave(&mut self, ticket: &Ticket) -> bool {
+        let (armed, now) = (self.machine.next.map_or(Instant::FAR_FUTURE, |it| it.at), self.now());
+        if self.machine.unshare(ticket.hold, self.manner, armed) {
+            return true;
         }
-        let armed = self.machine.next.map_or(Instant::FAR_FUTURE, |next| next.at);
-        self.machine.unshare(ticket.hold, self.manner, armed)
+        let waker = self.machine.pass_on(ticket.hold, || now, self.manner);
+        waker.map(|waker| self.woken.extend(waker)).is_some()
     }
 
     pub(super) fn split(&mut self, nth: usize) {
