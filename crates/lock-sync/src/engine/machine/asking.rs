@@ -137,7 +137,9 @@ impl<W> Machine<W> {
         let third = self.policy.ttl.duration() / 3;
         asking.request.by(self.pass.now + pause, queued && pause >= third);
         self.seats[seat] = Seat::Asking(asking);
-        if self.is_no_less_than(mode) {
+        // A refusal of fewer permits than the first waiter wants also refuses that waiter.
+        let less = |first: Mode| first.counts() && mode.permits() > first.permits();
+        if !self.queue.first_want().is_some_and(less) {
             self.deny_tries(&Denial::WouldBlock);
         }
     }
@@ -211,14 +213,6 @@ impl<W> Machine<W> {
         };
         self.alone_since = None;
         self.courtesy = Some((now + hinted, now + most));
-    }
-
-    /// Whether the first waiter wants at least this mode. If so, a refusal of this mode also refuses the first waiter.
-    fn is_no_less_than(&self, mode: Mode) -> bool {
-        match (mode, self.queue.first_want()) {
-            (Mode::Permits { take, .. }, Some(Mode::Permits { take: first, .. })) => take <= first,
-            _ => true,
-        }
     }
 
     // ---- Denying waiters ----

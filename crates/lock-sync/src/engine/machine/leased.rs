@@ -228,12 +228,10 @@ impl Leased {
     /// is known to want it. The first reader of a lease that is too strong may not, because the machine must plan to make
     /// it weaker.
     pub(super) fn is_shared_quietly(&self, want: Mode) -> bool {
-        let held = !self.holds.is_empty();
+        let (held, stocked) = (!self.holds.is_empty(), self.tokens.left() > LOW_TOKENS);
         let joins = match want {
             Mode::Shared => self.group.is_some() && (held || self.claim.mode == Mode::Shared),
-            Mode::Permits { .. } => {
-                held && self.change.is_none() && self.tokens.left() > LOW_TOKENS
-            }
+            Mode::Permits { .. } => held && stocked && self.change.is_none(),
             _ => false,
         };
         joins && self.is_live() && self.turn.is_quiet() && self.has_room(want)

@@ -29,12 +29,11 @@ impl<W> Machine<W> {
     /// A task that waits without a limit joins the line and leaves its waker, if there is nothing else to decide.
     /// That does not read the clock.
     pub(in super::super) fn join(&mut self, want: Mode, waker: &mut Option<W>) -> Option<WaiterId> {
-        if !self.may_join(want) {
-            return None;
-        }
-        let id = self.queue.push(Patience::Forever, want);
-        self.queue.park(id, waker);
-        Some(id)
+        self.may_join(want).then(|| {
+            let id = self.queue.push(Patience::Forever, want);
+            self.queue.park(id, waker);
+            id
+        })
     }
 
     /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if it wants the same and
@@ -62,9 +61,7 @@ impl<W> Machine<W> {
             && leased.tokens.left() > LOW_TOKENS
             && leased.holds.get(hold).is_some_and(|held| held.is_live() && held.mode == want)
             && leased.may_go_on(now, manner, &self.policy);
-        if !fits || !plain {
-            return None;
-        }
+        (fits && plain).then_some(())?;
         self.live_mut(hold)?.holds.remove(hold)?;
         self.manner = manner;
         let ticket = self.ticket(hold.seat(), want)?;
@@ -84,9 +81,7 @@ impl<W> Machine<W> {
         now: Instant,
         manner: Manner,
     ) -> Option<Ticket> {
-        if !self.is_plain() || !self.queue.is_empty() {
-            return None;
-        }
+        (self.is_plain() && self.queue.is_empty()).then_some(())?;
         let quiet =
             |seat: &Seat| matches!(seat, Seat::Leased(leased) if leased.is_shared_quietly(want));
         let seat = self.seats.iter().position(quiet)?;
@@ -120,11 +115,10 @@ impl<W> Machine<W> {
                 && leased.turn.is_quiet()
                 && self.may_idle(leased, now)
         };
+        let looks = || leased.change.is_none() && leased.weaken_at < Instant::FAR_FUTURE;
         let leaves = match leased.holds.get(hold).map(|holding| holding.mode) {
             Some(Mode::Shared) => !last || stays(),
-            Some(Mode::Permits { .. }) => {
-                !last && leased.change.is_none() && leased.weaken_at < Instant::FAR_FUTURE
-            }
+            Some(Mode::Permits { .. }) => !last && looks(),
             _ => false,
         };
         let plain = self.queue.is_empty() && self.upgrade.is_none() && leaves;
