@@ -137,7 +137,7 @@ impl<W> Machine<W> {
         let third = self.policy.ttl.duration() / 3;
         asking.request.by(self.pass.now + pause, queued && pause >= third);
         self.seats[seat] = Seat::Asking(asking);
-        // A refusal of fewer permits than the first waiter wants also refuses that waiter.
+        // A refusal of more permits than the first waiter wants says nothing about that waiter.
         let less = |first: Mode| first.counts() && mode.permits() > first.permits();
         if !self.queue.first_want().is_some_and(less) {
             self.deny_tries(&Denial::WouldBlock);
