@@ -88,7 +88,7 @@ pub(crate) struct Machine<W> {
     holds: u64,
     /// How many tokens the last lease used. The next reservation is sized by this number.
     used_last: u32,
-    /// When a reader last took the short way.
+    /// When a holder that shares a lease last took the short way in.
     shared_at: Instant,
     /// For how many waiters the machine asks for permits in one request.
     run: u32,
