@@ -2,6 +2,9 @@
 
 use lock_core::{FencingToken, TokenRange};
 
+/// When a lease that stays has fewer tokens than this, the process asks for more.
+pub(super) const LOW_TOKENS: u32 = 1024;
+
 /// The tokens that the store reserved for a lease and that no hold has yet, in ascending order.
 #[derive(Debug)]
 pub(super) struct Tokens {

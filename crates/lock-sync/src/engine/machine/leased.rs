@@ -8,10 +8,9 @@ use lock_core::{Claim, Clock, FencingToken, Grant, Instant, Mode, Ttl};
 use super::super::lease::Lease;
 use super::Ticket;
 use super::facts::{Asking, Change};
-use super::plan::LOW_TOKENS;
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
-use crate::engine::tokens::Tokens;
+use crate::engine::tokens::{LOW_TOKENS, Tokens};
 use crate::engine::turn::Turn;
 use crate::error::LeaseLost;
 

@@ -15,10 +15,8 @@ use super::{Deadline, Machine};
 use crate::engine::holds::beside;
 use crate::engine::queue::Patience;
 use crate::engine::request::Request;
+use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
-
-/// When a lease that stays has fewer tokens than this, the process asks for more.
-pub(super) const LOW_TOKENS: u32 = 1024;
 
 /// One step that brings a seat nearer to what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
 use super::leased::{Leased, SOON};
-use super::plan::LOW_TOKENS;
 use super::{Machine, Op};
+use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
 
 /// How many tokens a renewal asks for, if it asks for tokens.

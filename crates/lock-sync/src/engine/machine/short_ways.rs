@@ -5,11 +5,11 @@
 
 use lock_core::{Instant, Mode};
 
-use super::plan::LOW_TOKENS;
 use super::seat::Seat;
 use super::{Machine, Manner, Ticket};
 use crate::engine::holds::{HoldId, beside};
 use crate::engine::queue::{Patience, WaiterId};
+use crate::engine::tokens::LOW_TOKENS;
 
 impl<W> Machine<W> {
     /// Whether a task that waits without a limit may [`join`](Self::join) the line.
