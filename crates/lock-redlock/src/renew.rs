@@ -164,16 +164,22 @@ impl<N: QuorumNode> Poll<N> {
         self.answered += 1;
     }
 
-    /// Whether it is still open if a majority has renewed the lease, or lost it.
+    /// Whether it is still open if a majority has renewed the lease, or if it is lost.
     fn is_open(&self, open: usize) -> bool {
         let (needed, renewed) = (self.core.quorum.needed(), self.deadlines.len());
-        renewed < needed && !self.is_lost() && renewed + open >= needed
+        let may_turn_out = renewed + open >= needed || self.is_lost_with(open);
+        renewed < needed && !self.is_lost() && may_turn_out
     }
 
-    /// Whether too few nodes can still have the lease. A node without a ballot has lost nothing: its vote may yet take the
-    /// place of another.
     fn is_lost(&self) -> bool {
-        self.lost.len() - self.without > self.core.quorum.nodes() - self.core.quorum.needed()
+        self.is_lost_with(0)
+    }
+
+    /// Whether too few nodes can still have the lease, if this many more have lost it. A node without a ballot has lost
+    /// nothing: its vote may yet take the place of another.
+    fn is_lost_with(&self, more: usize) -> bool {
+        let quorum = self.core.quorum;
+        self.lost.len() - self.without + more > quorum.nodes() - quorum.needed()
     }
 
     /// Lets a majority agree on the tokens that its nodes have reserved.

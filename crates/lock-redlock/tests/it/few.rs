@@ -106,9 +106,12 @@ async fn a_minority_that_forgets_in_the_first_moment_ends_no_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_forced_release_in_the_first_moment_ends_the_lease() {
     let (cluster, quorum) = of_five().await;
+    let late = first(&quorum).await[0];
     let renew = Renew::new(claim("a"), TTL);
     granted(&quorum, &renew.claim, TTL).await;
     assert_eq!(cluster.join().await.force_release(&renew.claim.key).await.unwrap(), 1);
+    // The renewal hears from one of the three nodes after the others.
+    node(&quorum, late).faults().delay_requests(2 * TRIP);
     assert!(matches!(quorum.renew(&renew).await, Renewal::Lost));
 }
 
