@@ -9,7 +9,7 @@ mod scope;
 
 use std::fmt;
 
-use lock_core::{Error, JointBackend, Key};
+use lock_core::{Backend, Capability, Error, JointBackend, Key};
 
 pub use error::{ReentrantLockError, TryReentrantLockError};
 pub use guard::{OwnerGuard, ReentrantGuard};
@@ -113,6 +113,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Join)?;
         Ok(ReentrantMutex { lock: self.bare_lock(name)?, data: value })
     }
 }
