@@ -14,6 +14,7 @@ mod drops;
 mod ears;
 mod foreign;
 mod from_tokio;
+mod handle;
 mod holding;
 mod inspect;
 mod leader;
