@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use lock_core::memory::MemoryBackend;
-//! use lock_sync::Locks;
+//! use lock_sync::{Locks, MutexGuard};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,8 @@
 //!
 //! let mut apples = stock.lock().await?;
 //! *apples -= 1;
-//! println!("{} left, says holder {}", *apples, apples.fencing_token());
+//! let token = MutexGuard::lease(&apples).fencing_token();
+//! println!("{} left, says holder {token}", *apples);
 //! # Ok(())
 //! # }
 //! ```
@@ -128,6 +129,7 @@ pub use lock_core::{
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
+pub use lease::Lease;
 pub use locks::{Builder, Locks};
 pub use lost::Lost;
 pub use mutex::{

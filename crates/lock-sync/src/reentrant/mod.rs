@@ -59,7 +59,7 @@ use crate::bare::{BareLock, Wait};
 /// ```
 /// use std::sync::Mutex;
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::{Locks, owner_scope};
+/// use lock_sync::{Locks, ReentrantGuard, owner_scope};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +69,8 @@ use crate::bare::{BareLock, Wait};
 /// owner_scope(async {
 ///     let outer = tree.lock().await?;
 ///     let inner = tree.lock().await?; // no request, no waiting
-///     assert_eq!(inner.fencing_token(), outer.fencing_token());
+///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
+///     assert_eq!(token(&inner), token(&outer));
 ///     inner.lock().expect("nobody panicked").push("leaf");
 ///     Ok::<_, lock_sync::ReentrantLockError>(())
 /// })

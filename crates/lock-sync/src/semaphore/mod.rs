@@ -89,7 +89,7 @@ use crate::handoff::Handoff;
 /// assert_eq!(third.err(), Some(TryAcquireError::NoPermits));
 ///
 /// drop(first);
-/// assert!(senders.acquire().await?.is_valid());
+/// assert!(senders.acquire().await?.lease().is_valid());
 /// # Ok(())
 /// # }
 /// ```

@@ -15,6 +15,7 @@ mod ears;
 mod erased;
 mod foreign;
 mod from_tokio;
+mod handle;
 mod holding;
 mod inspect;
 mod leader;

@@ -45,6 +45,7 @@ use lock_core::{
 pub use error::BarrierError;
 
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
+use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
@@ -249,7 +250,7 @@ impl Barrier {
             }
             drop(door);
             let mut watcher = self.remote.watcher(self.interval());
-            let mut lost = permit.lost();
+            let mut lost = Lease::of(&permit).lost();
             loop {
                 tokio::select! {
                     () = watcher.changed() => {}
