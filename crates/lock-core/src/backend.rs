@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::Watch;
-use crate::{Acquire, Attempt, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal};
+use crate::{
+    Acquire, Attempt, Claim, Clock, ConvertBackend, Error, JointBackend, Key, Released, Renew,
+    Renewal,
+};
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
 ///
@@ -264,6 +267,14 @@ pub trait Backend: Send + Sync + 'static {
     fn converter(&self) -> Option<&dyn ConvertBackend> {
         None
     }
+
+    /// This backend as a [`JointBackend`], if it is one. Code that knows the backend only as `dyn Backend`
+    /// asks here.
+    ///
+    /// `None` by default. A [`JointBackend`] answers `Some(self)`.
+    fn joint(&self) -> Option<&dyn JointBackend> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -308,6 +319,10 @@ macro_rules! forward {
 
             fn converter(&self) -> Option<&dyn ConvertBackend> {
                 (**self).converter()
+            }
+
+            fn joint(&self) -> Option<&dyn JointBackend> {
+                (**self).joint()
             }
         }
     )*};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Key,
-    Released, Renew, Renewal, Ttl, Watch,
+    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind,
+    JointBackend, Key, Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::hub::Listening;
@@ -268,6 +268,10 @@ impl Backend for RedisBackend {
     }
 
     fn converter(&self) -> Option<&dyn ConvertBackend> {
+        Some(self)
+    }
+
+    fn joint(&self) -> Option<&dyn JointBackend> {
         Some(self)
     }
 }

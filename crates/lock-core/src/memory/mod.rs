@@ -67,8 +67,8 @@ pub use self::stats::{Stats, Verb};
 use self::connection::Connection;
 use self::store::Store;
 use crate::{
-    Acquire, Attempt, Backend, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal,
-    Watch,
+    Acquire, Attempt, Backend, Claim, Clock, ConvertBackend, Error, JointBackend, Key, Released,
+    Renew, Renewal, Watch,
 };
 
 /// A store inside this process, and one client's connection to it.
@@ -285,6 +285,10 @@ impl Backend for MemoryBackend {
     }
 
     fn converter(&self) -> Option<&dyn ConvertBackend> {
+        Some(self)
+    }
+
+    fn joint(&self) -> Option<&dyn JointBackend> {
         Some(self)
     }
 }

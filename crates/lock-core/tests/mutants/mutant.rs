@@ -11,7 +11,7 @@ use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
     Acquire, Attempt, Backend, Cell, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Hint,
-    Inspection,
+    Inspection, JointBackend,
 };
 use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
 
@@ -229,6 +229,10 @@ impl Backend for Mutant {
 
     fn converter(&self) -> Option<&dyn ConvertBackend> {
         Some(self as &dyn ConvertBackend).filter(|_| self.bug != Bug::HidesItsConverter)
+    }
+
+    fn joint(&self) -> Option<&dyn JointBackend> {
+        Some(self as &dyn JointBackend).filter(|_| self.bug != Bug::HidesItsGroups)
     }
 }
 

@@ -9,7 +9,8 @@ use lock_core::{SharedBackend, Ttl};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{
-    Barrier, Election, Handoff, Locks, Mutex, ReentrantMutex, RwLock, Semaphore, SlotSemaphore,
+    Barrier, Election, Handoff, Locks, Mutex, Owner, PassedOwner, ReentrantMutex, RwLock,
+    Semaphore, SlotSemaphore,
 };
 use lock_tests::chaos::Deployment;
 
@@ -49,6 +50,7 @@ pub(crate) struct Shelf {
     pub(crate) mutexes: Vec<Arc<Mutex<()>>>,
     pub(crate) rwlocks: RwLocks,
 
+    pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) slots: Arc<SlotSemaphore>,
     pub(crate) election: Election,
     pub(crate) cells: Cells,
@@ -62,13 +64,14 @@ pub(crate) enum RwLocks {
     Fixed(Vec<Arc<RwLock<(), Fixed>>>),
 }
 
-/// The locks that need counted permits and joint holders.
+/// What needs counted permits or joint holders.
 pub(crate) struct Counting {
-    pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) semaphores: Vec<Arc<Semaphore>>,
     pub(crate) barrier: Barrier,
     /// Asked for the number of permits.
     pub(crate) backend: Arc<dyn PermitBackend>,
+    /// Makes the owner that all clients know.
+    pub(crate) join: Box<dyn Fn(&PassedOwner) -> Owner + Send + Sync>,
 }
 
 impl Shelf {
@@ -111,10 +114,13 @@ impl Shelf {
         let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
         let rwlocks = RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?;
         let counting = Counting {
-            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             semaphores: SEMAPHORES.into_iter().map(semaphore).collect::<Result<_, _>>()?,
             barrier: locks.barrier(BARRIER, options.party as usize)?,
             backend: Arc::new(backend),
+            join: Box::new({
+                let locks = locks.clone();
+                move |passed| locks.owner(passed)
+            }),
         };
         Ok(Self {
             counting: Some(counting),
@@ -130,6 +136,7 @@ impl Shelf {
         Ok(Self {
             mutexes: MUTEXES.into_iter().map(mutex).collect::<Result<_, _>>()?,
             rwlocks,
+            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
             election: locks.election(ELECTION)?,
             cells: Cells::new(locks.clone(), Series::new(options.ttl / 2)),
