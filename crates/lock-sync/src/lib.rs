@@ -118,6 +118,14 @@ mod waits;
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
 
+// What an app needs beside the primitives.
+#[cfg(feature = "memory")]
+pub use lock_core::memory::MemoryBackend;
+pub use lock_core::{
+    AnyBackend, Backend, Error, ErrorKind, FencingToken, Holder, Inspection, Instant, Key, Kind,
+    Waiter,
+};
+
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
 pub use locks::{Builder, Locks};

@@ -11,7 +11,7 @@ pub async fn an_owner_that_was_sent_to_another_client_enters_there<S: Joining>()
         let pair = Pair::<S>::new().await;
         let (here, there) = pair.both(|locks| locks.reentrant_mutex("it", ()).unwrap());
         let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
-        let mut copy = pair.there.owner(&owner.pass());
+        let mut copy = pair.there.owner(&owner.pass()).unwrap();
         let first = soon(here.lock_as(&mut owner)).await.unwrap();
         let mut waiting = Box::pin(there.lock_as(&mut stranger));
         waits(&mut waiting).await;

@@ -67,8 +67,8 @@ pub use self::stats::{Stats, Verb};
 use self::connection::Connection;
 use self::store::Store;
 use crate::{
-    Acquire, Attempt, Backend, Claim, Clock, ConvertBackend, Error, JointBackend, Key, Released,
-    Renew, Renewal, Watch,
+    Acquire, Attempt, Backend, Capabilities, Claim, Clock, Error, Key, Released, Renew, Renewal,
+    Watch,
 };
 
 /// A store inside this process, and one client's connection to it.
@@ -284,11 +284,8 @@ impl Backend for MemoryBackend {
         Clock::tokio()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self)
-    }
-
-    fn joint(&self) -> Option<&dyn JointBackend> {
-        Some(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let all = Capabilities::none().sharing(self).joining(self).converting(self);
+        all.counting(self).keeping(self).inspecting(self)
     }
 }

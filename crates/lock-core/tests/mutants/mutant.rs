@@ -227,12 +227,12 @@ impl Backend for Mutant {
         self.store.clock()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self as &dyn ConvertBackend).filter(|_| self.bug != Bug::HidesItsConverter)
-    }
-
-    fn joint(&self) -> Option<&dyn JointBackend> {
-        Some(self as &dyn JointBackend).filter(|_| self.bug != Bug::HidesItsGroups)
+    fn capabilities(&self) -> Capabilities<'_> {
+        match self.bug {
+            Bug::HidesItsConverter => Capabilities::none().joining(self),
+            Bug::HidesItsGroups => Capabilities::none().converting(self),
+            _ => Capabilities::none().joining(self).converting(self),
+        }
     }
 }
 

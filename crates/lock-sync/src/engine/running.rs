@@ -358,14 +358,14 @@ impl<E: Asks> Drop for Running<E> {
 
 /// Renames a claim for a store without joint holders. There, a group is within this process, and holds exclusively.
 pub(super) fn known_to(backend: &dyn Backend, claim: &mut Claim) {
-    if claim.mode.is_joint() && backend.joint().is_none() {
+    if claim.mode.is_joint() && !backend.capabilities().joins() {
         claim.mode = Mode::Exclusive;
     }
 }
 
 async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Error> {
     let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
-    backend.converter().ok_or_else(none)?.convert(request).await
+    backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
 /// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it

@@ -37,7 +37,7 @@ use lock_core::{Error, Mode, OwnerToken};
 /// // In another process, which was sent the message:
 /// let locks = Locks::new(store.client());
 /// let theirs = locks.reentrant_mutex("orders/42", ())?;
-/// let mut sender = locks.owner(&message.parse()?);
+/// let mut sender = locks.owner(&message.parse()?)?;
 /// let entered = theirs.lock_as(&mut sender).await?;
 /// assert_eq!(entered.fencing_token(), guard.fencing_token());
 /// # Ok(())

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::str::FromStr;
 
-use lock_core::{JointBackend, OwnerToken};
+use lock_core::{Backend, Capability, Error, JointBackend, OwnerToken};
 
 use super::Owner;
 use crate::Locks;
@@ -35,23 +35,31 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// See [`Owner`](Owner#handing-it-to-another-process). No request is sent.
     ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](lock_core::ErrorKind) if the type of the backend is [erased](Locks::erase), and the
+    /// backend lacks the ability.
+    ///
+    /// # Over other backends
+    ///
     /// It needs a backend with [joint holders](JointBackend), because two processes then hold one lock. A quorum lacks
     /// them, so there the call does not compile:
     ///
     /// ```compile_fail,E0277
-    /// use lock_core::Backend;
+    /// use lock_core::{Backend, Error};
     /// use lock_sync::{Locks, Owner, PassedOwner};
     ///
-    /// fn enter<B: Backend>(locks: &Locks<B>, passed: &PassedOwner) -> Owner {
+    /// fn enter<B: Backend>(locks: &Locks<B>, passed: &PassedOwner) -> Result<Owner, Error> {
     ///     locks.owner(passed) // `B` may lack joint holders
     /// }
     /// ```
-    pub fn owner(&self, passed: &PassedOwner) -> Owner
+    pub fn owner(&self, passed: &PassedOwner) -> Result<Owner, Error>
     where
         // Here, and not on the block: so the compiler's message for a backend without the ability says what to do.
         B: JointBackend,
     {
-        passed.owner()
+        self.backend.require(Capability::Join)?;
+        Ok(passed.owner())
     }
 }
 

@@ -12,6 +12,7 @@ mod deaf;
 mod driver_gone;
 mod drops;
 mod ears;
+mod erased;
 mod foreign;
 mod from_tokio;
 mod holding;

@@ -27,7 +27,7 @@ impl Pair {
 
 /// A copy of the owner, as another process would get it.
 pub(crate) fn sent(owner: &Owner) -> Owner {
-    Locks::new(MemoryBackend::new()).owner(&owner.pass().expose().parse().unwrap())
+    Locks::new(MemoryBackend::new()).owner(&owner.pass().expose().parse().unwrap()).unwrap()
 }
 
 async fn in_time<F: Future>(future: F) -> F::Output {

@@ -22,7 +22,10 @@ where
     H: Harness<Client: JointBackend>,
 {
     let client = scene.client().await?;
-    ensure!(client.backend.joint().is_some(), "the backend does not say that it has joint holders");
+    ensure!(
+        client.backend.capabilities().joins(),
+        "the backend does not say that it has joint holders"
+    );
     Ok(())
 }
 

@@ -38,7 +38,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBackend};
+use lock_core::{
+    Backend, Capability, Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBackend,
+};
 
 pub use error::BarrierError;
 
@@ -154,6 +156,7 @@ impl Barrier {
     where
         B: PermitBackend + CellBackend + ?Sized,
     {
+        locks.backend.require(Capability::Count)?;
         let barrier = Self {
             remote: RemoteCell::new(locks, &name)?,
             door: locks.bare_lock(derived(&name, "door")?)?,

@@ -41,7 +41,7 @@ impl Store {
         passed: &PassedOwner,
     ) -> Result<(ReentrantMutex<()>, Owner), Error> {
         match self {
-            Self::Server(locks) => Ok((locks.reentrant_mutex(key, ())?, locks.owner(passed))),
+            Self::Server(locks) => Ok((locks.reentrant_mutex(key, ())?, locks.owner(passed)?)),
             Self::Quorum(_) => Err(lacking("a quorum has no joint holders")),
         }
     }

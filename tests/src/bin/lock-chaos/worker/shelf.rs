@@ -9,8 +9,7 @@ use lock_core::{SharedBackend, Ttl};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{
-    Barrier, Election, Handoff, Locks, Mutex, Owner, PassedOwner, ReentrantMutex, RwLock,
-    Semaphore, SlotSemaphore,
+    Barrier, Election, Handoff, Locks, Mutex, ReentrantMutex, RwLock, Semaphore, SlotSemaphore,
 };
 use lock_tests::chaos::Deployment;
 
@@ -64,14 +63,12 @@ pub(crate) enum RwLocks {
     Fixed(Vec<Arc<RwLock<(), Fixed>>>),
 }
 
-/// What needs counted permits or joint holders.
+/// The locks that need counted permits. A store that counts has joint holders, too.
 pub(crate) struct Counting {
     pub(crate) semaphores: Vec<Arc<Semaphore>>,
     pub(crate) barrier: Barrier,
     /// Asked for the number of permits.
     pub(crate) backend: Arc<dyn PermitBackend>,
-    /// Makes the owner that all clients know.
-    pub(crate) join: Box<dyn Fn(&PassedOwner) -> Owner + Send + Sync>,
 }
 
 impl Shelf {
@@ -117,10 +114,6 @@ impl Shelf {
             semaphores: SEMAPHORES.into_iter().map(semaphore).collect::<Result<_, _>>()?,
             barrier: locks.barrier(BARRIER, options.party as usize)?,
             backend: Arc::new(backend),
-            join: Box::new({
-                let locks = locks.clone();
-                move |passed| locks.owner(passed)
-            }),
         };
         Ok(Self {
             counting: Some(counting),

@@ -26,10 +26,9 @@ pub(super) async fn act(task: &mut Task) {
 }
 
 fn owner(task: &mut Task) -> Result<(Owner, u64), Error> {
-    if task.random.percent(30)
-        && let Some(counting) = &task.crew.shelf.counting
-    {
-        return Ok(((counting.join)(&task.crew.shared_owner()), SHARED));
+    let shelf = &task.crew.shelf;
+    if task.random.percent(30) && shelf.counting.is_some() {
+        return Ok((shelf.locks.owner(&task.crew.shared_owner())?, SHARED));
     }
     Ok((Owner::new()?, task.crew.owner()))
 }
