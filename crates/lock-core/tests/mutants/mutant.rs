@@ -10,8 +10,8 @@ use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Cell, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Hint,
-    Inspection, JointBackend,
+    Acquire, Attempt, Backend, Capabilities, Cell, Claim, Clock, Convert, ConvertBackend, Error,
+    ErrorKind, Hint, Inspection,
 };
 use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
 
