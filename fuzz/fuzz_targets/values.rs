@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use lock_core::{FencingToken, Instant, Key, OwnerTag, OwnerToken, TokenRange, Ttl};
-use lock_sync::Owner;
+use lock_sync::PassedOwner;
 
 fuzz_target!(|input: (&[u8], &str, [u8; 16], u64, u32, u64, u32)| {
     let (name, text, bytes, number, count, seconds, nanos) = input;
@@ -28,7 +28,7 @@ fuzz_target!(|input: (&[u8], &str, [u8; 16], u64, u32, u64, u32)| {
     assert_eq!(OwnerTag::of_stored(token.expose()), Some(token.tag()));
     let is_token = name.len() == 32 && name.iter().all(u8::is_ascii_hexdigit);
     assert_eq!(OwnerTag::of_stored(name).is_some(), is_token);
-    match Owner::parse(text) {
+    match text.parse::<PassedOwner>() {
         Ok(owner) => assert_eq!(owner.expose(), text),
         // A text that is nearly an owner is not repeated.
         Err(error) => {

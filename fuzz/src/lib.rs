@@ -13,7 +13,7 @@
 //! | values beside locks | `abilities::cell` of both backends | beside them | `server` |
 //! | URLs, prefixes, times, certificates | `wire::url`, `builder` | beside them | `url` |
 //! | names, leases, token numbers | `lock_core::{Key, Ttl, TokenRange}`, `keys` | beside them | `values` |
-//! | owners that were written down | `lock_sync::Owner` | beside it | `values` |
+//! | owners that were written down | `lock_sync::PassedOwner` | beside it | `values` |
 //!
 //! An election, a cell that is set once and a barrier read their values from `abilities::cell` and take
 //! them as they are; a quorum reads nothing but what its nodes have read.

@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(1);
 
 /// A kind of lock, as a new owner.
 fn somebody() -> String {
-    format!("as {}", Owner::new().unwrap().expose())
+    format!("as {}", Owner::new().unwrap().pass().expose())
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::support::{AT_ONCE, Leftovers, Pair, TTL, leases, line_up, soon, worke
 
 /// A kind of lock, as a new owner.
 fn somebody() -> String {
-    format!("as {}", Owner::new().unwrap().expose())
+    format!("as {}", Owner::new().unwrap().pass().expose())
 }
 
 #[test]
@@ -80,7 +80,7 @@ async fn a_service_that_calls_another_while_it_holds_a_lock_does_not_wait_for_it
     let theirs = pair.there.reentrant_mutex("it", ()).unwrap();
     owner_scope(async {
         let guard = soon(mutex.lock()).await.unwrap();
-        let owner = lock_sync::current_owner().unwrap().expose();
+        let owner = lock_sync::current_owner().unwrap().pass().expose();
         assert_eq!(
             called.lock(&format!("it as {owner}")),
             ReentrantGuard::lease(&guard).fencing_token()

@@ -181,8 +181,8 @@ fn a_worker_takes_permits_and_gives_some_back() {
 fn a_worker_enters_as_somebody_else() {
     let server = RedisServer::start();
     let (one, other) = (worker(&server), worker(&server));
-    let owner = lock_sync::Owner::new().unwrap().expose();
-    let stranger = lock_sync::Owner::new().unwrap().expose();
+    let owner = lock_sync::Owner::new().unwrap().pass().expose();
+    let stranger = lock_sync::Owner::new().unwrap().pass().expose();
     let token = one.lock(&format!("stock as {owner}"));
     assert_eq!(other.try_lock(&format!("stock#2 as {stranger}")), None);
     assert_eq!(other.lock(&format!("stock as {owner}")), token);

@@ -67,7 +67,7 @@ fn a_token_is_nothing_but_chance() {
         (0..20_000).map(|_| bits(OwnerToken::generate().unwrap().expose())).collect();
     judge(&tokens).unwrap();
     let owners: Vec<_> =
-        (0..5_000).map(|_| bits(Owner::new().unwrap().expose().as_bytes())).collect();
+        (0..5_000).map(|_| bits(Owner::new().unwrap().pass().expose().as_bytes())).collect();
     judge(&owners).unwrap();
 }
 

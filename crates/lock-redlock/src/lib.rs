@@ -111,7 +111,7 @@
 //! | --- | --- |
 //! | exclusive and shared locks | yes, where the nodes know them |
 //! | [converting](lock_core::ConvertBackend) a lease | no: `RwLock::upgradable_read` does not compile, and a downgraded writer keeps its exclusive lease |
-//! | [joint holders](lock_core::JointBackend) | no: `ReentrantMutex` does not compile |
+//! | [joint holders](lock_core::JointBackend) | no: the owner of a `ReentrantMutex` enters again in its own process, and `Locks::owner`, which lets it enter in another process, does not compile |
 //! | [values beside a lock](lock_core::CellBackend) | yes: every later load returns the value that was written; a value that has reached too few nodes is loaded as not settled |
 //! | [inspection](lock_core::InspectBackend) | yes: it shows the holders that have a majority |
 //! | counting [permits](lock_core::PermitBackend) | no, and it does not compile |
@@ -133,7 +133,7 @@
 //!   [`downgrade`](https://docs.rs/lock-sync/latest/lock_sync/struct.RwLockWriteGuard.html#method.downgrade) as soon
 //!   as there is nothing more to write. Readers of the process then enter beside the guard. Readers of other
 //!   processes wait until the last of these has let go, because the quorum has one exclusive lease all the time.
-//! - **Instead of a lock that another process re-enters**: within a process, `MutexGuard::reenter` needs no request.
+//! - **Instead of a lock that another process re-enters**: an owner enters a `ReentrantMutex` again in its own process.
 //!   Between processes, let the process that holds the lock do the work, and pass its fencing token along.
 //! - **Instead of a semaphore**: take one of several exclusive locks, with `Locks::slot_semaphore`.
 //!

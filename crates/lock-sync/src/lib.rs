@@ -30,7 +30,7 @@
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend); for upgradable reads, [convert](lock_core::ConvertBackend) as well |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
 //! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
-//! | [`ReentrantMutex`] | [`Locks::reentrant_mutex`] | [hold jointly](lock_core::JointBackend) |
+//! | [`ReentrantMutex`]: its owner locks again | [`Locks::reentrant_mutex`] | grant leases: any can; to enter [in another process](Locks::owner), [hold jointly](lock_core::JointBackend) |
 //! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
@@ -143,9 +143,9 @@ pub use recipes::slots::{
 };
 pub use recipes::together::{AllGuard, LockAll, TryLockAll};
 pub use reentrant::{
-    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, ReentrantGuard, ReentrantLock,
-    ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, current_owner, owner_scope,
-    owner_scope_sync,
+    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
+    ReentrantLock, ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError,
+    current_owner, owner_scope, owner_scope_sync,
 };
 pub use rwlock::{
     OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard,

@@ -139,7 +139,7 @@ async fn an_owner_is_in_two_processes() {
     for [here, there] in pairs("reentrant mutex", &server) {
         let mutexes = [&here, &there].map(|locks| locks.reentrant_mutex("o", ()).unwrap());
         let mut owner = Owner::new().unwrap();
-        let mut same = Owner::parse(&owner.expose()).unwrap();
+        let mut same = there.owner(&owner.pass()).unwrap();
         let mut another = Owner::new().unwrap();
         let guard = soon(mutexes[0].lock_as(&mut owner)).await.unwrap();
         let entered = soon(mutexes[1].lock_as(&mut same)).await.unwrap();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lock_core::{Claim, Key, OwnerToken};
 use lock_redis::{Builder, Credentials, Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
-use lock_sync::{Locks, MutexGuard, Owner};
+use lock_sync::{Locks, MutexGuard, Owner, PassedOwner};
 use lock_tests::{Direction, Proxy, RedisServer};
 
 use self::drive::{drive, drive_locks};
@@ -324,19 +324,20 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
 async fn owner_of_a_panic(locks: &Locks<RedisBackend>) -> Secret {
     let reentrant = std::sync::Arc::new(locks.reentrant_mutex("again", ()).unwrap());
     let mut owner = Owner::new().unwrap();
-    let secret = Secret::new("an owner", owner.expose());
+    let secret = Secret::new("an owner", owner.pass().expose());
     tape::show(&owner);
+    tape::show(&owner.pass());
     {
         let mut guard = reentrant.lock_as(&mut owner).await.unwrap();
         tape::show(&guard);
         let (_, same) = guard.split();
         tape::show(&same);
     }
-    let slips =
-        [owner.expose() + "0", owner.expose().to_uppercase(), format!("\"{}\"", owner.expose())];
+    let text = owner.pass().expose();
+    let slips = [text.clone() + "0", text.to_uppercase(), format!("\"{text}\"")];
     for slip in slips {
-        tape::shown(Owner::parse(&slip)).ok();
-        tape::shown(serde_json::from_str::<Owner>(&format!("{slip:?}"))).ok();
+        tape::shown(slip.parse::<PassedOwner>()).ok();
+        tape::shown(serde_json::from_str::<PassedOwner>(&format!("{slip:?}"))).ok();
     }
     let panics = tokio::spawn(async move {
         let guard = reentrant.lock_as(&mut owner).await.unwrap();

@@ -20,6 +20,7 @@ mod mortal;
 pub mod mutex;
 pub mod permits;
 pub mod queue;
+pub mod reentrant;
 pub mod rwlock;
 pub mod several;
 pub mod slots;
@@ -148,6 +149,7 @@ macro_rules! primitives {
     ($stage:ty: conversions $conversions:ident, permits $permits:ident, joint $joint:ident, queue $queue:ident) => {
         $crate::primitives!(@mutex $stage);
         $crate::primitives!(@rwlock $stage);
+        $crate::primitives!(@reentrant $stage);
         $crate::primitives!(@several $stage);
         $crate::primitives!(@slots $stage);
         $crate::primitives!(@cells $stage);
@@ -173,6 +175,14 @@ macro_rules! primitives {
             a_writer_excludes_a_mutex_of_that_name,
             tokens_of_readers_and_writers_increase,
             no_writer_enters_during_a_downgrade,
+        );
+    };
+    (@reentrant $stage:ty) => {
+        $crate::primitives!(@tests reentrant $stage:
+            owners_exclude_each_other,
+            no_two_owners_are_inside_at_once,
+            an_owner_enters_again,
+            an_owner_excludes_a_mutex_of_that_name,
         );
     };
     (@several $stage:ty) => {
@@ -248,9 +258,7 @@ macro_rules! primitives {
     };
     (@joint yes $stage:ty) => {
         $crate::primitives!(@tests joint $stage:
-            owners_exclude_each_other,
             an_owner_that_was_sent_to_another_client_enters_there,
-            no_two_owners_are_inside_at_once,
         );
     };
     (@queue yes $stage:ty) => {
@@ -275,7 +283,7 @@ macro_rules! primitives {
 #[cfg(test)]
 mod tests {
     /// The files with cases.
-    const CASES: [&str; 12] = [
+    const CASES: [&str; 13] = [
         include_str!("barriers.rs"),
         include_str!("cells.rs"),
         include_str!("conversions.rs"),
@@ -286,6 +294,7 @@ mod tests {
         include_str!("mutex.rs"),
         include_str!("permits.rs"),
         include_str!("queue.rs"),
+        include_str!("reentrant.rs"),
         include_str!("rwlock.rs"),
         include_str!("several.rs"),
     ];

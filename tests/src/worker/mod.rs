@@ -54,7 +54,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 ///
 /// A KIND is nothing for a mutex, `read`, `write` or `upgradable` for a reader-writer lock, `permits N OF`
 /// for a semaphore, and `as OWNER` for a reentrant mutex, with the owner as
-/// [`Owner::expose`](lock_sync::Owner::expose) writes it down. A NAME is one word: a key, or a key with
+/// [`PassedOwner::expose`](lock_sync::PassedOwner::expose) writes it down. A NAME is one word: a key, or a key with
 /// `#` and something behind it. It can wait for several names at once and holds one guard per name, so
 /// that `it` and `it#2` are two guards of one lock.
 ///

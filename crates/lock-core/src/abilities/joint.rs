@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::Backend;
 
-/// A store in which several leases can hold a key together, as one holder. A reentrant lock needs this, so that
-/// another process can enter it again.
+/// A store in which several leases can hold a key together, as one holder. So the owner of a reentrant lock enters
+/// the lock in another process.
 ///
 /// The trait has no methods. A backend that implements it promises to serve
 /// [`Mode::Joint`](crate::Mode::Joint):
 ///
+/// - The backend MUST name the ability in its [capabilities](Backend::capabilities) (`a_store_with_groups_says_so`).
 /// - A claim of the group that holds the key MUST be granted at once, before all waiters
 ///   (`a_group_holds_a_key_together`), with the tokens of the group (`a_group_has_one_set_of_tokens`).
 /// - While a member of the group holds the key, claims of other groups and in every other mode MUST be refused
@@ -22,10 +23,10 @@ use crate::Backend;
 ///   (`a_group_in_line_is_granted_together`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot let several processes hold a lock as one",
-    label = "a reentrant lock needs a backend that knows joint holders",
-    note = "implement `lock_core::JointBackend` for it, or use a `Mutex` and `MutexGuard::reenter`",
-    note = "a quorum cannot: there, the process that holds a `Mutex` re-enters it with `MutexGuard::reenter`, and \
-            another process asks that process to do its work instead of entering itself"
+    label = "an owner enters the locks of this backend in its own process only",
+    note = "implement `lock_core::JointBackend` for it if it can, and name it in `Backend::capabilities`",
+    note = "a quorum cannot: there, another process asks the process that holds the lock to do the work instead of \
+            entering the lock itself"
 )]
 pub trait JointBackend: Backend {}
 

@@ -124,6 +124,8 @@ pub(crate) enum Bug {
     /// Converts leases, but does not say so to code that knows it as a plain backend.
     HidesItsConverter,
 
+    /// Has joint holders, but does not say so to code that knows it as a plain backend.
+    HidesItsGroups,
     GroupsAreExclusive,
     GroupsWaitBehindOthers,
     EachMemberHasItsTokens,
@@ -313,6 +315,7 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::TogetherOvertakes, &["nobody_is_overtaken_together"]),
     (Bug::LacksUpgradableReaders, &["every_way_to_share_is_served"]),
     (Bug::HidesItsConverter, &["every_conversion_is_served"]),
+    (Bug::HidesItsGroups, &["a_store_with_groups_says_so"]),
     (Bug::GroupsAreExclusive, &["a_group_holds_a_key_together"]),
     (Bug::GroupsWaitBehindOthers, &["a_group_holds_a_key_together"]),
     (Bug::EachMemberHasItsTokens, &["a_group_has_one_set_of_tokens"]),

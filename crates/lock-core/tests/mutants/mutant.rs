@@ -228,8 +228,11 @@ impl Backend for Mutant {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        let none = Capabilities::none();
-        if self.bug == Bug::HidesItsConverter { none } else { none.converting(self) }
+        match self.bug {
+            Bug::HidesItsConverter => Capabilities::none().joining(self),
+            Bug::HidesItsGroups => Capabilities::none().converting(self),
+            _ => Capabilities::none().joining(self).converting(self),
+        }
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use lock_core::Claim;
 
 use super::driver::Flight;
+use super::running::known_to;
 use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
 
 /// Releases a claim. Repeats a failed release while a repetition can help and the lease may last.
-pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, claim: Claim, _flight: Flight) {
+pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, mut claim: Claim, _flight: Flight) {
+    known_to(&*shared.backend, &mut claim);
     let trying = async {
         let mut backoff = BACKOFF;
         while let Err(error) = shared.backend.release(&claim).await {

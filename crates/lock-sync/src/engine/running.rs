@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, PermitBackend,
+    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, PermitBackend,
     Released, Renew, Renewal,
 };
 use tokio::runtime::Handle;
@@ -285,8 +285,10 @@ impl Answer {
 
 impl Verb {
     fn send(&self, backend: Arc<dyn Backend>) -> Request {
+        let mut verb = self.clone();
+        verb.claims(|claim| known_to(&*backend, claim));
         // Called on the `dyn Backend` itself: the implementation for `Arc` allocates once more.
-        match self.clone() {
+        match verb {
             Self::Attempt(request) => {
                 Box::pin(async move { Answer::Attempt((*backend).try_acquire(&request).await) })
             }
@@ -304,6 +306,19 @@ impl Verb {
             }),
             Self::Release(claim, Some(next)) => {
                 Box::pin(async move { Answer::Release((*backend).exchange(&claim, &next).await) })
+            }
+        }
+    }
+
+    fn claims(&mut self, mut change: impl FnMut(&mut Claim)) {
+        match self {
+            Self::Attempt(request) => change(&mut request.claim),
+            Self::Convert(request, _) => change(&mut request.request.claim),
+            Self::Renew(request, ..) => change(&mut request.claim),
+            Self::Forget(claim, _) => change(claim),
+            Self::Release(claim, next) => {
+                change(claim);
+                next.iter_mut().for_each(|next| change(&mut next.claim));
             }
         }
     }
@@ -338,6 +353,13 @@ impl<E: Asks> Drop for Running<E> {
             let why = "the runtime of the driver has stopped".into();
             self.report(self.verb.failed(ErrorKind::ShuttingDown, why));
         }
+    }
+}
+
+/// Renames a claim for a store without joint holders. There, a group is within this process, and holds exclusively.
+pub(super) fn known_to(backend: &dyn Backend, claim: &mut Claim) {
+    if claim.mode.is_joint() && !backend.capabilities().joins() {
+        claim.mode = Mode::Exclusive;
     }
 }
 

@@ -4,17 +4,19 @@ mod error;
 mod guard;
 mod lock;
 mod owner;
+mod passed;
 mod reentry;
 mod scope;
 
 use std::fmt;
 
-use lock_core::{Backend, Capability, Error, JointBackend, Key};
+use lock_core::{Error, Key};
 
 pub use error::{ReentrantLockError, TryReentrantLockError};
 pub use guard::{OwnerGuard, ReentrantGuard};
 pub use lock::{LockAs, ReentrantLock};
-pub use owner::{Owner, ParseOwnerError};
+pub use owner::Owner;
+pub use passed::{ParseOwnerError, PassedOwner};
 pub use reentry::Reentry;
 pub use scope::{OwnerScope, current_owner, owner_scope, owner_scope_sync};
 
@@ -40,9 +42,10 @@ use crate::bare::{BareLock, Wait};
 ///
 /// An owner that holds the lock enters again at once, without a request to the store, before all waiters, and with
 /// the fencing token that it has. It gives the lock up when the last of its guards is dropped, in any
-/// order. An owner can be [sent to another process](Owner#handing-it-to-another-process). That process then
-/// holds the lock jointly with the first: the store counts the processes, and the lock is free when both have given
-/// it up. The first entry from another process asks the store.
+/// order. If the backend has [joint holders](lock_core::JointBackend), an owner can be
+/// [sent to another process](Owner#handing-it-to-another-process). That process then holds the lock jointly with the
+/// first: the store counts the processes, and the lock is free when both have given it up. The first entry from
+/// another process asks the store. Over any other backend, an owner enters again in its own process only.
 ///
 /// # The data
 ///
@@ -109,12 +112,9 @@ impl<B: ?Sized> Locks<B> {
     /// [prefix](crate::Builder::prefix), is too long.
     pub fn reentrant_mutex<T, K>(&self, name: K, value: T) -> Result<ReentrantMutex<T>, Error>
     where
-        // Here, and not on the block: so the compiler's message for a backend without the ability says how to get it.
-        B: JointBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        self.backend.require(Capability::Join)?;
         Ok(ReentrantMutex { lock: self.bare_lock(name)?, data: value })
     }
 }

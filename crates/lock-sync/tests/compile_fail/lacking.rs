@@ -3,7 +3,7 @@
 use lock_core::{
     Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
 };
-use lock_sync::Locks;
+use lock_sync::{Locks, Owner};
 
 struct Plain;
 
@@ -36,4 +36,5 @@ fn main() {
     let _ = locks.rwlock("d", ());
     let _ = locks.semaphore("b", 1);
     let _ = locks.reentrant_mutex("c", ());
+    let _ = locks.owner(&Owner::new().unwrap().pass());
 }

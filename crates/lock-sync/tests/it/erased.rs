@@ -1,8 +1,8 @@
 //! A handle that does not name the type of its backend.
 
 use lock_core::memory::MemoryBackend;
-use lock_core::{AnyBackend, Backend, Capabilities, CellBackend, Error, ErrorKind, Key};
-use lock_sync::{LockError, Locks};
+use lock_core::{AnyBackend, Backend, Capabilities, CellBackend, Error, ErrorKind, Key, Kind};
+use lock_sync::{LockError, Locks, Owner, OwnerGuard};
 
 /// What an app keeps in a field.
 struct App {
@@ -78,7 +78,7 @@ async fn what_the_store_lacks_is_refused_before_anything_is_sent() {
 
     unsupported(locks.rwlock("rwlock", ()).unwrap_err());
     unsupported(locks.semaphore("semaphore", 2).unwrap_err());
-    unsupported(locks.reentrant_mutex("reentrant", ()).unwrap_err());
+    unsupported(locks.owner(&Owner::new().unwrap().pass()).unwrap_err());
     unsupported(locks.once_cell::<u32, _>("cell").unwrap_err());
     unsupported(locks.election("election").unwrap_err());
     unsupported(locks.barrier("barrier", 2).unwrap_err());
@@ -86,6 +86,28 @@ async fn what_the_store_lacks_is_refused_before_anything_is_sent() {
     unsupported(poor.load(&Key::new("a").unwrap()).await.unwrap_err());
     assert_eq!(store.stats().total(), 0);
     drop(locks.mutex("mutex", ()).unwrap().lock().await.unwrap());
+}
+
+/// In the store, the owner has an exclusive lease.
+#[tokio::test]
+async fn an_owner_enters_again_where_the_store_has_no_joint_holders() {
+    let store = MemoryBackend::new();
+    let poor = AnyBackend::describing(store.clone(), |_| Capabilities::none());
+    let mutex = Locks::new(poor).reentrant_mutex("it", ()).unwrap();
+    let other = Locks::new(store.client());
+    let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
+    let mut outer = mutex.lock_as(&mut owner).await.unwrap();
+    let inner = mutex.lock_as(outer.split().1).await.unwrap();
+    assert!(OwnerGuard::lease(&inner).is_valid());
+    assert!(mutex.try_lock_as(&mut stranger).await.is_err());
+    let held = other.inspect("it").await.unwrap();
+    assert_eq!(
+        held.holders.iter().map(|holder| holder.kind).collect::<Vec<_>>(),
+        [Kind::Exclusive]
+    );
+    drop(inner);
+    OwnerGuard::release(outer).await.unwrap();
+    assert!(other.mutex("it", ()).unwrap().try_lock().await.is_ok());
 }
 
 /// A backend that shares a lock but does not convert a lease.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::memory::Verb;
+use lock_core::memory::{MemoryBackend, Verb};
 use lock_sync::{
-    LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantLockError, ReentrantMutex,
-    Reentry, ReleaseError, TryReentrantLockError, owner_scope_sync,
+    Locks, LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantLockError,
+    ReentrantMutex, Reentry, ReleaseError, TryReentrantLockError, owner_scope_sync,
 };
 use tokio::time::sleep;
 
@@ -27,7 +27,7 @@ impl Pair {
 
 /// A copy of the owner, as another process would get it.
 pub(crate) fn sent(owner: &Owner) -> Owner {
-    Owner::parse(&owner.expose()).unwrap()
+    Locks::new(MemoryBackend::new()).owner(&owner.pass().expose().parse().unwrap()).unwrap()
 }
 
 async fn in_time<F: Future>(future: F) -> F::Output {
@@ -383,7 +383,7 @@ async fn debug_asks_nobody_and_tells_no_secret() {
     let pair = Pair::threaded();
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
-    let secret = owner.expose();
+    let secret = owner.pass().expose();
     assert_eq!(format!("{here:?}"), r#"ReentrantMutex { key: Key("again"), data: 0 }"#);
     let future = here.lock_as(&mut owner);
     assert_eq!(format!("{future:?}"), r#"LockAs { key: Key("again"), .. }"#);

@@ -6,8 +6,8 @@ use std::future::Ready;
 use std::rc::Rc;
 
 use lock_sync::{
-    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, ReentrantGuard, ReentrantLock,
-    ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, owner_scope,
+    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
+    ReentrantLock, ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, owner_scope,
     owner_scope_sync,
 };
 
@@ -70,7 +70,7 @@ fn blocking_in_a_runtime_panics_at_the_caller() {
 
 #[test]
 fn errors_say_why() {
-    let error = Owner::parse("me").unwrap_err();
+    let error = "me".parse::<PassedOwner>().unwrap_err();
     assert_eq!(error.to_string(), "an owner has 32 hexadecimal digits, not 2 bytes");
     let error = lock_core::Error::new(lock_core::ErrorKind::Denied, "wrong password");
     let error = ReentrantLockError::Backend(error);

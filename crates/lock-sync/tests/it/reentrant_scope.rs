@@ -125,14 +125,14 @@ async fn a_scope_in_a_scope_is_another_owner() {
     let (here, _) = pair.reentrant_mutexes();
     owner_scope(async {
         let outer = here.lock().await.unwrap();
-        let name = current_owner().unwrap().expose();
+        let name = current_owner().unwrap().pass();
         owner_scope(async {
-            assert_ne!(current_owner().unwrap().expose(), name);
+            assert_ne!(current_owner().unwrap().pass(), name);
             let refused = here.try_lock().await;
             assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)));
         })
         .await;
-        assert_eq!(current_owner().unwrap().expose(), name, "back in the outer one");
+        assert_eq!(current_owner().unwrap().pass(), name, "back in the outer one");
         assert_eq!(
             ReentrantGuard::lease(&here.lock().await.unwrap()).fencing_token(),
             ReentrantGuard::lease(&outer).fencing_token()

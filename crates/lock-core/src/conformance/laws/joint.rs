@@ -8,12 +8,25 @@ use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use super::sharing::each_holder_has_its_own_lease;
 use crate::{
-    Acquire, Attempt, ErrorKind, JointBackend, Mode, OwnerToken, Renew, Renewal, TokenRange,
+    Acquire, Attempt, Backend, ErrorKind, JointBackend, Mode, OwnerToken, Renew, Renewal,
+    TokenRange,
 };
 
 /// The mode of a new group.
 fn group() -> Check<Mode> {
     Ok(Mode::Joint { group: OwnerToken::generate()? })
+}
+
+pub(in super::super) async fn a_store_with_groups_says_so<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: JointBackend>,
+{
+    let client = scene.client().await?;
+    ensure!(
+        client.backend.capabilities().joins(),
+        "the backend does not say that it has joint holders"
+    );
+    Ok(())
 }
 
 pub(in super::super) async fn a_group_holds_a_key_together<H>(scene: Scene<'_, H>) -> Check

@@ -65,6 +65,8 @@ macro_rules! __lock_core_convert_laws {
 macro_rules! __lock_core_joint_laws {
     ([$($then:tt)+] $($arguments:tt)*) => { $($then)+! { $($arguments)*
         joint {
+            a_store_with_groups_says_so:
+                "A store that has joint holders says so to code that knows it as a plain backend.",
             a_group_holds_a_key_together:
                 "Members of a group that holds the key are granted it at once, before all waiters.",
             a_group_has_one_set_of_tokens:

@@ -1,6 +1,6 @@
 //! The kind of lock in a command, and the way to hold it.
 
-use lock_sync::Owner;
+use lock_sync::PassedOwner;
 
 /// The words of a command after the name.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) enum Kind {
     /// This many permits, of how many.
     Permits(u32, u32),
     /// As this owner.
-    As(Owner),
+    As(PassedOwner),
 }
 
 impl Kind {
@@ -24,7 +24,7 @@ impl Kind {
             ["write"] => Self::Write,
             ["upgradable"] => Self::Upgradable,
             ["permits", count, of] => Self::Permits(count.parse().ok()?, of.parse().ok()?),
-            ["as", owner] => Self::As(Owner::parse(owner).ok()?),
+            ["as", owner] => Self::As(owner.parse().ok()?),
             _ => return None,
         })
     }

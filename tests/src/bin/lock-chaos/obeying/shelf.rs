@@ -31,7 +31,10 @@ impl Shelf {
             Kind::Write => Lock::Write(self.rwlock(key)?),
             Kind::Upgradable => Lock::Upgradable(self.rwlock(key)?),
             Kind::Permits(count, of) => Lock::Permits(self.semaphore(key, of)?, count),
-            Kind::As(owner) => Lock::Owned(self.store.reentrant_mutex(key)?, Some(owner)),
+            Kind::As(passed) => {
+                let (mutex, owner) = self.store.reentrant_mutex(key, &passed)?;
+                Lock::Owned(mutex, Some(owner))
+            }
         })
     }
 

@@ -3,7 +3,7 @@
 use lock_core::{Error, ErrorKind, Fixed};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
-use lock_sync::{Locks, Mutex, ReentrantMutex, RwLock, Semaphore};
+use lock_sync::{Locks, Mutex, Owner, PassedOwner, ReentrantMutex, RwLock, Semaphore};
 
 pub(crate) enum Store {
     Server(Locks<RedisBackend>),
@@ -34,9 +34,14 @@ impl Store {
         }
     }
 
-    pub(crate) fn reentrant_mutex(&self, key: &str) -> Result<ReentrantMutex<()>, Error> {
+    /// A mutex, and the owner that enters it.
+    pub(crate) fn reentrant_mutex(
+        &self,
+        key: &str,
+        passed: &PassedOwner,
+    ) -> Result<(ReentrantMutex<()>, Owner), Error> {
         match self {
-            Self::Server(locks) => locks.reentrant_mutex(key, ()),
+            Self::Server(locks) => Ok((locks.reentrant_mutex(key, ())?, locks.owner(passed)?)),
             Self::Quorum(_) => Err(lacking("a quorum has no joint holders")),
         }
     }

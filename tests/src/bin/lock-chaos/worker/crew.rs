@@ -4,6 +4,7 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use lock_sync::PassedOwner;
 use lock_tests::Random;
 
 use super::attendance::Attendance;
@@ -79,10 +80,11 @@ impl Crew {
     }
 
     /// The secret of the owner that all clients of the run know.
-    pub(crate) fn shared_owner(&self) -> String {
+    pub(crate) fn shared_owner(&self) -> PassedOwner {
         let folder = self.options.folder.display();
         let half = |which: u8| digest(&format!("{which} {folder}"));
-        format!("{:016x}{:016x}", half(0), half(1))
+        let text = format!("{:016x}{:016x}", half(0), half(1));
+        text.parse().unwrap_or_else(|error| panic!("no owner: {error}"))
     }
 }
 

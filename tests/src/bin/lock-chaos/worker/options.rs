@@ -84,8 +84,8 @@ impl Primitive {
 
     /// Whether this deployment has it.
     fn is_over(self, deployment: Deployment) -> bool {
-        // A barrier counts its arrivals, and a quorum has no joint holders.
-        deployment.counts() || !matches!(self, Self::Semaphore | Self::Barrier | Self::Reentrant)
+        // A barrier counts its arrivals.
+        deployment.counts() || !matches!(self, Self::Semaphore | Self::Barrier)
     }
 }
 
@@ -265,8 +265,8 @@ mod tests {
         let quorum = "--folder f --client q --deployment quorum-3 --url a --url b --url c";
         let quorum = parse(quorum).unwrap();
         let without = |primitive| !quorum.primitives.contains(&primitive);
-        assert!(without(Primitive::Semaphore) && without(Primitive::Reentrant));
-        assert_eq!(quorum.primitives.len(), Primitive::ALL.len() - 3);
+        assert!(without(Primitive::Semaphore) && without(Primitive::Barrier));
+        assert_eq!(quorum.primitives.len(), Primitive::ALL.len() - 2);
     }
 
     #[test]

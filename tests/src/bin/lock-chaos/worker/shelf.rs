@@ -49,6 +49,7 @@ pub(crate) struct Shelf {
     pub(crate) mutexes: Vec<Arc<Mutex<()>>>,
     pub(crate) rwlocks: RwLocks,
 
+    pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) slots: Arc<SlotSemaphore>,
     pub(crate) election: Election,
     pub(crate) cells: Cells,
@@ -62,9 +63,8 @@ pub(crate) enum RwLocks {
     Fixed(Vec<Arc<RwLock<(), Fixed>>>),
 }
 
-/// The locks that need counted permits and joint holders.
+/// The locks that need counted permits. A store that counts has joint holders, too.
 pub(crate) struct Counting {
-    pub(crate) reentrant: ReentrantMutex<()>,
     pub(crate) semaphores: Vec<Arc<Semaphore>>,
     pub(crate) barrier: Barrier,
     /// Asked for the number of permits.
@@ -111,7 +111,6 @@ impl Shelf {
         let rwlock = |key: &str| locks.rwlock(key, ()).map(Arc::new);
         let rwlocks = RWLOCKS.into_iter().map(rwlock).collect::<Result<_, _>>()?;
         let counting = Counting {
-            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             semaphores: SEMAPHORES.into_iter().map(semaphore).collect::<Result<_, _>>()?,
             barrier: locks.barrier(BARRIER, options.party as usize)?,
             backend: Arc::new(backend),
@@ -130,6 +129,7 @@ impl Shelf {
         Ok(Self {
             mutexes: MUTEXES.into_iter().map(mutex).collect::<Result<_, _>>()?,
             rwlocks,
+            reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
             election: locks.election(ELECTION)?,
             cells: Cells::new(locks.clone(), Series::new(options.ttl / 2)),

@@ -100,9 +100,8 @@ fn known(crew: &Crew) -> Option<u32> {
 }
 
 async fn reentrant(task: &mut Task, crew: &Crew) {
-    let Some(counting) = &crew.shelf.counting else { return };
     let mut owner = Owner::new().unwrap_or_else(|error| panic!("there is no owner: {error}"));
-    let (way, lock) = (Way::Owner(crew.owner()), &counting.reentrant);
+    let (way, lock) = (Way::Owner(crew.owner()), &crew.shelf.reentrant);
     let holding = attempt(task, REENTRANT, way, lock.try_lock_as(&mut owner)).await;
     end(holding).await;
 }

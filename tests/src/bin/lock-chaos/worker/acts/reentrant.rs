@@ -16,20 +16,19 @@ const SHARED: u64 = 0;
 
 pub(super) async fn act(task: &mut Task) {
     let crew = Arc::clone(&task.crew);
-    let Some(counting) = &crew.shelf.counting else { return };
     let (owner, number) = owner(task).unwrap_or_else(|error| panic!("there is no owner: {error}"));
     let subject = Subject { key: REENTRANT, way: Way::Owner(number) };
     if task.random.percent(50) {
-        by_name(task, &counting.reentrant, owner, subject).await;
+        by_name(task, &crew.shelf.reentrant, owner, subject).await;
     } else {
-        owner.scope(in_scope(task, &counting.reentrant, subject)).await;
+        owner.scope(in_scope(task, &crew.shelf.reentrant, subject)).await;
     }
 }
 
 fn owner(task: &mut Task) -> Result<(Owner, u64), Error> {
-    if task.random.percent(30) {
-        let known = Owner::parse(&task.crew.shared_owner());
-        return Ok((known.unwrap_or_else(|error| panic!("no owner: {error}")), SHARED));
+    let shelf = &task.crew.shelf;
+    if task.random.percent(30) && shelf.counting.is_some() {
+        return Ok((shelf.locks.owner(&task.crew.shared_owner())?, SHARED));
     }
     Ok((Owner::new()?, task.crew.owner()))
 }
