@@ -14,7 +14,7 @@ use lock_tests::{
     eventually_async, soon,
 };
 
-use crate::support::{Waiter, claim, long, released, renewed};
+use crate::support::{Waiter, claim, granted, long, released, renewed};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// More than a busy machine needs.
@@ -113,6 +113,61 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
         backend.acquire_together(&several).await.is_ok_and(|it| it.is_some())
     })
     .await;
+}
+
+/// One handle confirms, and the handle from which it was made does not. They share their connections and their watches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_handle_confirms_and_its_parent_does_not() {
+    let set = Set::start(1);
+    let plain = set.builder().term_quarantine(true).build().unwrap();
+    let confirmed = plain.confirming(1, TIMEOUT).unwrap();
+    let [held, other] = [claim("held"), claim("other")];
+    eventually_granted(&confirmed, &held).await;
+    let clients = || {
+        let list = set.primary.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]).text().to_owned();
+        list.lines().filter(|line| !line.contains("cmd=client")).count()
+    };
+    let connections = clients();
+    granted(&plain, &other).await;
+    assert_eq!(clients(), connections, "the handles do not share their connection");
+    let [mut safe, mut quick] = [
+        Waiter::queue(&confirmed, claim("held")).await,
+        Waiter::queue(&plain, claim("other")).await,
+    ];
+    set.stall();
+    says(&ask(&confirmed, &claim("a")).await.unwrap_err(), "0 of 1 replicas have it");
+    granted(&plain, &claim("a")).await;
+    let waits = || set.primary.commandstats().calls("wait");
+    let before = waits();
+    released(&plain, &other).await;
+    quick.gets_it().await;
+    assert_eq!(waits(), before, "a grant that needs no confirmation was confirmed");
+    released(&confirmed, &held).await;
+    let owner = safe.request.claim.owner;
+    safe.hears(Hint::Granted { owner, grant: None }).await;
+    says(&confirmed.try_acquire(&safe.request).await.unwrap_err(), "0 of 1 replicas have it");
+    set.pass();
+    set.acknowledge();
+    eventually_granted(&confirmed, &safe.request.claim).await;
+    renewed(&confirmed, &safe.request.claim).await;
+}
+
+#[test]
+fn a_handle_that_could_prove_nothing_is_refused_before_anything_is_sent() {
+    let builder = || RedisBackend::builder("redis+sentinel://127.0.0.1:1/main");
+    let service = builder().build().unwrap();
+    assert!(service.confirming(2, TIMEOUT).is_ok());
+    assert!(service.confirming_on_disk(2, TIMEOUT).is_ok());
+    let bad = [
+        service.confirming(0, TIMEOUT),
+        service.confirming(1, Duration::from_millis(1)),
+        service.confirming(1, Duration::from_secs(60)),
+        builder().term_quarantine(false).build().unwrap().confirming(1, TIMEOUT),
+        RedisBackend::open("redis://127.0.0.1:1").unwrap().confirming(1, TIMEOUT),
+    ];
+    for refused in bad {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -168,14 +168,15 @@
 //! before the request, and exactly so many replicas as the app counted. Tasks that ask at the same time share one wait. A
 //! grant that was not confirmed in time is released; the error is retryable, and says how many replicas had it. A waiter
 //! whose grant was released goes to the end of the queue. Releases, places in the queue and values beside a lock are not
-//! confirmed.
+//! confirmed. To confirm some locks only, take a second handle: [`RedisBackend::confirming`] shares the connections of the
+//! first one.
 //!
 //! **Then at most one valid lease exists per key, and the tokens of confirmed grants increase, through failovers too**,
 //! under these assumptions:
 //!
 //! - Only replicas that were counted are promoted. A replica that is not attached, or that replaces another one while a
 //!   grant is confirmed, is not promoted before it has all data of the primary.
-//! - All clients confirm, with the right number, and leave the quarantine of terms on.
+//! - All clients of the lock confirm, with the right number, and leave the quarantine of terms on.
 //! - The *rates* of the clocks differ by less than the drift allows, and the clock of a new primary is not set during a
 //!   quarantine. By how much clocks differ makes no difference, as long as it is less than the
 //!   [retention](Builder::retention).

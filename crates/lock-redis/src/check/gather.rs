@@ -28,7 +28,7 @@ pub(super) async fn gather(backend: &RedisBackend) -> Result<Deployment, Error> 
     }
     Ok(Deployment {
         name: fleet.to_string(),
-        is_unconfirmed: fleet.fails_over() && !fleet.confirms(),
+        is_unconfirmed: fleet.fails_over() && backend.wish().is_none(),
         uncovered: covered.map_or(0, |covered| usize::from(SLOTS) - covered),
         sentinels: match sites.first() {
             Some(site) => around::sentinels(site.link().settings()).await,

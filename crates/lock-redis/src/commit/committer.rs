@@ -11,15 +11,14 @@ use crate::link::{Link, Live};
 use crate::scripts::COMMIT;
 use crate::wire::{Call, Command, Failure, Reply};
 
-/// The committers for the connections to one server.
+/// The committers for the connections to one server: one for each connection and each wish.
+#[derive(Default)]
 pub(crate) struct Committers {
-    wish: Wish,
     known: Mutex<Vec<(Weak<Live>, Arc<Committer>)>>,
 }
 
 /// The time of one request, from before it was sent.
 pub(crate) struct Stint {
-    wish: Wish,
     live: Arc<Live>,
     committer: Arc<Committer>,
     term: Term,
@@ -36,33 +35,36 @@ struct Committer {
 }
 
 impl Committers {
-    pub(crate) fn new(wish: Wish) -> Self {
-        Self { wish, known: Mutex::default() }
-    }
-
     /// Prepares for a request that may be granted. `marker` is a key of the server.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, or does not tell its term.
-    pub(crate) async fn begin(&self, link: &Link, marker: &[u8]) -> Result<Stint, Failure> {
+    pub(crate) async fn begin(
+        &self,
+        wish: Wish,
+        link: &Link,
+        marker: &[u8],
+    ) -> Result<Stint, Failure> {
         let live = link.connected().await.map_err(Failure::Unsent)?;
-        let committer = self.committer_of(&live);
+        let committer = self.committer_of(&live, wish);
         let term = match committer.term() {
             Some(term) => term,
             None => Arc::clone(&committer).ask(link, &live, marker).await?,
         };
-        Ok(Stint { wish: self.wish, live, committer, term })
+        Ok(Stint { live, committer, term })
     }
 
-    fn committer_of(&self, live: &Arc<Live>) -> Arc<Committer> {
+    fn committer_of(&self, live: &Arc<Live>, wish: Wish) -> Arc<Committer> {
         let mut known = lock(&self.known);
-        let is_it = |other: &Weak<Live>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(live));
-        if let Some((_, committer)) = known.iter().find(|(other, _)| is_it(other)) {
+        let is_it = |(other, committer): &&(Weak<Live>, Arc<Committer>)| {
+            std::ptr::eq(other.as_ptr(), Arc::as_ptr(live)) && committer.wish == wish
+        };
+        if let Some((_, committer)) = known.iter().find(is_it) {
             return Arc::clone(committer);
         }
         known.retain(|(other, _)| other.strong_count() > 0);
-        let committer = Arc::new(Committer::new(self.wish));
+        let committer = Arc::new(Committer::new(wish));
         known.push((Arc::downgrade(live), Arc::clone(&committer)));
         committer
     }
@@ -83,8 +85,9 @@ impl Stint {
         if !link.live().is_some_and(is_open) {
             return Err(unconfirmed("its connection has ended"));
         }
+        let wish = self.committer.wish;
         let outcome = self.committer.commit(link, &self.live, marker).await;
-        self.wish.judge(&self.term, outcome)
+        wish.judge(&self.term, outcome)
     }
 }
 
@@ -236,6 +239,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Committers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Committers").field("wish", &self.wish).finish_non_exhaustive()
+        f.debug_struct("Committers").finish_non_exhaustive()
     }
 }
