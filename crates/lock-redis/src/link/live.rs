@@ -16,6 +16,7 @@ use super::mover::Mover;
 use super::pulse::{Pulse, Unanswered};
 use super::recall::Recall;
 use super::settings::STRIKES;
+use super::terms::Terms;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
@@ -28,6 +29,7 @@ pub(crate) struct Live {
     pub(super) manners: Manners,
     checks: Checks,
     recall: Recall,
+    pub(super) terms: Terms,
     endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
@@ -69,6 +71,7 @@ impl Live {
             manners: Manners::default(),
             checks: Checks::default(),
             recall: Recall::default(),
+            terms: Terms::default(),
             endpoint,
             limit,
             pulse,
