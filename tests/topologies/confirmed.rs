@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Renew, Renewal, Ttl,
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
+    Renewal, Ttl,
 };
 use lock_redis::{Builder, RedisBackend};
 use lock_sync::Locks;
@@ -261,6 +262,57 @@ async fn guards_and_waiters_go_on_once_replicas_acknowledge_again() {
     assert!(guard.is_valid(), "the lease was not renewed");
     guard.release().await.unwrap();
     wanted.release().await.unwrap();
+}
+
+/// While a slot moves key by key, a confirmed lease in it is renewed at the server that has it, and released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirmed_lease_is_renewed_and_released_in_every_state_of_a_move() {
+    const LOCK: &str = "lock:{a}";
+    let cluster = RedisCluster::start(3, 3);
+    let builder = RedisBackend::builder(cluster.url()).command_timeout(4 * TIMEOUT);
+    let backend = builder.confirm(1, TIMEOUT).build().unwrap();
+    for releases_at in 0..5 {
+        let held = claim("a");
+        eventually_granted(&backend, &held).await;
+        let moving = cluster.begin_move(LOCK, (cluster.owner_of(LOCK) + 1) % 3);
+        let (mut step, mut is_released) = (0, false);
+        loop {
+            if step < releases_at && !is_released {
+                soon(renewed(&backend, &held)).await;
+            } else if !is_released {
+                let answer = soon(released(&backend, &held)).await;
+                assert!(matches!(answer, Released::Freed { .. }), "{answer:?} at {step}");
+                is_released = true;
+            }
+            step += 1;
+            if moving.step() == 0 {
+                break;
+            }
+        }
+        moving.finish();
+        if !is_released {
+            soon(renewed(&backend, &held)).await;
+            assert!(matches!(released(&backend, &held).await, Released::Freed { .. }));
+        }
+    }
+}
+
+/// The marker and the question to the replicas go out together, once replicas were found to acknowledge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_costs_one_round_trip() {
+    const LATE: Duration = Duration::from_millis(200);
+    let set = Set::start(1);
+    let proxy = Proxy::before(&set.primary);
+    let builder = RedisBackend::builder(proxy.url()).command_timeout(4 * TIMEOUT);
+    let backend = builder.confirm(1, TIMEOUT).build().unwrap();
+    let held = claim("a");
+    eventually_granted(&backend, &held).await;
+    proxy.delay(Direction::ToServer, LATE);
+    let since = Clock::boot().now();
+    renewed(&backend, &held).await;
+    let took = Clock::boot().now().saturating_duration_since(since);
+    // One for the renewal, and one for the commit.
+    assert!(took >= 2 * LATE && took < 3 * LATE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -181,6 +181,8 @@
 //!   quarantine. By how much clocks differ makes no difference, as long as it is less than the
 //!   [retention](Builder::retention).
 //! - The servers keep their data, and the holder stops when its lease is over.
+//! - A primary to which a slot was moved does not fail before its replicas have the keys of the slot. `MIGRATE` does not
+//!   wait for them. The next confirmed renewal shows that they have the lease.
 //!
 //! Why: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement of the
 //! replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary keeps

@@ -45,6 +45,23 @@ impl Live {
         self.run_as_it_is(call).await
     }
 
+    /// Calls a script, and sends a command right behind it. `None` if the script has to be [run](Self::run) alone: the server
+    /// does not know it, does not accept its digest, or lacks its key while the slot is moved.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`run`](Self::run), and those of the command. The command may have run although the script did not.
+    pub(crate) async fn run_before(
+        &self,
+        mut call: Call,
+        then: &Command,
+    ) -> Result<Option<[Reply; 2]>, Failure> {
+        match self.tell_before(&mut call, then).await {
+            Err(Failure::NoScript(_) | Failure::NoCommand(_) | Failure::Asks(..)) => Ok(None),
+            outcome => outcome.map(Some),
+        }
+    }
+
     /// Reads the term of the server.
     async fn read_term(&self) {
         match self.call(&Command::words(&["INFO", "replication"])).await {

@@ -102,6 +102,24 @@ impl Live {
         self.ask(pin!(self.connection.run(call, by, self.numbers.next()))).await
     }
 
+    /// Calls a script by its digest and sends a command right behind it, and waits for both replies, up to the time limit.
+    pub(super) async fn tell_before(
+        &self,
+        call: &mut Call,
+        then: &Command,
+    ) -> Result<[Reply; 2], Failure> {
+        let telling = async {
+            let replies = self.connection.run_before(call, self.numbers.next(), then).await?;
+            Ok(Reply::List(replies.into()))
+        };
+        match self.ask(pin!(telling)).await?.reply {
+            Reply::List(replies) => {
+                Ok(<[Reply; 2]>::try_from(replies).unwrap_or([Reply::Nil, Reply::Nil]))
+            }
+            _ => Ok([Reply::Nil, Reply::Nil]),
+        }
+    }
+
     /// Has the server load a script, up to the time limit.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), Failure> {
         let loading = async { self.connection.load(script).await.map(|()| Reply::Nil) };

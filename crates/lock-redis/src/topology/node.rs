@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::{Acquire, Error};
 
 use crate::batch::Batches;
-use crate::commit::{Committers, Wish};
+use crate::commit::{Committers, Marker, Wish};
 use crate::hub::{Channel, Hub, Inbox, Listening, Registry};
 use crate::keys::Names;
 use crate::link::{Answer, Link, Settings};
@@ -99,7 +99,7 @@ impl Site {
     ) -> Result<Result<T, Error>, Failure> {
         let Node { link, committers, .. } = &*self.node;
         let Some(wish) = self.wish else { return Ok(Ok(request.await?)) };
-        let marker = names.marker();
+        let marker = Marker::new(&names.marker(), names.lock(), self.asking);
         let stint = committers.begin(wish, link, &marker).await?;
         let answer = request.await?;
         if !granted(&answer) {
