@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Renew, Renewal, Ttl,
+    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
+    Renewal, Ttl,
 };
 use lock_redis::{Builder, RedisBackend};
 use lock_sync::{Locks, MutexGuard, OwnedMutexGuard};
@@ -14,7 +15,7 @@ use lock_tests::{
     eventually_async, soon,
 };
 
-use crate::support::{Waiter, claim, long, released, renewed};
+use crate::support::{Waiter, claim, granted, long, released, renewed};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// More than a busy machine needs.
@@ -115,6 +116,61 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     .await;
 }
 
+/// One handle confirms, and the handle from which it was made does not. They share their connections and their watches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_handle_confirms_and_its_parent_does_not() {
+    let set = Set::start(1);
+    let plain = set.builder().term_quarantine(true).build().unwrap();
+    let confirmed = plain.confirming(1, TIMEOUT).unwrap();
+    let [held, other] = [claim("held"), claim("other")];
+    eventually_granted(&confirmed, &held).await;
+    let clients = || {
+        let list = set.primary.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]).text().to_owned();
+        list.lines().filter(|line| !line.contains("cmd=client")).count()
+    };
+    let connections = clients();
+    granted(&plain, &other).await;
+    assert_eq!(clients(), connections, "the handles do not share their connection");
+    let [mut safe, mut quick] = [
+        Waiter::queue(&confirmed, claim("held")).await,
+        Waiter::queue(&plain, claim("other")).await,
+    ];
+    set.stall();
+    says(&ask(&confirmed, &claim("a")).await.unwrap_err(), "0 of 1 replicas have it");
+    granted(&plain, &claim("a")).await;
+    let waits = || set.primary.commandstats().calls("wait");
+    let before = waits();
+    released(&plain, &other).await;
+    quick.gets_it().await;
+    assert_eq!(waits(), before, "a grant that needs no confirmation was confirmed");
+    released(&confirmed, &held).await;
+    let owner = safe.request.claim.owner;
+    safe.hears(Hint::Granted { owner, grant: None }).await;
+    says(&confirmed.try_acquire(&safe.request).await.unwrap_err(), "0 of 1 replicas have it");
+    set.pass();
+    set.acknowledge();
+    eventually_granted(&confirmed, &safe.request.claim).await;
+    renewed(&confirmed, &safe.request.claim).await;
+}
+
+#[test]
+fn a_handle_that_could_prove_nothing_is_refused_before_anything_is_sent() {
+    let builder = || RedisBackend::builder("redis+sentinel://127.0.0.1:1/main");
+    let service = builder().build().unwrap();
+    assert!(service.confirming(2, TIMEOUT).is_ok());
+    assert!(service.confirming_on_disk(2, TIMEOUT).is_ok());
+    let bad = [
+        service.confirming(0, TIMEOUT),
+        service.confirming(1, Duration::from_millis(1)),
+        service.confirming(1, Duration::from_secs(60)),
+        builder().term_quarantine(false).build().unwrap().confirming(1, TIMEOUT),
+        RedisBackend::open("redis://127.0.0.1:1").unwrap().confirming(1, TIMEOUT),
+    ];
+    for refused in bad {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_and_fewer_replicas_than_counted_do_not_confirm() {
     let set = Set::start(2);
@@ -206,6 +262,57 @@ async fn guards_and_waiters_go_on_once_replicas_acknowledge_again() {
     assert!(OwnedMutexGuard::lease(&guard).is_valid(), "the lease was not renewed");
     OwnedMutexGuard::release(guard).await.unwrap();
     OwnedMutexGuard::release(wanted).await.unwrap();
+}
+
+/// While a slot moves key by key, a confirmed lease in it is renewed at the server that has it, and released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirmed_lease_is_renewed_and_released_in_every_state_of_a_move() {
+    const LOCK: &str = "lock:{a}";
+    let cluster = RedisCluster::start(3, 3);
+    let builder = RedisBackend::builder(cluster.url()).command_timeout(4 * TIMEOUT);
+    let backend = builder.confirm(1, TIMEOUT).build().unwrap();
+    for releases_at in 0..5 {
+        let held = claim("a");
+        eventually_granted(&backend, &held).await;
+        let moving = cluster.begin_move(LOCK, (cluster.owner_of(LOCK) + 1) % 3);
+        let (mut step, mut is_released) = (0, false);
+        loop {
+            if step < releases_at && !is_released {
+                soon(renewed(&backend, &held)).await;
+            } else if !is_released {
+                let answer = soon(released(&backend, &held)).await;
+                assert!(matches!(answer, Released::Freed { .. }), "{answer:?} at {step}");
+                is_released = true;
+            }
+            step += 1;
+            if moving.step() == 0 {
+                break;
+            }
+        }
+        moving.finish();
+        if !is_released {
+            soon(renewed(&backend, &held)).await;
+            assert!(matches!(released(&backend, &held).await, Released::Freed { .. }));
+        }
+    }
+}
+
+/// The marker and the question to the replicas go out together, once replicas were found to acknowledge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_costs_one_round_trip() {
+    const LATE: Duration = Duration::from_millis(200);
+    let set = Set::start(1);
+    let proxy = Proxy::before(&set.primary);
+    let builder = RedisBackend::builder(proxy.url()).command_timeout(4 * TIMEOUT);
+    let backend = builder.confirm(1, TIMEOUT).build().unwrap();
+    let held = claim("a");
+    eventually_granted(&backend, &held).await;
+    proxy.delay(Direction::ToServer, LATE);
+    let since = Clock::boot().now();
+    renewed(&backend, &held).await;
+    let took = Clock::boot().now().saturating_duration_since(since);
+    // One for the renewal, and one for the commit.
+    assert!(took >= 2 * LATE && took < 3 * LATE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,7 @@ mod logins;
 mod lost_data;
 mod moves;
 mod recovery;
+mod rights;
 mod sentinels;
 mod support;
 mod terms;

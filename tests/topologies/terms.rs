@@ -7,7 +7,7 @@ use lock_core::{
     Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
-use lock_tests::RedisServer;
+use lock_tests::{CommandStats, RedisServer, soon};
 
 use crate::support::{Waiter, claim, released};
 
@@ -251,6 +251,64 @@ async fn several_locks_in_one_step_wait_out_the_lease_of_one() {
         }
     }
     assert!(Clock::boot().now().saturating_duration_since(since) >= Duration::from_millis(402));
+}
+
+/// How often the server was asked for its term.
+fn asked(server: &Server, before: &CommandStats) -> u64 {
+    server.0.commandstats().since(before).calls("info")
+}
+
+#[tokio::test]
+async fn grants_do_not_each_ask_the_server_for_its_term() {
+    const GRANTS: u64 = 500;
+    let server = Server::start();
+    let (here, there) = (server.client(), server.client());
+    let since = Clock::boot().now();
+    let before = server.0.commandstats();
+    for number in 0..GRANTS {
+        let held = claim(&(number % 7).to_string());
+        take(&here, &held, ttl(60_000)).await;
+        assert_ne!(released(&here, &held).await, Released::NotHeld);
+    }
+    // Hand-overs do not, either.
+    let mut holder = claim("a");
+    take(&here, &holder, ttl(60_000)).await;
+    for turn in 0..GRANTS {
+        let (from, to) = if turn % 2 == 0 { (&here, &there) } else { (&there, &here) };
+        let mut waiter = Waiter::queue(to, claim("a")).await;
+        released(from, &holder).await;
+        // The message is enough.
+        soon(async { while !waiter.hears_its_grant().await {} }).await;
+        assert_ne!(server.state("a").find(&server.term()[..16]), None, "{}", server.state("a"));
+        holder = waiter.request.claim;
+    }
+    let seconds = Clock::boot().now().saturating_duration_since(since).as_secs();
+    // The test asks once in each turn. Each client asks once in a second, and a few times at first.
+    let asked = asked(&server, &before) - GRANTS;
+    assert!(asked <= 2 * (seconds + 8), "{asked} questions in {seconds} s");
+}
+
+/// The client of a connection that outlives a term goes on to name that term for a while.
+#[tokio::test]
+async fn a_lock_that_names_an_earlier_term_is_kept_back_all_the_same() {
+    let server = Server::start();
+    let backend = server.client();
+    take(&backend, &claim("other"), ttl(60_000)).await;
+    let term = server.term();
+    take(&backend, &claim("before"), ttl(500)).await;
+    server.begin_another_term();
+    take(&backend, &claim("a"), ttl(500)).await;
+    let state = server.state("a");
+    assert!(
+        state.contains(&term[..16]),
+        "the test proves nothing: {state} names another term than {term}"
+    );
+    server.begin_another_term();
+    server.end_leases("a");
+    server.end_leases("before");
+    for name in ["before", "a"] {
+        assert!(wait_for(&backend, &claim(name)).await >= Duration::from_millis(505), "{name}");
+    }
 }
 
 #[tokio::test]

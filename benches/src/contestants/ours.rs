@@ -48,6 +48,15 @@ impl Ours {
         Ok(Self { locks: Self::locks(url, handoff)?.erase(), ending, cache: None })
     }
 
+    /// Over this backend.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no thread.
+    pub fn over(backend: RedisBackend, ending: Ending) -> Result<Self, Failure> {
+        Ok(Self { locks: Locks::builder(backend).build()?.erase(), ending, cache: None })
+    }
+
     /// The builder of all of our locks over a Redis server.
     pub(super) fn locks(url: &str, handoff: Handoff) -> Result<Locks<RedisBackend>, Failure> {
         Ok(Locks::builder(RedisBackend::open(url)?).handoff(handoff).build()?)

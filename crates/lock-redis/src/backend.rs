@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
@@ -9,6 +10,7 @@ use lock_core::{
     ErrorKind, Key, Released, Renew, Renewal, Ttl, Watch,
 };
 
+use crate::commit::Wish;
 use crate::hub::Listening;
 use crate::keys::{Layout, Names};
 use crate::leases::Ended;
@@ -49,6 +51,7 @@ use crate::wire::{Call, Failure};
 #[derive(Clone)]
 pub struct RedisBackend(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     layout: Arc<Layout>,
     fleet: Fleet,
@@ -63,6 +66,8 @@ pub(crate) struct Limits {
     pub(crate) queues: bool,
     /// The longest lease, if servers sit out for as long.
     pub(crate) longest: Option<Ttl>,
+    /// How grants are to be confirmed.
+    pub(crate) wish: Option<Wish>,
 }
 
 impl RedisBackend {
@@ -86,6 +91,11 @@ impl RedisBackend {
     /// The longest lease, if a server that lost its data sits out for as long.
     pub(crate) fn longest(&self) -> Option<Ttl> {
         self.0.limits.longest
+    }
+
+    /// How grants are to be confirmed.
+    pub(crate) fn wish(&self) -> Option<Wish> {
+        self.0.limits.wish
     }
 
     /// Refuses a lease for which no server would sit out long enough.
@@ -114,6 +124,7 @@ impl RedisBackend {
     where
         F: Future<Output = Result<T, Failure>>,
     {
+        let request = |site: Site| request(site.confirming(self.wish()));
         self.0.fleet.route(names.lock(), request).await
     }
 
@@ -164,6 +175,63 @@ impl RedisBackend {
         }
         let init = |site: Site| async move { site.link().end_quarantine().await };
         self.fleet().route(self.layout().data(), init).await
+    }
+
+    /// A handle whose grants count only once so many replicas have them.
+    ///
+    /// It shares the connections, the watches and the locks of this handle, which goes on as before. So an app confirms the
+    /// few locks that need it, and pays for no other:
+    ///
+    /// ```no_run
+    /// # fn run() -> Result<(), lock_core::Error> {
+    /// use std::time::Duration;
+    /// use lock_redis::RedisBackend;
+    ///
+    /// let redis = RedisBackend::open("redis+sentinel://s1,s2,s3/orders")?;
+    /// let confirmed = redis.confirming(2, Duration::from_millis(500))?;
+    /// // Give `confirmed` to one `Locks` of lock-sync, and `redis` to another one.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// `replicas` and `timeout` mean what they mean in [`Builder::confirm`](crate::Builder::confirm), with the errors and
+    /// the price described there. A lock is safe through a failover only if *all* its clients confirm: give each lock to
+    /// one of the handles, always the same one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if a number makes no sense, or if the
+    /// [quarantine of terms](crate::Builder::term_quarantine) is off, without which a confirmed lease does not outlive a
+    /// failover for certain. At a single server it is off by default: switch it on there. Sends nothing.
+    pub fn confirming(&self, replicas: u32, timeout: Duration) -> Result<Self, Error> {
+        self.confirming_as(replicas, timeout, false)
+    }
+
+    /// As [`confirming`](Self::confirming), and the lease has to be on the disks of the server and of its replicas
+    /// ([`Builder::confirm_on_disk`](crate::Builder::confirm_on_disk)).
+    ///
+    /// # Errors
+    ///
+    /// As those of [`confirming`](Self::confirming).
+    pub fn confirming_on_disk(&self, replicas: u32, timeout: Duration) -> Result<Self, Error> {
+        self.confirming_as(replicas, timeout, true)
+    }
+
+    fn confirming_as(
+        &self,
+        replicas: u32,
+        timeout: Duration,
+        on_disk: bool,
+    ) -> Result<Self, Error> {
+        if !self.layout().has_terms() {
+            let message =
+                "confirmed grants need the quarantine of terms: see Builder::term_quarantine";
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
+        }
+        let wish = Wish::new(replicas, timeout, on_disk, self.fleet().command_timeout())?;
+        let mut inner = Inner::clone(&self.0);
+        inner.limits.wish = Some(wish);
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Has the state of the lock say that the lock was released. Without that, a later term keeps the lock back for the

@@ -119,6 +119,11 @@ impl Layout {
         })
     }
 
+    /// Whether the states of locks name the term of the server.
+    pub(crate) fn has_terms(&self) -> bool {
+        self.keeping.terms
+    }
+
     /// The channel of a client, named by these random bytes. The name has no braces, so no lock has it.
     pub(crate) fn inbox(&self, random: [u8; 8]) -> Vec<u8> {
         let id = u64::from_be_bytes(random);

@@ -44,11 +44,11 @@ impl Site {
         // An existing place was to be kept together with others, and no quick script keeps a single place.
         let is_new = request.queue && !hub.has_place(names, &request.claim);
         if let Some(batches) = self.batches()
-            && let Some(attempt) = batches.keep(hub, names, request).await?
+            && let Some(attempt) = batches.keep(hub, names, request, self.confirms()).await?
         {
             return Ok(attempt);
         }
-        let inbox = hub.inbox_of(names, request);
+        let inbox = self.inbox_of(names, request);
         let hears = inbox.as_ref().filter(|_| is_new);
         match self.wait_quickly(names, request, hears).await? {
             Some(queued) => Ok(self.placed(names, request, queued)),
@@ -121,7 +121,7 @@ impl Site {
         let hub = self.hub();
         hub.forget(names, claim);
         let is_here = next.queue && next.claim.key == claim.key;
-        let inbox = hub.inbox_of(names, next).filter(|_| is_here && is_quick(&next.claim));
+        let inbox = self.inbox_of(names, next).filter(|_| is_here && is_quick(&next.claim));
         let queued = inbox.as_ref().map(|inbox| (next, inbox));
         let Some((released, acquired)) = self.hand_over(names, claim, queued).await? else {
             return Ok((self.release_in_full(names, claim).await?, None));
@@ -152,7 +152,7 @@ impl Site {
         convert: &Convert,
     ) -> Result<Attempt, Failure> {
         let Convert { request, from, .. } = convert;
-        let inbox = self.hub().inbox_of(names, request);
+        let inbox = self.inbox_of(names, request);
         self.acquire_in_full(names, request, Some(*from), inbox.as_ref()).await
     }
 

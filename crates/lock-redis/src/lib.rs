@@ -168,18 +168,21 @@
 //! before the request, and exactly so many replicas as the app counted. Tasks that ask at the same time share one wait. A
 //! grant that was not confirmed in time is released; the error is retryable, and says how many replicas had it. A waiter
 //! whose grant was released goes to the end of the queue. Releases, places in the queue and values beside a lock are not
-//! confirmed.
+//! confirmed. To confirm some locks only, take a second handle: [`RedisBackend::confirming`] shares the connections of the
+//! first one.
 //!
 //! **Then at most one valid lease exists per key, and the tokens of confirmed grants increase, through failovers too**,
 //! under these assumptions:
 //!
 //! - Only replicas that were counted are promoted. A replica that is not attached, or that replaces another one while a
 //!   grant is confirmed, is not promoted before it has all data of the primary.
-//! - All clients confirm, with the right number, and leave the quarantine of terms on.
+//! - All clients of the lock confirm, with the right number, and leave the quarantine of terms on.
 //! - The *rates* of the clocks differ by less than the drift allows, and the clock of a new primary is not set during a
 //!   quarantine. By how much clocks differ makes no difference, as long as it is less than the
 //!   [retention](Builder::retention).
 //! - The servers keep their data, and the holder stops when its lease is over.
+//! - A primary to which a slot was moved does not fail before its replicas have the keys of the slot. `MIGRATE` does not
+//!   wait for them. The next confirmed renewal shows that they have the lease.
 //!
 //! Why: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement of the
 //! replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary keeps
@@ -268,8 +271,8 @@
 //! A server is one thread, so its processor time per lock decides the capacity of a deployment. The frequent cases
 //! have scripts of their own: to take a free lock names two keys, to renew and to release it one. Renewals, and repeats
 //! of places in the queue, that fall due together go out together, up to 64 in one call. The rarer cases are in other
-//! scripts, and cost only the clients that need them. Where grants name their term, a grant costs the server some 6 µs more,
-//! and a renewal and a release name two keys. A release publishes a message only where a client is known to
+//! scripts, and cost only the clients that need them. Where grants name their term, a renewal and a release name
+//! two keys, and a grant costs the server some 6 µs more if the lock is shared, counted or was not released before. A release publishes a message only where a client is known to
 //! listen.
 //!
 //! # Locks that other libraries take too

@@ -246,6 +246,12 @@ pub(crate) fn asks(script: &'static Script) -> bool {
     asking.iter().any(|it| std::ptr::eq(*it, script))
 }
 
+/// Whether the last argument of a script is the term that a grant names, as the client knows it.
+pub(crate) fn is_told_term(script: &'static Script) -> bool {
+    let told: [&'static Script; 2] = [&TERM_ACQUIRE, &TERM_HAND_OVER];
+    told.iter().any(|it| std::ptr::eq(*it, script))
+}
+
 /// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are needed.
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before

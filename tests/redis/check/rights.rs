@@ -89,6 +89,31 @@ async fn each_missing_right_is_named_with_the_locks_that_need_it() {
     assert_eq!(only(&found, "rights-missing").0, Severity::Warning);
 }
 
+/// A right that only an option of the client needs is missed only where the client has the option.
+#[tokio::test]
+async fn a_right_that_an_option_needs_is_named() {
+    let server = healthy(&[]);
+    let confirms: fn(Builder) -> Builder =
+        |it| it.confirm(1, std::time::Duration::from_millis(100));
+    let has_terms: fn(Builder) -> Builder = |it| it.term_quarantine(true);
+    let options = [
+        ("info", "the term of the server", has_terms),
+        ("info", "the term of the server", confirms),
+        ("wait", "replicas confirm", confirms),
+    ];
+    for (right, reason, option) in options {
+        let missing = format!("-{right}");
+        let found = examine(option(all_but(&server, &[&missing]))).await;
+        let missed = found.with_code("rights-missing").next().expect("the right is not missed");
+        assert_eq!(missed.severity, Severity::Critical, "{found}");
+        assert_eq!(missed.finding, format!("the user lacks `+{right}`"), "{found}");
+        assert!(missed.reason.contains(reason), "{found}");
+        assert!(missed.remedy.contains(&format!("+{right}")), "{found}");
+        let found = examine(all_but(&server, &[&missing])).await;
+        assert_eq!(found.with_code("rights-missing").count(), 0, "{found}");
+    }
+}
+
 #[tokio::test]
 async fn every_command_of_the_scripts_is_tried() {
     let server = healthy(&[]);

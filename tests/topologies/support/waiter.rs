@@ -1,5 +1,7 @@
 //! Claims that wait in the queue of a server.
 
+use std::time::Duration;
+
 use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Hint, Watch};
 use lock_redis::RedisBackend;
 use lock_tests::soon;
@@ -35,10 +37,28 @@ impl Waiter {
         }
     }
 
+    /// Repeats the request until it has its place. Without its subscription, which a server may end at any time during a
+    /// failover, the answer is only that the lock is held.
+    pub(crate) async fn is_queued(&self) {
+        loop {
+            match self.ask().await {
+                Attempt::Queued { .. } => return,
+                Attempt::Busy { .. } => tokio::time::sleep(Duration::from_millis(10)).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     /// Waits for a hint of this kind.
     pub(crate) async fn hears(&mut self, wanted: Hint) {
         soon(async { while self.watch.next().await.expect("the watch has ended") != wanted {} })
             .await;
+    }
+
+    /// Whether the next hint is a grant to this claim that needs no question.
+    pub(crate) async fn hears_its_grant(&mut self) -> bool {
+        let hint = self.watch.next().await.expect("the watch has ended");
+        matches!(hint, Hint::Granted { owner, grant: Some(_) } if owner == self.request.claim.owner)
     }
 
     /// Waits as an engine does: enters on a grant, asks at every other hint, and keeps the place.

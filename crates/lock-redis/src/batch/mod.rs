@@ -58,19 +58,20 @@ impl Batches {
     }
 
     /// Keeps the place of a waiting claim, together with those whose requests begin in the same round. `None` if
-    /// the request is to be sent alone.
+    /// the request is to be sent alone. A grant may have to be confirmed.
     pub(crate) async fn keep(
         &self,
         hub: &Hub,
         names: &Names<'_>,
         request: &Acquire,
+        confirms: bool,
     ) -> Result<Option<Attempt>, Error> {
         let Acquire { claim, queue, .. } = request;
         let is_plain = *queue && claim.mode == Mode::Exclusive;
         if !is_plain || !hub.has_place(names, claim) {
             return Ok(None);
         }
-        let Some(inbox) = hub.inbox_of(names, request) else { return Ok(None) };
+        let Some(inbox) = hub.inbox_of(names, request, confirms) else { return Ok(None) };
         let part = Part::keep(names, request, &inbox);
         match self.places.join(part).await {
             Told::Alone | Told::Undecided => Ok(None),

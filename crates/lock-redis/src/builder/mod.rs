@@ -210,8 +210,8 @@ impl Builder {
     /// were not replicated and from clocks that differ, but not from a grant that was not replicated: for that, grants have
     /// to be [confirmed](Self::confirm).
     ///
-    /// A release and a renewal then also use the state of the lock, and a grant costs the server some 6 µs more. The
-    /// user needs the right `+info`: without it, every request for a lock fails with
+    /// A release and a renewal then also use the state of the lock. The server is asked for its term once a second on each
+    /// connection, and by each grant of a lock that is shared, counted or was not released (some 6 µs). The user needs the right `+info`: without it, every request for a lock fails with
     /// [`ErrorKind::Denied`]. A holder that crashed without a release before a failover also costs such a pause,
     /// once, if its lock is asked for within the [retention](Self::retention). All clients of a lock should use the same
     /// value: a grant of a client without the quarantine names no term, and starts none.
@@ -284,7 +284,8 @@ impl Builder {
     ///
     /// `timeout` is how long the replicas may take: at most half of the [command timeout](Self::command_timeout).
     /// The [quarantine of terms](Self::term_quarantine) is on by default where grants are confirmed. The user needs the
-    /// rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost.
+    /// rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
+    /// confirm some locks only, use [`RedisBackend::confirming`].
     ///
     /// # Examples
     ///
@@ -339,9 +340,9 @@ impl Builder {
         let database = target.server().database;
         let retention = self.retention.as_millis() as u64;
         let gap = self.gap.map(|(turns, pause)| Gap { turns, pause: pause.as_millis() as u64 });
-        let confirmation = self.wish()?;
+        let wish = self.wish()?;
         let fails_over = !matches!(target, Target::Single(_));
-        let terms = self.term_quarantine.unwrap_or(fails_over || confirmation.is_some());
+        let terms = self.term_quarantine.unwrap_or(fails_over || wish.is_some());
         let keeping = Keeping { retention, gap, terms };
         let layout = Layout::new(&self.prefix, database, keeping)?;
         let settings = Settings {
@@ -363,9 +364,9 @@ impl Builder {
         };
         let named = layout.clone();
         let draw_inbox = Arc::new(move || draw_inbox(&named));
-        let common = Common { listening, queue_limit: self.queue_limit, confirmation, draw_inbox };
+        let common = Common { listening, queue_limit: self.queue_limit, draw_inbox };
         let fleet = Fleet::new(target, settings, common)?;
-        let limits = Limits { queues: self.queue_limit > 0, longest: self.data_quarantine };
+        let limits = Limits { queues: self.queue_limit > 0, longest: self.data_quarantine, wish };
         Ok(RedisBackend::new(layout, fleet, listening, limits))
     }
 
@@ -410,15 +411,7 @@ impl Builder {
             let message = "only confirmed grants can be confirmed on disk";
             return if self.on_disk { Err(invalid(message)) } else { Ok(None) };
         };
-        if replicas == 0 {
-            return Err(invalid("grants are confirmed by at least one replica"));
-        }
-        if timeout < Duration::from_millis(2) || timeout > self.command_timeout / 2 {
-            return Err(invalid(
-                "replicas have at least 2 ms to confirm a grant, and at most half of the command timeout",
-            ));
-        }
-        Ok(Some(Wish { replicas, timeout, on_disk: self.on_disk }))
+        Wish::new(replicas, timeout, self.on_disk, self.command_timeout).map(Some)
     }
 }
 

@@ -8,6 +8,7 @@ use super::facts::{Config, Deployment, Facts, Look, Probe, Rehearsal, Scripts, W
 use super::info::Info;
 use super::rehearsal::{NAME, rehearse};
 use crate::RedisBackend;
+use crate::commit::Wish;
 use crate::hub::{notifications, tracking};
 use crate::link::Live;
 use crate::options::Notifications;
@@ -28,7 +29,7 @@ pub(super) async fn gather(backend: &RedisBackend) -> Result<Deployment, Error> 
     }
     Ok(Deployment {
         name: fleet.to_string(),
-        is_unconfirmed: fleet.fails_over() && !fleet.confirms(),
+        is_unconfirmed: fleet.fails_over() && backend.wish().is_none(),
         uncovered: covered.map_or(0, |covered| usize::from(SLOTS) - covered),
         sentinels: match sites.first() {
             Some(site) => around::sentinels(site.link().settings()).await,
@@ -64,7 +65,7 @@ async fn examine(backend: &RedisBackend, site: &Site, is_home: bool) -> Result<F
     facts.replicas = around::replicas(settings, backend.clock(), &live, &facts).await;
     facts.differs = around::differs(settings, &live, &facts).await;
     if facts.scripts.refused.is_none() && is_home {
-        facts.refused = Probe::of(refused(backend, &live).await)?;
+        facts.refused = Probe::of(refused(backend, site, &live).await)?;
     }
     if backend.listening().tracking {
         facts.untracked = untracked(&live).await?;
@@ -227,8 +228,31 @@ async fn unloaded(live: &Live, terms: bool) -> Result<Scripts, Error> {
     Ok(found)
 }
 
+/// The commands that locks need and the server refuses to this user.
+async fn refused(backend: &RedisBackend, site: &Site, live: &Live) -> Result<Vec<String>, Error> {
+    let mut refused = refused_to_scripts(backend, live).await?;
+    let mut options: Vec<(&str, &[&str])> = Vec::new();
+    if site.link().settings().terms || backend.wish().is_some() {
+        options.push(("info", &["INFO", "replication"]));
+    }
+    // They wait for no replica.
+    match backend.wish() {
+        Some(Wish { on_disk: true, .. }) => options.push(("waitaof", &["WAITAOF", "0", "0", "1"])),
+        Some(_) => options.push(("wait", &["WAIT", "0", "1"])),
+        None => {}
+    }
+    for (name, words) in options {
+        match ask(live, words).await {
+            Err(error) if is_silence(&error) => return Err(error),
+            Err(error) if error.kind() == ErrorKind::Denied => refused.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(refused)
+}
+
 /// The commands of the scripts of locks that the server refuses to this user.
-async fn refused(backend: &RedisBackend, live: &Live) -> Result<Vec<String>, Error> {
+async fn refused_to_scripts(backend: &RedisBackend, live: &Live) -> Result<Vec<String>, Error> {
     let key = Key::new(NAME)?;
     let names = backend.layout().names(&key)?;
     // A key and a channel of no lock, in the slot of the lock.

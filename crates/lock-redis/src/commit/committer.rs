@@ -5,21 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lock_core::{Error, ErrorKind};
 
+use super::marker::Marker;
 use super::rounds::{Rounds, Ticket};
-use super::verdict::{self, Outcome, Term, Wish, unconfirmed};
+use super::verdict::{self, Marked, Outcome, Term, Wish, unconfirmed};
 use crate::link::{Link, Live};
-use crate::scripts::COMMIT;
-use crate::wire::{Call, Command, Failure, Reply};
+use crate::wire::{Command, Failure, Reply};
 
-/// The committers for the connections to one server.
+/// The committers for the connections to one server: one for each connection and each wish.
+#[derive(Default)]
 pub(crate) struct Committers {
-    wish: Wish,
     known: Mutex<Vec<(Weak<Live>, Arc<Committer>)>>,
 }
 
 /// The time of one request, from before it was sent.
 pub(crate) struct Stint {
-    wish: Wish,
     live: Arc<Live>,
     committer: Arc<Committer>,
     term: Term,
@@ -32,37 +31,50 @@ struct Committer {
     term: Mutex<Option<Term>>,
     rounds: Mutex<Rounds<Outcome>>,
     /// The connection of its own, used by one commit at a time.
-    channel: tokio::sync::Mutex<Option<Live>>,
+    channel: tokio::sync::Mutex<Option<Channel>>,
 }
 
-impl Committers {
-    pub(crate) fn new(wish: Wish) -> Self {
-        Self { wish, known: Mutex::default() }
-    }
+/// A connection to the same run of the same server.
+struct Channel {
+    live: Live,
+    /// Whether the last commit found those replicas attached that count. Then the next one waits for them at once.
+    hopes: bool,
+}
 
-    /// Prepares for a request that may be granted. `marker` is a key of the server.
+/// What the replicas said: how many acknowledged, and whether the server itself has everything where it has to.
+type Acknowledged = (u32, bool);
+
+impl Committers {
+    /// Prepares for a request that may be granted. The `marker` is one of the server.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, or does not tell its term.
-    pub(crate) async fn begin(&self, link: &Link, marker: &[u8]) -> Result<Stint, Failure> {
+    pub(crate) async fn begin(
+        &self,
+        wish: Wish,
+        link: &Link,
+        marker: &Marker,
+    ) -> Result<Stint, Failure> {
         let live = link.connected().await.map_err(Failure::Unsent)?;
-        let committer = self.committer_of(&live);
+        let committer = self.committer_of(&live, wish);
         let term = match committer.term() {
             Some(term) => term,
             None => Arc::clone(&committer).ask(link, &live, marker).await?,
         };
-        Ok(Stint { wish: self.wish, live, committer, term })
+        Ok(Stint { live, committer, term })
     }
 
-    fn committer_of(&self, live: &Arc<Live>) -> Arc<Committer> {
+    fn committer_of(&self, live: &Arc<Live>, wish: Wish) -> Arc<Committer> {
         let mut known = lock(&self.known);
-        let is_it = |other: &Weak<Live>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(live));
-        if let Some((_, committer)) = known.iter().find(|(other, _)| is_it(other)) {
+        let is_it = |(other, committer): &&(Weak<Live>, Arc<Committer>)| {
+            std::ptr::eq(other.as_ptr(), Arc::as_ptr(live)) && committer.wish == wish
+        };
+        if let Some((_, committer)) = known.iter().find(is_it) {
             return Arc::clone(committer);
         }
         known.retain(|(other, _)| other.strong_count() > 0);
-        let committer = Arc::new(Committer::new(self.wish));
+        let committer = Arc::new(Committer::new(wish));
         known.push((Arc::downgrade(live), Arc::clone(&committer)));
         committer
     }
@@ -78,13 +90,14 @@ impl Stint {
     /// # Cancel safety
     ///
     /// Leaves open whether they do.
-    pub(crate) async fn commit(self, link: &Link, marker: &[u8]) -> Result<(), Error> {
+    pub(crate) async fn commit(self, link: &Link, marker: &Marker) -> Result<(), Error> {
         let is_open = |now: Arc<Live>| Arc::ptr_eq(&now, &self.live);
         if !link.live().is_some_and(is_open) {
             return Err(unconfirmed("its connection has ended"));
         }
+        let wish = self.committer.wish;
         let outcome = self.committer.commit(link, &self.live, marker).await;
-        self.wish.judge(&self.term, outcome)
+        wish.judge(&self.term, outcome)
     }
 }
 
@@ -103,29 +116,32 @@ impl Committer {
         self: Arc<Self>,
         link: &Link,
         live: &Arc<Live>,
-        marker: &[u8],
+        marker: &Marker,
     ) -> Result<Term, Failure> {
-        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.to_vec());
+        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.clone());
         let asking = in_task(async move {
             let mut channel = self.channel.lock().await;
             match self.term() {
                 Some(term) => Ok(term),
-                None => Ok(self.mark(&link, &live, &mut channel, &marker).await?.1.term),
+                None => {
+                    let channel = opened(&link, &live, &mut channel).await?;
+                    Ok(self.mark(&channel.live, &marker).await?.term)
+                }
             }
         });
         asking.await.unwrap_or_else(|error| Err(error.into()))
     }
 
     /// Commits what was answered so far, together with others.
-    async fn commit(self: Arc<Self>, link: &Link, live: &Arc<Live>, marker: &[u8]) -> Outcome {
+    async fn commit(self: Arc<Self>, link: &Link, live: &Arc<Live>, marker: &Marker) -> Outcome {
         let ticket = lock(&self.rounds).ticket();
-        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.to_vec());
+        let (link, live, marker) = (link.clone(), Arc::clone(live), marker.clone());
         let committing = in_task(async move { self.cover(ticket, &link, &live, &marker).await });
         committing.await.unwrap_or_else(Outcome::Failed)
     }
 
     /// Returns the outcome of a commit that covers this grant: of the last one, or of a new one.
-    async fn cover(&self, ticket: Ticket, link: &Link, live: &Live, marker: &[u8]) -> Outcome {
+    async fn cover(&self, ticket: Ticket, link: &Link, live: &Live, marker: &Marker) -> Outcome {
         let mut channel = self.channel.lock().await;
         let known = lock(&self.rounds).outcome(ticket);
         if let Some(outcome) = known {
@@ -148,54 +164,88 @@ impl Committer {
         &self,
         link: &Link,
         live: &Live,
-        channel: &mut Option<Live>,
-        marker: &[u8],
+        channel: &mut Option<Channel>,
+        marker: &Marker,
     ) -> Result<Outcome, Failure> {
-        let (own, marked) = self.mark(link, live, channel, marker).await?;
-        let (mut count, mut is_local) = (0, false);
-        if self.wish.is_met_by(&marked) {
+        let channel = opened(link, live, channel).await?;
+        let (marked, mut acknowledged) = if channel.hopes {
+            self.mark_and_wait(&channel.live, marker).await?
+        } else {
+            (self.mark(&channel.live, marker).await?, None)
+        };
+        channel.hopes = self.wish.is_met_by(&marked);
+        if channel.hopes {
             // An acknowledgement may be late, and is asked for anew.
             for _ in 0..2 {
-                (count, is_local) = self.wait(own).await?;
-                if count >= self.wish.replicas && is_local {
-                    break;
+                if acknowledged
+                    .is_none_or(|(count, is_local)| count < self.wish.replicas || !is_local)
+                {
+                    acknowledged = Some(self.wait(&channel.live).await?);
                 }
             }
         }
+        let (count, is_local) = acknowledged.unwrap_or_default();
         Ok(Outcome::Acknowledged { marked, count, is_local })
     }
 
-    /// Writes a marker, on the connection that this opens if there is none.
-    async fn mark<'a>(
-        &self,
-        link: &Link,
-        live: &Live,
-        channel: &'a mut Option<Live>,
-        marker: &[u8],
-    ) -> Result<(&'a Live, verdict::Marked), Failure> {
-        if channel.as_ref().is_some_and(Live::is_closed) {
-            *channel = None;
-        }
-        let own = match channel {
-            Some(own) => own,
-            None => channel.insert(open_beside(link, live).await?),
+    /// Writes a marker.
+    async fn mark(&self, own: &Live, marker: &Marker) -> Result<Marked, Failure> {
+        let answer = match own.run(marker.write()).await {
+            Err(Failure::Asks(..)) => own.run(marker.write_lock()).await?,
+            outcome => outcome?,
         };
-        let mut call = Call::new(&COMMIT, 1, marker.len());
-        call.bytes(marker);
-        let reply = own.run(call).await?.reply;
-        let marked = verdict::marked(&reply).ok_or_else(|| nonsense("the marker"))?;
-        *lock(&self.term) = Some(marked.term.clone());
-        Ok((own, marked))
+        self.marked(&answer.reply)
+    }
+
+    /// Writes a marker and waits for half of the time, in one step, if the server knows the script.
+    async fn mark_and_wait(
+        &self,
+        own: &Live,
+        marker: &Marker,
+    ) -> Result<(Marked, Option<Acknowledged>), Failure> {
+        match own.run_before(marker.write(), &self.waiting()).await? {
+            Some([reply, told]) => Ok((self.marked(&reply)?, Some(self.told(&told)?))),
+            None => Ok((self.mark(own, marker).await?, None)),
+        }
     }
 
     /// Waits for half of the time.
-    async fn wait(&self, own: &Live) -> Result<(u32, bool), Failure> {
+    async fn wait(&self, own: &Live) -> Result<Acknowledged, Failure> {
+        let reply = own.call(&self.waiting()).await?;
+        self.told(&reply)
+    }
+
+    fn waiting(&self) -> Command {
         let Wish { replicas, timeout, on_disk } = self.wish;
         let (replicas, half) = (replicas.to_string(), (timeout / 2).as_millis().max(1).to_string());
         let command: &[&str] =
             if on_disk { &["WAITAOF", "1", &replicas, &half] } else { &["WAIT", &replicas, &half] };
-        let reply = own.call(&Command::words(command)).await?;
-        Ok(verdict::acknowledged(&reply).ok_or_else(|| nonsense(command[0]))?)
+        Command::words(command)
+    }
+
+    fn marked(&self, reply: &Reply) -> Result<Marked, Failure> {
+        let marked = verdict::marked(reply).ok_or_else(|| nonsense("the marker"))?;
+        *lock(&self.term) = Some(marked.term.clone());
+        Ok(marked)
+    }
+
+    fn told(&self, reply: &Reply) -> Result<Acknowledged, Failure> {
+        Ok(verdict::acknowledged(reply).ok_or_else(|| nonsense("WAIT"))?)
+    }
+}
+
+/// The connection of the commits, which this opens if there is none.
+async fn opened<'a>(
+    link: &Link,
+    live: &Live,
+    channel: &'a mut Option<Channel>,
+) -> Result<&'a mut Channel, Failure> {
+    if channel.as_ref().is_some_and(|own| own.live.is_closed()) {
+        *channel = None;
+    }
+    match channel {
+        Some(own) => Ok(own),
+        None => Ok(channel.insert(Channel { live: open_beside(link, live).await?, hopes: false })),
     }
 }
 
@@ -236,6 +286,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Committers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Committers").field("wish", &self.wish).finish_non_exhaustive()
+        f.debug_struct("Committers").finish_non_exhaustive()
     }
 }

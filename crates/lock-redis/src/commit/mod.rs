@@ -9,8 +9,10 @@
 //! lack the grant.
 
 mod committer;
+mod marker;
 mod rounds;
 mod verdict;
 
 pub(crate) use self::committer::Committers;
+pub(crate) use self::marker::Marker;
 pub(crate) use self::verdict::Wish;

@@ -61,6 +61,27 @@ pub(super) fn acknowledged(reply: &Reply) -> Option<(u32, bool)> {
 }
 
 impl Wish {
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the wish makes no sense where a command may take this long.
+    pub(crate) fn new(
+        replicas: u32,
+        timeout: Duration,
+        on_disk: bool,
+        command_timeout: Duration,
+    ) -> Result<Self, Error> {
+        let invalid = |message: &'static str| Err(Error::new(ErrorKind::InvalidConfig, message));
+        if replicas == 0 {
+            return invalid("grants are confirmed by at least one replica");
+        }
+        if timeout < Duration::from_millis(2) || timeout > command_timeout / 2 {
+            return invalid(
+                "replicas have at least 2 ms to confirm a grant, and at most half of the command timeout",
+            );
+        }
+        Ok(Self { replicas, timeout, on_disk })
+    }
+
     /// Whether the replicas are to be asked: exactly those are attached that count.
     pub(super) fn is_met_by(self, marked: &Marked) -> bool {
         marked.attached == self.replicas

@@ -25,6 +25,8 @@ struct Waiting {
     owner: OwnerToken,
     /// How long a lease lives that is handed over to this claim.
     claim: Duration,
+    /// Whether a grant to this claim is to be confirmed.
+    confirms: bool,
     sample: Option<Sample>,
     /// When the place is lost, unless the request is repeated.
     ends: Instant,
@@ -45,14 +47,16 @@ impl Audience {
     ///
     /// A claim without an explicit end of its wait is forgotten when the server has forgotten its
     /// place.
-    pub(super) fn expect(&mut self, request: &Acquire, now: Instant) {
+    pub(super) fn expect(&mut self, request: &Acquire, confirms: bool, now: Instant) {
         let owner = request.claim.owner;
         let ends = now + request.ttl.place().duration();
         self.waiting.retain(|waiting| waiting.ends > now || waiting.owner == owner);
         let claim = request.ttl.claim().duration();
         match self.find(owner) {
-            Some(waiting) => (waiting.claim, waiting.ends) = (claim, ends),
-            None => self.waiting.push(Waiting { owner, claim, sample: None, ends }),
+            Some(waiting) => {
+                (waiting.claim, waiting.confirms, waiting.ends) = (claim, confirms, ends);
+            }
+            None => self.waiting.push(Waiting { owner, claim, confirms, sample: None, ends }),
         }
     }
 
@@ -90,9 +94,9 @@ impl Audience {
             Message::Granted { owner, tokens, pushed, wanted } => {
                 // No script grants a claim that this client has not queued.
                 let Some(waiting) = self.find(owner) else { return };
-                let until = waiting
-                    .sample
-                    .and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
+                let known = waiting.sample.filter(|_| !waiting.confirms);
+                let until =
+                    known.and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
                 let demand = if wanted { Demand::Wanted } else { Demand::Quiet };
                 let grant = until.map(|until| Grant::new(tokens, until).in_demand(demand));
                 if grant.is_some() {
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn a_grant_of_which_enough_is_known_is_entered() {
         let mut scene = Scene::new();
-        scene.audience.expect(&request(owner(1)), at(0));
+        scene.audience.expect(&request(owner(1)), false, at(0));
         scene.audience.compare(owner(1), Sample { sent: at(0), seen: NOON });
         let grant = scene.hear(granted(owner(1), 5), at(5)).unwrap().unwrap();
         assert_eq!(grant.demand, Demand::Wanted);
@@ -203,14 +207,28 @@ mod tests {
     #[test]
     fn a_grant_that_overtakes_its_reply_is_asked_about() {
         let mut scene = Scene::new();
-        scene.audience.expect(&request(owner(1)), at(0));
+        scene.audience.expect(&request(owner(1)), false, at(0));
         assert_eq!(scene.hear(granted(owner(1), 5), at(5)), Some(None));
+    }
+
+    #[test]
+    fn a_grant_that_is_to_be_confirmed_is_asked_about() {
+        let mut scene = Scene::new();
+        scene.audience.expect(&request(owner(1)), true, at(0));
+        scene.audience.compare(owner(1), Sample { sent: at(0), seen: NOON });
+        // Another claim of this client needs no confirmation.
+        scene.audience.expect(&request(owner(2)), false, at(0));
+        scene.audience.compare(owner(2), Sample { sent: at(0), seen: NOON });
+        assert_eq!(scene.hear(granted(owner(1), 5), at(5)), Some(None));
+        assert!(scene.hear(granted(owner(2), 5), at(5)).unwrap().is_some());
+        // The claim still has to ask, and hears if the server repeats itself.
+        assert_eq!(scene.hear(granted(owner(1), 5), at(6)), Some(None));
     }
 
     #[test]
     fn a_message_about_somebody_else_is_not_heard() {
         let mut scene = Scene::new();
-        scene.audience.expect(&request(owner(1)), at(0));
+        scene.audience.expect(&request(owner(1)), false, at(0));
         assert_eq!(scene.hear(granted(owner(2), 5), at(5)), None);
         scene.audience.forget(owner(1));
         assert_eq!(scene.hear(granted(owner(1), 5), at(5)), None);
@@ -219,7 +237,7 @@ mod tests {
     #[test]
     fn the_latest_comparison_of_the_clocks_counts() {
         let mut scene = Scene::new();
-        scene.audience.expect(&request(owner(1)), at(0));
+        scene.audience.expect(&request(owner(1)), false, at(0));
         for (sent, seen) in [(3_000, 3_001), (0, 1)] {
             let sample = Sample { sent: at(sent), seen: NOON + seen * 1_000 };
             scene.audience.compare(owner(1), sample);
@@ -252,9 +270,9 @@ mod tests {
     fn places_that_nobody_gave_up_are_forgotten() {
         let mut scene = Scene::new();
         for byte in 0..100 {
-            scene.audience.expect(&request(owner(byte)), at(0));
+            scene.audience.expect(&request(owner(byte)), false, at(0));
         }
-        scene.audience.expect(&request(owner(100)), at(9_001));
+        scene.audience.expect(&request(owner(100)), false, at(9_001));
         assert_eq!(scene.audience.waiting.len(), 1);
     }
 }

@@ -62,9 +62,15 @@ impl Hub {
     }
 
     /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the
-    /// request is to be queued, a place in the queue is expected.
-    pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Inbox> {
-        self.registry.inbox_of(names.lock(), request)
+    /// request is to be queued, a place in the queue is expected, and a pushed grant counts only if it needs no
+    /// confirmation.
+    pub(crate) fn inbox_of(
+        &self,
+        names: &Names<'_>,
+        request: &Acquire,
+        confirms: bool,
+    ) -> Option<Inbox> {
+        self.registry.inbox_of(names.lock(), request, confirms)
     }
 
     /// The inbox for messages about a lock that this client holds; `None` if this client does not watch the

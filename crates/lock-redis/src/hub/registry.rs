@@ -6,7 +6,6 @@ mod tests;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use lock_core::{Acquire, Clock, Hint, OwnerToken};
 use tokio::sync::Notify;
@@ -41,8 +40,6 @@ pub(crate) struct Registry {
 struct State {
     /// The channel for messages to this client alone, if it wants one. It names the term of the server.
     inbox: Option<Channel>,
-    /// Whether grants are to be confirmed.
-    confirms: bool,
     channels: HashMap<Channel, Listeners>,
     /// The watchers of each lock, by its key.
     locks: HashMap<Channel, Audience>,
@@ -66,9 +63,8 @@ struct Listeners {
 }
 
 impl Registry {
-    /// If grants are to be confirmed, a pushed grant is a reason to ask, and no more.
-    pub(crate) fn new(inbox: Option<Channel>, confirms: bool) -> Self {
-        Self { state: Mutex::new(State { inbox, confirms, ..State::default() }) }
+    pub(crate) fn new(inbox: Option<Channel>) -> Self {
+        Self { state: Mutex::new(State { inbox, ..State::default() }) }
     }
 
     /// Hands on a push of the server.
@@ -110,15 +106,16 @@ impl Registry {
     }
 
     /// As [`inbox_for`](Self::inbox_for), for a request that is about to be sent. If it is to be queued, its place
-    /// in the queue is expected from now on.
-    pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire) -> Option<Inbox> {
+    /// in the queue is expected from now on. A grant may have to be confirmed: if it is pushed, it is then a reason to ask,
+    /// and no more.
+    pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire, confirms: bool) -> Option<Inbox> {
         let mut state = self.lock();
         if !state.hears_inbox {
             return None;
         }
         let audience = state.locks.get_mut(lock)?;
         if request.queue {
-            audience.expect(request, Clock::boot().now());
+            audience.expect(request, confirms, Clock::boot().now());
         }
         state.inbox.clone().map(Inbox)
     }
@@ -307,10 +304,7 @@ impl Registry {
 impl State {
     fn deliver_to_us(&mut self, payload: &[u8]) {
         let received = Clock::boot().now();
-        let Some((mut message, lock)) = Message::read(payload) else { return };
-        if let (Message::Granted { owner, .. }, true) = (message, self.confirms) {
-            message = Message::Next { owner, after: Duration::ZERO };
-        }
+        let Some((message, lock)) = Message::read(payload) else { return };
         if let Some(audience) = self.locks.get_mut(lock) {
             audience.hear(message, received);
         }

@@ -11,7 +11,7 @@
 
 use lock_core::Error;
 
-use crate::link::Live;
+use crate::link::{Live, history};
 use crate::wire::{Command, Failure, Reply};
 
 /// The beginning of the name of the history, in hexadecimal digits.
@@ -38,11 +38,8 @@ impl Term {
     }
 
     fn read(info: &[u8]) -> Self {
-        const FIELD: &[u8] = b"master_replid:";
-        let at = info.windows(FIELD.len()).position(|part| part == FIELD);
-        let digits = at.and_then(|at| info[at + FIELD.len()..].first_chunk::<{ Self::DIGITS }>());
-        let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-        digits.filter(|it| it.iter().all(is_digit)).map_or(Self::UNKNOWN, |digits| Self(*digits))
+        let digits = history(info).and_then(|name| name.first_chunk::<{ Self::DIGITS }>());
+        digits.map_or(Self::UNKNOWN, |digits| Self(*digits))
     }
 
     /// The channel of a client, by its name in any term.

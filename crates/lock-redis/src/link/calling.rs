@@ -8,10 +8,12 @@
 //! A connection believes a refusal only once the other way has worked. So it uses a right that the user gets
 //! later. A script is sent again only after the server has said that it did not run it.
 
+use futures::future;
 use lock_core::{Error, ErrorKind};
 
-use super::live::{Answer, Live};
+use super::live::{Answer, CLOCK, Live};
 use super::manner::Manner;
+use crate::scripts;
 use crate::wire::{By, Call, Command, Failure, Reply, neither};
 
 const LOAD: &str = "SCRIPT LOAD";
@@ -31,6 +33,44 @@ impl Live {
     ///
     /// Leaves open whether the script ran.
     pub(crate) async fn run(&self, mut call: Call) -> Result<Answer, Failure> {
+        if !scripts::is_told_term(call.script()) {
+            return self.run_as_it_is(call).await;
+        }
+        let (term, is_due) = self.terms.take(CLOCK.now());
+        call.bytes(term.as_ref().map_or(&b""[..], |term| term));
+        if is_due {
+            // Sent together. A later call names the term that this one asks for.
+            return Box::pin(future::join(self.run_as_it_is(call), self.read_term())).await.0;
+        }
+        self.run_as_it_is(call).await
+    }
+
+    /// Calls a script, and sends a command right behind it. `None` if the script has to be [run](Self::run) alone: the server
+    /// does not know it, does not accept its digest, or lacks its key while the slot is moved.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`run`](Self::run), and those of the command. The command may have run although the script did not.
+    pub(crate) async fn run_before(
+        &self,
+        mut call: Call,
+        then: &Command,
+    ) -> Result<Option<[Reply; 2]>, Failure> {
+        match self.tell_before(&mut call, then).await {
+            Err(Failure::NoScript(_) | Failure::NoCommand(_) | Failure::Asks(..)) => Ok(None),
+            outcome => outcome.map(Some),
+        }
+    }
+
+    /// Reads the term of the server.
+    async fn read_term(&self) {
+        match self.call(&Command::words(&["INFO", "replication"])).await {
+            Ok(Reply::Text(info)) => self.terms.told(Some(&info)),
+            _ => self.terms.told(None),
+        }
+    }
+
+    async fn run_as_it_is(&self, mut call: Call) -> Result<Answer, Failure> {
         let by = self.manners.get().first();
         match self.tell(&mut call, by).await {
             Err(Failure::NoScript(_)) => Box::pin(self.introduce(call)).await,

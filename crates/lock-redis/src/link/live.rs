@@ -16,6 +16,7 @@ use super::mover::Mover;
 use super::pulse::{Pulse, Unanswered};
 use super::recall::Recall;
 use super::settings::STRIKES;
+use super::terms::Terms;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
 
@@ -28,6 +29,7 @@ pub(crate) struct Live {
     pub(super) manners: Manners,
     checks: Checks,
     recall: Recall,
+    pub(super) terms: Terms,
     endpoint: Arc<Endpoint>,
     limit: Duration,
     pulse: Arc<Pulse>,
@@ -69,6 +71,7 @@ impl Live {
             manners: Manners::default(),
             checks: Checks::default(),
             recall: Recall::default(),
+            terms: Terms::default(),
             endpoint,
             limit,
             pulse,
@@ -97,6 +100,24 @@ impl Live {
     /// Leaves open whether the script ran.
     pub(super) async fn tell(&self, call: &mut Call, by: By) -> Result<Answer, Failure> {
         self.ask(pin!(self.connection.run(call, by, self.numbers.next()))).await
+    }
+
+    /// Calls a script by its digest and sends a command right behind it, and waits for both replies, up to the time limit.
+    pub(super) async fn tell_before(
+        &self,
+        call: &mut Call,
+        then: &Command,
+    ) -> Result<[Reply; 2], Failure> {
+        let telling = async {
+            let replies = self.connection.run_before(call, self.numbers.next(), then).await?;
+            Ok(Reply::List(replies.into()))
+        };
+        match self.ask(pin!(telling)).await?.reply {
+            Reply::List(replies) => {
+                Ok(<[Reply; 2]>::try_from(replies).unwrap_or([Reply::Nil, Reply::Nil]))
+            }
+            _ => Ok([Reply::Nil, Reply::Nil]),
+        }
     }
 
     /// Has the server load a script, up to the time limit.

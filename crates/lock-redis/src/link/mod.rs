@@ -19,6 +19,7 @@ mod sentinels;
 mod settings;
 mod stream;
 mod survey;
+mod terms;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -37,6 +38,7 @@ pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
+pub(crate) use self::terms::history;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
 use crate::scripts;

@@ -1,6 +1,5 @@
 end
 
-local term = present_term()
 local reply = term and hand_over() or ARGV[7] .. ' ?'
 if reply == ARGV[7] .. ' ?' then
   return reply

@@ -27,8 +27,6 @@ struct Shared {
     name: String,
     /// How long a request may be sent again.
     limit: Duration,
-    /// Whether a grant counts only once replicas have it.
-    confirms: bool,
 }
 
 enum Way {
@@ -48,7 +46,6 @@ impl Fleet {
     /// If the operating system gives no random bytes.
     pub(crate) fn new(target: Target, settings: Settings, common: Common) -> Result<Self, Error> {
         let (name, limit) = (target.to_string(), settings.command_timeout);
-        let confirms = common.confirmation.is_some();
         let way = match target {
             Target::Cluster(seeds) => Way::Cluster(Arc::new(Roster::new(settings, common, seeds))),
             Target::Single(endpoint) => {
@@ -58,7 +55,7 @@ impl Fleet {
                 Way::Service(only(Origin::Service(Arc::new(service)), settings, &common)?)
             }
         };
-        Ok(Self(Arc::new(Shared { way, name, limit, confirms })))
+        Ok(Self(Arc::new(Shared { way, name, limit })))
     }
 
     /// Sends a request to the server that has the key.
@@ -114,11 +111,6 @@ impl Fleet {
     /// How long a request may take once there is a connection.
     pub(crate) fn command_timeout(&self) -> Duration {
         self.0.limit
-    }
-
-    /// Whether a grant counts only once replicas have it.
-    pub(crate) fn confirms(&self) -> bool {
-        self.0.confirms
     }
 
     /// Whether another server may take over from one of these.

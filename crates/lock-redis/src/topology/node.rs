@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lock_core::Error;
+use lock_core::{Acquire, Error};
 
 use crate::batch::Batches;
-use crate::commit::{Committers, Wish};
-use crate::hub::{Channel, Hub, Listening, Registry};
+use crate::commit::{Committers, Marker, Wish};
+use crate::hub::{Channel, Hub, Inbox, Listening, Registry};
 use crate::keys::Names;
 use crate::link::{Answer, Link, Settings};
 use crate::wire::{Call, Failure};
@@ -20,7 +20,7 @@ pub(crate) struct Node {
     /// The most claims that may wait for a key; 0 if none is to be queued.
     queue_limit: u32,
     /// Has grants confirmed.
-    committers: Option<Committers>,
+    committers: Committers,
 }
 
 /// What all servers of a deployment have in common.
@@ -28,8 +28,6 @@ pub(crate) struct Node {
 pub(crate) struct Common {
     pub(crate) listening: Listening,
     pub(crate) queue_limit: u32,
-    /// How grants are to be confirmed.
-    pub(crate) confirmation: Option<Wish>,
     /// Draws the name of an inbox.
     pub(crate) draw_inbox: Arc<dyn Fn() -> Result<Channel, Error> + Send + Sync>,
 }
@@ -41,14 +39,14 @@ impl Node {
     ///
     /// If the operating system gives no random bytes.
     pub(super) fn new(settings: Settings, common: &Common, by_slot: bool) -> Result<Self, Error> {
-        let Common { listening, queue_limit, confirmation, draw_inbox } = common;
+        let Common { listening, queue_limit, draw_inbox } = common;
         let inbox = if *queue_limit > 0 { Some(draw_inbox()?) } else { None };
-        let registry = Arc::new(Registry::new(inbox, confirmation.is_some()));
+        let registry = Arc::new(Registry::new(inbox));
         let hearing = Arc::clone(&registry);
         let link = Link::new(settings, Arc::new(move |push| hearing.hear(push)));
         let hub = Hub::new(link.clone(), registry, *listening);
         let batches = Batches::new(&link, by_slot);
-        let committers = confirmation.map(Committers::new);
+        let committers = Committers::default();
         Ok(Self { link, hub, batches, queue_limit: *queue_limit, committers })
     }
 }
@@ -59,16 +57,23 @@ pub(crate) struct Site {
     node: Arc<Node>,
     /// The slot is being moved to this server, which serves requests that know of it.
     asking: bool,
+    /// How grants are to be confirmed.
+    wish: Option<Wish>,
 }
 
 impl Site {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        Self { node, asking: false }
+        Self { node, asking: false, wish: None }
     }
 
     /// The server to which a slot is being moved.
     pub(super) fn asking(node: Arc<Node>) -> Self {
-        Self { node, asking: true }
+        Self { node, asking: true, wish: None }
+    }
+
+    /// The server, for a request whose grant is to be confirmed in this way.
+    pub(crate) fn confirming(self, wish: Option<Wish>) -> Self {
+        Self { wish, ..self }
     }
 
     /// Calls a script, and loads it first if the server does not know it.
@@ -93,9 +98,9 @@ impl Site {
         granted: impl Fn(&T) -> bool,
     ) -> Result<Result<T, Error>, Failure> {
         let Node { link, committers, .. } = &*self.node;
-        let Some(committers) = committers else { return Ok(Ok(request.await?)) };
-        let marker = names.marker();
-        let stint = committers.begin(link, &marker).await?;
+        let Some(wish) = self.wish else { return Ok(Ok(request.await?)) };
+        let marker = Marker::new(&names.marker(), names.lock(), self.asking);
+        let stint = committers.begin(wish, link, &marker).await?;
         let answer = request.await?;
         if !granted(&answer) {
             return Ok(Ok(answer));
@@ -109,6 +114,17 @@ impl Site {
 
     pub(crate) fn hub(&self) -> &Hub {
         &self.node.hub
+    }
+
+    /// Whether a grant is to be confirmed.
+    pub(crate) fn confirms(&self) -> bool {
+        self.wish.is_some()
+    }
+
+    /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the request
+    /// is to be queued, a place in the queue is expected.
+    pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Inbox> {
+        self.hub().inbox_of(names, request, self.confirms())
     }
 
     /// The requests that begin together. None is served before its slot has been moved.

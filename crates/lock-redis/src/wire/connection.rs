@@ -145,6 +145,40 @@ impl Connection {
         answer(number, value, sent).map_err(|failure| failure.of_keys(call.keys()))
     }
 
+    /// Calls a script by its digest, and sends a command right behind it: no other request of this connection comes between
+    /// them. Waits for both replies, without a time limit.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`run`](Self::run) and [`call`](Self::call). The command may have run although the script did not.
+    pub(crate) async fn run_before(
+        &self,
+        call: &mut Call,
+        number: Number,
+        then: &Command,
+    ) -> Result<[Reply; 2], Failure> {
+        call.name(By::Digest, number);
+        let mut pipeline = redis::pipe();
+        let prefix = call.prefix().map(|prefix| Command::words(prefix.words()));
+        let at = usize::from(prefix.is_some());
+        if let Some(command) = prefix {
+            pipeline.add_command(command.0);
+        }
+        pipeline.add_command(call.command.clone()).add_command(then.0.clone());
+        let sent = || Sent::command(&self.endpoint, &call.command);
+        let replies = self.inner.clone().send_packed_commands(&pipeline, 0, at + 2).await;
+        let replies = replies.map_err(|error| broken(&sent(), error))?;
+        let [ran, told] = <[Value; 2]>::try_from(replies.into_iter().skip(at).collect::<Vec<_>>())
+            .map_err(|_| astray(&self.endpoint.address))?;
+        let reply = answer(number, ran, sent).map_err(|failure| failure.of_keys(call.keys()))?;
+        match told {
+            Value::ServerError(error) => {
+                Err(refused(&Sent::command(&self.endpoint, &then.0), &error))
+            }
+            told => Ok([reply, Reply::from_value(told)]),
+        }
+    }
+
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         self.inner.clone().send_packed_command(command).await
     }

@@ -314,6 +314,7 @@ impl<'a> Refusal<'a> {
                  +info, or switch the quarantine of terms off",
             ),
             "LOCKCLUSTER" => (ErrorKind::Unsupported, "is a node of a cluster, and cannot sit out"),
+            "LOCKGONE" => (ErrorKind::NotReady, "does not have the lock any more"),
             "LOCKOVER" => (ErrorKind::NotHeld, "does not convert"),
             _ => return None,
         })

@@ -36,6 +36,14 @@ const NEEDS: [(&[&str], [u8; 7]); 17] = [
     (&["hincrby"], [0, 0, 0, 1, 0, 0, 0]),
 ];
 
+/// The commands without which an option of the client lets no lock be granted. They are tried only if the client has the
+/// option.
+const OPTIONS: [(&str, &str); 3] = [
+    ("info", "every kind, because grants name the term of the server"),
+    ("wait", "every kind, because replicas confirm grants"),
+    ("waitaof", "every kind, because replicas confirm grants"),
+];
+
 pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     let refused = facts.refused.known().map(Vec::as_slice).unwrap_or_default();
     if refused.is_empty() {
@@ -43,12 +51,17 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     }
     let kinds = kinds(refused);
     let rights: Vec<_> = refused.iter().map(|it| right(it, &facts.wants.prefix)).collect();
-    let names: Vec<_> = KINDS.iter().zip(kinds).filter(|(_, is)| *is).map(|(it, _)| *it).collect();
+    let names = KINDS.iter().zip(kinds).filter(|(_, is)| *is).map(|(it, _)| *it);
+    let options = OPTIONS.iter().filter(|(command, _)| refused.iter().any(|it| it == command));
+    let mut options: Vec<_> = options.map(|(_, why)| *why).collect();
+    let severity =
+        if options.is_empty() { severity(kinds, facts.wants.queues) } else { Severity::Critical };
+    options.extend(names);
     found.add(
-        severity(kinds, facts.wants.queues),
+        severity,
         "rights-missing",
         format!("the user lacks {}", rights.join(" ")),
-        format!("these kinds of locks fail, or do less: {}", names.join("; ")),
+        format!("these kinds of locks fail, or do less: {}", options.join("; ")),
         format!(
             "`ACL SETUSER … {}`, if the app uses these kinds of locks",
             rights.join(" ").replace('`', "")

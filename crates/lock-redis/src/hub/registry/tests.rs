@@ -34,7 +34,7 @@ fn a_channel_is_heard_from_its_confirmation_to_the_end_of_the_connection() {
 #[test]
 fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
     let inbox = Channel::from(&b"lock:inbox:7"[..]);
-    let registry = Registry::new(Some(Arc::clone(&inbox)), false);
+    let registry = Registry::new(Some(Arc::clone(&inbox)));
     let lock = Channel::from(&b"lock:{a}"[..]);
     registry.enter(&lock, 1, &Arc::default());
     assert_eq!(registry.inbox_for(&lock), None);
@@ -169,7 +169,7 @@ proptest! {
     /// for no longer than that claim expects.
     #[test]
     fn pushes_grant_only_what_is_waited_for(said in prop::collection::vec(said(), 0..20)) {
-        let registry = Registry::new(Some(INBOX.into()), false);
+        let registry = Registry::new(Some(INBOX.into()));
         let (lock, mailbox) = (Channel::from(LOCK), Arc::<Mailbox>::default());
         registry.enter(&lock, 1, &mailbox);
         registry.add(&Channel::from(&b"lock:{a}:released@0"[..]), Topic::Releases, 1, &mailbox);
@@ -179,7 +179,7 @@ proptest! {
         let sent = Clock::boot().now();
         for who in [0, 1] {
             let claim = Claim::exclusive(Key::new("a").unwrap(), owner(who));
-            registry.inbox_of(LOCK, &Acquire::new(claim, ttl).queued());
+            registry.inbox_of(LOCK, &Acquire::new(claim, ttl).queued(), false);
         }
         // The second claim has no sample of the clocks.
         registry.compare(LOCK, owner(0), Sample { sent, seen: NOON });
