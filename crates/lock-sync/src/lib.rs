@@ -35,7 +35,8 @@
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
 //! | a list of the holders and waiters of a lock | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
 //!
-//! [`from_tokio`] lists every item of `tokio::sync`, and what differs here.
+//! [`from_tokio`] lists every item of `tokio::sync`, and what differs here. The [`guide`] has pages about choosing a
+//! ttl, fencing, errors, tests, and common patterns.
 //!
 //! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
 //! was created before, polled or not. Between processes a message can be lost, and no process learns that
@@ -117,6 +118,7 @@ mod waits;
 
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
+pub mod guide;
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
