@@ -227,8 +227,9 @@ impl Backend for Mutant {
         self.store.clock()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self as &dyn ConvertBackend).filter(|_| self.bug != Bug::HidesItsConverter)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let none = Capabilities::none();
+        if self.bug == Bug::HidesItsConverter { none } else { none.converting(self) }
     }
 }
 
