@@ -1,7 +1,7 @@
 //! Locks with the interface of `tokio::sync` that hold across processes and machines.
 //!
 //! An app keeps one [`Locks`] handle, and makes each [`Mutex`] with it. Both work over any
-//! [`Backend`](lock_core::Backend): the memory backend for tests and single processes, Redis or Valkey
+//! [`Backend`]: the memory backend for tests and single processes, Redis or Valkey
 //! with the crate `lock-redis`.
 //!
 //! ```
