@@ -159,3 +159,8 @@ pub use semaphore::{
     Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
     SemaphorePermit, TryAcquireError,
 };
+
+// The examples of the README are tests.
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

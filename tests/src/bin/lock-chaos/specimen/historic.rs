@@ -17,8 +17,11 @@ const POLL: Duration = Duration::from_millis(20);
 /// The pause between two commands that are not one step: a busy client.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// As above, where only a process that is killed or stopped at that moment does harm.
-const LONG_BETWEEN: Duration = Duration::from_millis(100);
+/// As above, where only a process that is stopped at that moment does harm.
+const BEFORE_DELETE: Duration = Duration::from_millis(100);
+
+/// As above, where only a process that is killed at that moment does harm.
+const BEFORE_EXPIRE: Duration = Duration::from_millis(250);
 
 /// The designs had no tokens. The history needs them.
 const DRAW_TOKENS: &str = "local last = redis.call('INCRBY', KEYS[1], ARGV[1]) \
@@ -89,7 +92,7 @@ impl Historic {
             Design::PlainDelete => self.delete(key).await,
             Design::GetThenDelete => {
                 if self.get(key).await? == Some(value) {
-                    sleep(LONG_BETWEEN).await;
+                    sleep(BEFORE_DELETE).await;
                     self.delete(key).await?;
                 }
                 Ok(())
@@ -114,7 +117,7 @@ impl Historic {
         if !self.setnx(key, value).await? {
             return Ok(false);
         }
-        sleep(LONG_BETWEEN).await;
+        sleep(BEFORE_EXPIRE).await;
         let mut expire = cmd("PEXPIRE");
         expire.arg(name(key)).arg(self.ttl.as_millis() as u64);
         self.run::<i64>(&expire).await?;
