@@ -243,3 +243,8 @@ fn needs(feature: &str) -> Error {
         format!("this store needs the feature `{feature}` of lock-any"),
     )
 }
+
+// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -75,3 +75,8 @@ pub use owner::OwnerToken;
 pub use request::{Acquire, Claim, Convert, Renew};
 pub use ttl::Ttl;
 pub use watch::{Hint, Watch};
+
+// The examples of the README are tests.
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,6 +13,8 @@
 //! # Ok::<(), lock_core::Error>(())
 //! ```
 //!
+//! The [`guide`] has pages about persistence, keyspace notifications, rolling upgrades, and the history of Redis locks.
+//!
 //! # What is promised
 //!
 //! At most one valid lease per key at a time, while the server keeps its data and clock rates differ
@@ -301,6 +303,7 @@ mod builder;
 pub mod check;
 mod commit;
 mod credentials;
+pub mod guide;
 mod hub;
 mod keys;
 mod leases;

@@ -1,7 +1,7 @@
 //! Locks with the interface of `tokio::sync` that hold across processes and machines.
 //!
 //! An app keeps one [`Locks`] handle, and makes each [`Mutex`] with it. Both work over any
-//! [`Backend`](lock_core::Backend): the memory backend for tests and single processes, Redis or Valkey
+//! [`Backend`]: the memory backend for tests and single processes, Redis or Valkey
 //! with the crate `lock-redis`.
 //!
 //! ```
@@ -36,7 +36,8 @@
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
 //! | a list of the holders and waiters of a lock | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
 //!
-//! [`from_tokio`] lists every item of `tokio::sync`, and what differs here.
+//! [`from_tokio`] lists every item of `tokio::sync`, and what differs here. The [`guide`] has pages about choosing a
+//! ttl, fencing, errors, tests, and common patterns.
 //!
 //! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
 //! was created before, polled or not. Between processes a message can be lost, and no process learns that
@@ -118,6 +119,7 @@ mod waits;
 
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
+pub mod guide;
 
 // What an app needs beside the primitives.
 #[cfg(feature = "memory")]
@@ -157,3 +159,8 @@ pub use semaphore::{
     Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
     SemaphorePermit, TryAcquireError,
 };
+
+// The examples of the README are tests.
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -31,6 +31,8 @@ pub(super) enum Scene {
     Barrier,
     /// All workers but one stand still for longer than a lease, again and again.
     Pauses,
+    /// One worker stands still for longer than a lease, again and again.
+    OnePauses,
     /// As `Pauses`, with values that one worker makes and all read.
     Cells,
     /// As `Pauses`, over a quorum.
@@ -86,7 +88,7 @@ pub(super) const CASES: &[Case] = &[
     case("blind-store", Values, Scene::Cells),
 ];
 
-const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
+pub(super) const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
     Case { flaw, breaks, scene }
 }
 
@@ -144,6 +146,7 @@ impl Scene {
             Self::Quiet => Plan { workers: 2, tasks: 1, hold: ms(80), ..one(vec![]) },
             // Such long holds leave few turns: a queue deals them out to all workers.
             Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), fair: true, ..one(vec![]) },
+            Self::OnePauses => Plan { hold: ms(500), ..one(pauses_of_one(5, ttl)) },
             Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
@@ -189,6 +192,15 @@ fn pauses(count: u32, between: Duration) -> Vec<Step> {
         let at = ms(2_500) + (ms(1_300) + between) * number;
         let stopped = [[0, 1], [1, 2], [2, 0]][number as usize % 3];
         Step::new(Fault::StopWorker, at, ms(1_000)).workers(&stopped)
+    };
+    (0..count).map(pause).collect()
+}
+
+/// One of three workers stands still for longer than a lease, one after another.
+fn pauses_of_one(count: u32, between: Duration) -> Vec<Step> {
+    let pause = |number: u32| {
+        let at = ms(2_500) + (ms(1_300) + between) * number;
+        Step::new(Fault::StopWorker, at, ms(1_000)).workers(&[number as usize % 3])
     };
     (0..count).map(pause).collect()
 }

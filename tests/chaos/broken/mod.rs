@@ -2,6 +2,7 @@
 //! the same circumstances.
 
 mod cases;
+mod historic;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use lock_tests::chaos::stage::Cast;
 use lock_tests::chaos::{Report, run};
 
 use self::cases::{CASES, Case, Scene};
+use self::historic::KEPT;
 use crate::STAGE;
 
 /// The number of runs at once for each core: each of them sleeps for most of the time.
@@ -37,8 +39,10 @@ fn every_flaw_is_found_and_nothing_where_there_is_none() {
     let wanted = |flaw: &str| only.as_deref().is_none_or(|only| only == flaw);
     let scenes: BTreeSet<Scene> = CASES.iter().map(|case| case.scene).collect();
     let sound = scenes.into_iter().filter(|_| wanted("none")).map(Job::Sound);
-    let found = CASES.iter().filter(|case| wanted(case.flaw)).map(Job::Found);
-    let mut jobs: Vec<Job> = found.chain(sound).collect();
+    let cases = CASES.iter().chain(historic::CASES);
+    let found = cases.filter(|case| wanted(case.flaw)).map(Job::Found);
+    let kept = KEPT.iter().filter(|case| wanted(case.flaw)).map(Job::Kept);
+    let mut jobs: Vec<Job> = found.chain(kept).chain(sound).collect();
     // The long ones come first, so that none is left alone at the end.
     let took = |job: &Job| job.scene().plan(0).healed() + job.scene().plan(0).ttl * 8;
     jobs.sort_by_key(|job| Reverse(took(job)));
@@ -61,6 +65,8 @@ fn every_property_has_a_flaw_that_breaks_it() {
 enum Job {
     /// A flaw is found.
     Found(&'static Case),
+    /// A design keeps the property of this case.
+    Kept(&'static Case),
     /// Nothing is found.
     Sound(Scene),
 }
@@ -86,7 +92,7 @@ fn all(jobs: &[Job]) -> Vec<String> {
 impl Job {
     fn scene(self) -> Scene {
         match self {
-            Self::Found(case) => case.scene,
+            Self::Found(case) | Self::Kept(case) => case.scene,
             Self::Sound(scene) => scene,
         }
     }
@@ -94,6 +100,7 @@ impl Job {
     fn done(self) -> Result<(), String> {
         match self {
             Self::Found(case) => found(case),
+            Self::Kept(case) => kept(case),
             Self::Sound(scene) => sound(scene),
         }
     }
@@ -110,6 +117,25 @@ fn sound(scene: Scene) -> Result<(), String> {
             Verdict::Sound => return Ok(()),
             Verdict::Broken => break,
             Verdict::Inconclusive => println!("  {}", report.findings.doubts.join("\n  ")),
+        }
+    }
+    Err(last)
+}
+
+/// One run that is not inconclusive has to keep the property.
+fn kept(case: &Case) -> Result<(), String> {
+    let Case { flaw, breaks, scene } = case;
+    let mut last = String::new();
+    for seed in 0..BUDGET {
+        let report = play(*scene, flaw, seed as u64);
+        println!("{flaw} in {scene:?}: {report}");
+        last = format!("{flaw} keeps {breaks}, but in {scene:?}: {report:#}");
+        if report.broken().contains(breaks) {
+            break;
+        }
+        if report.verdict() != Verdict::Inconclusive {
+            report.folder.as_ref().map(std::fs::remove_dir_all);
+            return Ok(());
         }
     }
     Err(last)

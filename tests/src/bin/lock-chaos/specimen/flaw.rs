@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::design::Design;
+
 /// A flaw of the lock. Each was seen in a library that people use, or in a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Flaw {
@@ -72,10 +74,12 @@ pub(crate) enum Flaw {
     EarlyBarrier,
     /// A maker stores its value even if it no longer holds the lock (the usual code of a cache under a lock).
     BlindStore,
+    /// The lock has a historic design.
+    Historic(Design),
 }
 
 impl Flaw {
-    /// All of them, and none.
+    /// All of them but the historic designs, and none.
     pub(crate) const ALL: [(Self, &str); 31] = [
         (Self::None, "none"),
         (Self::NoOwnerCheck, "no-owner-check"),
@@ -120,6 +124,9 @@ impl Flaw {
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Historic(design) = self {
+            return design.fmt(f);
+        }
         let name = Self::ALL.iter().find(|(flaw, _)| flaw == self).map(|(_, name)| *name);
         f.write_str(name.unwrap_or_default())
     }
@@ -130,6 +137,6 @@ impl FromStr for Flaw {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(_, name)| *name == text).map(|(flaw, _)| *flaw);
-        found.ok_or_else(|| format!("there is no flaw {text}"))
+        found.map_or_else(|| text.parse().map(Self::Historic), Ok)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, FromRedisValue, RedisError};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError};
 
 use super::flaw::Flaw;
 
@@ -51,9 +51,14 @@ impl Link {
         keys: &[String],
         args: &[String],
     ) -> Result<T, Failed> {
-        let (number, mut connection) = self.connection().await?;
         let mut command = redis::cmd("EVAL");
         command.arg(script).arg(keys.len()).arg(keys).arg(args);
+        self.run(&command).await
+    }
+
+    /// Runs a command.
+    pub(crate) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
+        let (number, mut connection) = self.connection().await?;
         let reply: Result<T, _> = command.query_async(&mut connection).await;
         if let Err(error) = &reply
             // After an error as an answer, the connection is still good.

@@ -5,15 +5,18 @@
 //!
 //! ```text
 //!    traffic ─► mutex ─► line (of this process) ─► store ─► one server: queue, hand-over, messages
-//!       │         └─► lease, renewed                 └────► quorum: votes, tokens, quarantine
+//!       │         └─► lease, renewed                 ├────► quorum: votes, tokens, quarantine
+//!       │                                            └────► historic: a design of earlier times
 //!       ├─► shared (readers, writers, permits), cell ─► one server
 //!       └─► journal ─► history
 //! ```
 
 mod barrier;
 mod cell;
+mod design;
 mod ears;
 mod flaw;
+mod historic;
 mod journal;
 mod lease;
 mod line;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::flaw::Flaw;
+use super::historic::Historic;
 use super::link::{Failed, Link};
 use super::quorum::Quorum;
 
@@ -31,6 +32,7 @@ pub(super) enum Attempt {
 
 pub(super) enum Store {
     One(One),
+    Old(Historic),
     Many(Arc<Quorum>),
 }
 
@@ -54,6 +56,7 @@ impl Store {
     ) -> Result<Attempt, Failed> {
         match self {
             Self::One(one) => one.attempt(key, owner, waits).await,
+            Self::Old(old) => old.attempt(key, owner).await,
             Self::Many(quorum) => quorum.attempt(key, owner).await,
         }
     }
@@ -62,6 +65,7 @@ impl Store {
     pub(super) async fn renew(&self, key: &str, owner: &str) -> Result<bool, Failed> {
         match self {
             Self::One(one) => renew(&one.link, key, owner, one.ttl, one.flaw).await,
+            Self::Old(old) => old.renew(key, owner).await,
             Self::Many(quorum) => quorum.renew(key, owner).await,
         }
     }
@@ -70,6 +74,7 @@ impl Store {
     pub(super) async fn release(&self, key: &str, owner: &str) -> Result<(), Failed> {
         match self {
             Self::One(one) => one.release(key, owner, one.flaw != Flaw::NoOwnerCheck).await,
+            Self::Old(old) => old.release(key, owner).await,
             Self::Many(quorum) => quorum.release(key, owner).await,
         }
     }
@@ -78,6 +83,7 @@ impl Store {
     pub(super) async fn withdraw(&self, key: &str, owner: &str) -> Result<(), Failed> {
         match self {
             Self::One(one) => one.release(key, owner, true).await,
+            Self::Old(old) => old.withdraw(key, owner).await,
             Self::Many(quorum) => {
                 // No task waits for servers that are away.
                 quorum.give_back(key, owner);

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::ears::Ears;
 use super::flaw::Flaw;
+use super::historic::Historic;
 use super::journal::Journal;
 use super::lease::now;
 use super::link::{Failed, Link};
@@ -28,7 +29,7 @@ pub(super) struct World {
     pub(super) ttl: Duration,
     pub(super) fair: bool,
     pub(super) store: Store,
-    /// Only for one server: a waiter for several servers asks now and then.
+    /// Only for one server: a waiter for several servers, or of a historic design, asks now and then.
     pub(super) ears: Option<Ears>,
     pub(super) journal: Arc<Journal>,
     client: String,
@@ -48,7 +49,9 @@ impl World {
         let links: Result<Vec<_>, _> = options.urls.iter().map(open).collect();
         let links = links.map_err(|error| error.to_string())?;
         let (ttl, mut ears) = (options.ttl, None);
-        let store = if let [link] = &links[..] {
+        let store = if let (Flaw::Historic(design), [link]) = (flaw, &links[..]) {
+            Store::Old(Historic::new(Arc::clone(link), ttl, design, &options.client))
+        } else if let [link] = &links[..] {
             ears = Some(Ears::open(Arc::clone(link), flaw));
             let queues = options.deployment == Deployment::Redis;
             Store::One(One { link: Arc::clone(link), ttl, queues, flaw })
@@ -88,7 +91,7 @@ impl World {
     pub(super) fn link(&self) -> Result<&Arc<Link>, Failed> {
         match &self.store {
             Store::One(one) => Ok(&one.link),
-            Store::Many(_) => Err(Failed),
+            Store::Old(_) | Store::Many(_) => Err(Failed),
         }
     }
 
