@@ -70,12 +70,15 @@ fn servers_take_over(over: Deployment) {
     carry_out(&plan(over, steps.into()), is_sound);
 }
 
-/// The old primary goes on to grant locks to a client that hears no sentinel. A test of exclusion that saw no two holders
-/// here would prove nothing.
-fn an_unconfirmed_partition_gives_a_lock_two_holders() {
-    let over = Deployment::Service;
+/// A client that hears no sentinel goes on to ask the old primary.
+fn partition(over: Deployment) -> Plan {
     let part = step(Fault::PartitionPrimary, 1_000, 3_000, 0, over).workers(&[0]);
-    let plan = Plan { hold: Duration::from_millis(40), ..plan(over, vec![part]) };
+    Plan { hold: Duration::from_millis(40), ..plan(over, vec![part]) }
+}
+
+/// The old primary goes on to grant locks. A test of exclusion that saw no two holders here would prove nothing.
+fn an_unconfirmed_partition_gives_a_lock_two_holders(over: Deployment) {
+    let plan = partition(over);
     let has_two = |report: &Report| {
         report.findings.excused.iter().any(|(it, _)| it.property == Property::Exclusion)
     };
@@ -90,9 +93,12 @@ fn no_promise_is_broken_while_servers_take_over_and_slots_move() {
         scope.spawn(|| {
             slots_move_and_scripts_are_forgotten();
             servers_take_over(Deployment::Service);
+            carry_out(&partition(Deployment::Confirmed), is_sound);
         });
         scope.spawn(|| {
-            an_unconfirmed_partition_gives_a_lock_two_holders();
+            an_unconfirmed_partition_gives_a_lock_two_holders(Deployment::Unguarded);
+            an_unconfirmed_partition_gives_a_lock_two_holders(Deployment::Service);
+            servers_take_over(Deployment::Confirmed);
             servers_take_over(Deployment::Cluster);
         });
     });

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod clocks;
 mod cluster;
 mod confirmed;
 mod conformance;

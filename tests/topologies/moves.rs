@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Acquire, Attempt, Backend, Hint, Released};
 use lock_redis::{Builder, Notifications, RedisBackend};
-use lock_tests::{RedisCluster, SOON, eventually_async, soon};
+use lock_tests::{ClusterNode, RedisCluster, RedisServer, SOON, eventually_async, soon};
 
 use crate::support::{Waiter, claim, granted, long, released, renewed};
 
@@ -196,4 +196,73 @@ async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
     let locks = lock_sync::Locks::new(backend.clone());
     let guards = soon(locks.lock_all(["a", "b"])).await.unwrap();
     drop(guards);
+}
+
+/// How many scripts the clients have called at all servers.
+fn called(servers: &[&RedisServer]) -> u64 {
+    servers.iter().map(|server| server.commandstats().calls("evalsha")).sum()
+}
+
+/// The move of a slot does not disturb a waiter for a lock in another slot of the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_a_move_does_not_touch_asks_at_most_once_more() {
+    let cluster = RedisCluster::start(3, 0);
+    let servers: Vec<_> = cluster.nodes().iter().map(ClusterNode::server).collect();
+    let owner = cluster.owner_of(LOCK);
+    let is_beside = |name: &String| cluster.owner_of(&format!("lock:{{{name}}}")) == owner;
+    let name = (0..).map(|number| format!("b{number}")).find(is_beside).unwrap();
+    let (holder, waiting) = (client(&cluster), client(&cluster));
+    let [moved, held] = ["a", &name].map(claim);
+    granted(&holder, &moved).await;
+    granted(&holder, &held).await;
+    let mut waiter = Waiter::queue(&waiting, claim(&name)).await;
+    let before = called(&servers);
+    let moving = cluster.begin_move(LOCK, other_than(owner));
+    while moving.step() > 0 {
+        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+    }
+    assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+    let asked = called(&servers) - before;
+    moving.finish();
+    // The client of the waiter learns that a slot has moved.
+    renewed(&waiting, &moved).await;
+    released(&holder, &held).await;
+    // No other hint comes before the grant: none that makes the waiter ask.
+    assert!(soon(waiter.hears_its_grant()).await, "the waiter had a reason to ask");
+    // No request was sent twice.
+    assert!(asked <= 4, "{asked} calls");
+}
+
+/// How many scripts clients call for some hand-overs, from one client to another and back.
+async fn calls_of_hand_overs(url: String, servers: &[&RedisServer]) -> u64 {
+    const TURNS: usize = 20;
+    let client = || RedisBackend::builder(url.as_str()).term_quarantine(true).build().unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..2 {
+        let (backend, request) = (client(), Acquire::new(claim("a"), long()).queued());
+        let watch = backend.watch(&request.claim.key).await.unwrap();
+        waiters.push(Waiter { backend, request, watch });
+    }
+    granted(&waiters[1].backend, &waiters[1].request.claim).await;
+    let mut before = 0;
+    // At first the servers do not know all scripts.
+    for turn in 0..2 * TURNS {
+        if turn == TURNS {
+            before = called(servers);
+        }
+        let (next, holder) = (turn % 2, (turn + 1) % 2);
+        waiters[next].request = Acquire::new(claim("a"), long()).queued();
+        assert!(matches!(waiters[next].ask().await, Attempt::Queued { .. }));
+        released(&waiters[holder].backend, &waiters[holder].request.claim).await;
+        soon(async { while !waiters[next].hears_its_grant().await {} }).await;
+    }
+    called(servers) - before
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_costs_in_a_cluster_what_it_costs_at_one_server() {
+    let (server, cluster) = (RedisServer::start(), RedisCluster::start(3, 0));
+    let at_one = calls_of_hand_overs(server.url(), &[&server]).await;
+    let servers: Vec<_> = cluster.nodes().iter().map(ClusterNode::server).collect();
+    assert_eq!(calls_of_hand_overs(cluster.url(), &servers).await, at_one);
 }

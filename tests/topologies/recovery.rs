@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::{Acquire, Attempt, Backend};
 use lock_redis::RedisBackend;
-use lock_tests::{RedisCluster, RedisServer, SOON, Sentinels, eventually};
+use lock_tests::{RedisCluster, RedisServer, SOON, Sentinels, eventually, eventually_async};
 use tokio::task::block_in_place;
 
 use crate::support::{claim, granted, long};
@@ -69,4 +69,30 @@ async fn a_client_behind_sentinels_recovers_soon_after_the_servers() {
         written.max(Instant::now())
     });
     judge("sentinels, killed", begun, servers, client.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
+    let deployment = Sentinels::start(1, 3);
+    let builder = RedisBackend::builder(deployment.url());
+    let backend = builder.confirm(1, Duration::from_millis(500)).build().unwrap();
+    eventually_async("the first grant is confirmed", SOON, async || {
+        let request = Acquire::new(claim("before"), long());
+        matches!(backend.try_acquire(&request).await, Ok(Attempt::Granted(_)))
+    })
+    .await;
+    let [old, new] = deployment.servers() else { panic!() };
+    let begun = Instant::now();
+    old.kill();
+    let client = tokio::spawn(async move { grants_again(&backend).await });
+    let servers = block_in_place(|| {
+        eventually("another primary is named", LIMIT, || deployment.primary() == 1);
+        old.restart();
+        eventually("the replica acknowledges again", LIMIT, || {
+            new.cli(&["SET", "marker", "1"]);
+            new.cli(&["WAIT", "1", "100"]).int() == 1
+        });
+        Instant::now()
+    });
+    judge("sentinels, confirmed", begun, servers, client.await.unwrap());
 }

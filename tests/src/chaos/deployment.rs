@@ -19,6 +19,10 @@ pub enum Deployment {
     Cluster,
     /// A primary and two replicas, which three sentinels watch.
     Service,
+    /// As [`Service`](Self::Service), without the quarantine of terms.
+    Unguarded,
+    /// As [`Service`](Self::Service), and both replicas confirm every grant.
+    Confirmed,
 }
 
 impl Deployment {
@@ -27,11 +31,17 @@ impl Deployment {
         [Self::Memory, Self::Redis, Self::Plain, Self::Quorum(3), Self::Quorum(5)];
 
     /// Those in which another server takes over.
-    pub const FAIL_OVER: [Self; 2] = [Self::Cluster, Self::Service];
+    pub const FAIL_OVER: [Self; 4] =
+        [Self::Cluster, Self::Service, Self::Unguarded, Self::Confirmed];
 
     /// Whether another server takes over from one that fails.
     pub fn fails_over(self) -> bool {
         Self::FAIL_OVER.contains(&self)
+    }
+
+    /// Whether sentinels watch its servers.
+    pub fn is_watched(self) -> bool {
+        matches!(self, Self::Service | Self::Unguarded | Self::Confirmed)
     }
 
     /// The number of URLs by which a client reaches it.
@@ -46,7 +56,7 @@ impl Deployment {
             Self::Redis | Self::Plain => 1,
             Self::Quorum(nodes) => nodes,
             Self::Cluster => 6,
-            Self::Service => 3,
+            Self::Service | Self::Unguarded | Self::Confirmed => 3,
         }
     }
 
@@ -69,6 +79,8 @@ impl fmt::Display for Deployment {
             Self::Plain => f.write_str("plain"),
             Self::Cluster => f.write_str("cluster"),
             Self::Service => f.write_str("sentinels"),
+            Self::Unguarded => f.write_str("unguarded"),
+            Self::Confirmed => f.write_str("confirmed"),
             Self::Quorum(nodes) => write!(f, "quorum-{nodes}"),
         }
     }

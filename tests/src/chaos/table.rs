@@ -45,6 +45,8 @@ enum Reach {
     Majority,
     /// A deployment in which another server takes over.
     Takeover,
+    /// As above, and all replicas confirm every grant.
+    Confirmed,
 }
 
 /// The exclusions while one of these faults has one of these reaches.
@@ -81,9 +83,16 @@ const LINKS: &[Fault] =
     &[Delay, Jitter, Silence, HalfOpen, Reset, Partition, CutReplies, Dribble, Duplicate];
 
 const ALONE: &[Reach] = &[Reach::Memory, Reach::Server];
-const MOST: &[Reach] = &[Reach::Memory, Reach::Server, Reach::Majority, Reach::Takeover];
-const ANY: &[Reach] =
-    &[Reach::Memory, Reach::Server, Reach::Minority, Reach::Majority, Reach::Takeover];
+const MOST: &[Reach] =
+    &[Reach::Memory, Reach::Server, Reach::Majority, Reach::Takeover, Reach::Confirmed];
+const ANY: &[Reach] = &[
+    Reach::Memory,
+    Reach::Server,
+    Reach::Minority,
+    Reach::Majority,
+    Reach::Takeover,
+    Reach::Confirmed,
+];
 const TAKEOVER: &[Reach] = &[Reach::Takeover];
 const SERVERS: &[Reach] = &[Reach::Server, Reach::Minority, Reach::Majority];
 const QUORUM: &[Reach] = &[Reach::Minority, Reach::Majority];
@@ -198,7 +207,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         faults: FAILS_OVER,
-        reach: TAKEOVER,
+        reach: &[Reach::Confirmed],
+        excludes: &[Barriers, Values],
+        why: "replicas confirm leases, and neither values nor withdrawals",
+        lasts: Lasts::Lease,
+    },
+    Rule {
+        faults: FAILS_OVER,
+        reach: &[Reach::Takeover, Reach::Confirmed],
         excludes: &[Wakeups, Tries, Recovery, Overtaking, Errors],
         why: "no client is served until another server has taken over and the client has found it, and a lock that the \
               old primary handed over or released may be held there until its lease ends",
@@ -242,7 +258,8 @@ pub fn promise(
         (Deployment::Redis | Deployment::Plain, _) => Reach::Server,
         (Deployment::Quorum(_), Extent::Minority) => Reach::Minority,
         (Deployment::Quorum(_), Extent::Majority) => Reach::Majority,
-        (Deployment::Cluster | Deployment::Service, _) => Reach::Takeover,
+        (Deployment::Cluster | Deployment::Service | Deployment::Unguarded, _) => Reach::Takeover,
+        (Deployment::Confirmed, _) => Reach::Confirmed,
     };
     promised(reach, fault, property)
 }
@@ -309,24 +326,27 @@ impl Lasts {
     }
 }
 
+/// The columns of the table.
+const COLUMNS: [(&str, Reach); 6] = [
+    ("memory", Reach::Memory),
+    ("one server", Reach::Server),
+    ("quorum: a minority", Reach::Minority),
+    ("quorum: a majority", Reach::Majority),
+    ("cluster, sentinels", Reach::Takeover),
+    ("sentinels, confirmed", Reach::Confirmed),
+];
+
 /// The table as Markdown: a row for each fault, and in each column the exclusions.
 ///
 /// `table.md` beside this file is its output, for readers.
 pub fn render() -> String {
-    let columns = [
-        ("memory", Reach::Memory),
-        ("one server", Reach::Server),
-        ("quorum: a minority", Reach::Minority),
-        ("quorum: a majority", Reach::Majority),
-        ("cluster, sentinels", Reach::Takeover),
-    ];
     let mut text = String::from("\n| fault |");
-    columns.iter().for_each(|(name, _)| text += &format!(" {name} |"));
+    COLUMNS.iter().for_each(|(name, _)| text += &format!(" {name} |"));
     text += "\n| --- |";
-    columns.iter().for_each(|_| text += " --- |");
+    COLUMNS.iter().for_each(|_| text += " --- |");
     for fault in Fault::ALL {
         text += &format!("\n| `{fault}` |");
-        for (_, reach) in columns {
+        for (_, reach) in COLUMNS {
             text += &format!(" {} |", cell(reach, fault));
         }
     }
@@ -382,8 +402,12 @@ fn cell(reach: Reach, fault: Fault) -> String {
 
 fn befalls(fault: Fault, reach: Reach) -> bool {
     match fault.victim() {
-        Victim::Part => reach == Reach::Takeover,
-        _ if reach == Reach::Takeover => fault == FlushScripts || fault.victim() == Victim::Worker,
+        // Only a cluster has slots, and its replicas confirm nothing here.
+        Victim::Part if fault == MoveSlot => reach == Reach::Takeover,
+        Victim::Part => matches!(reach, Reach::Takeover | Reach::Confirmed),
+        _ if matches!(reach, Reach::Takeover | Reach::Confirmed) => {
+            fault == FlushScripts || fault.victim() == Victim::Worker
+        }
         Victim::Server | Victim::Link => reach != Reach::Memory,
         Victim::Memory => reach == Reach::Memory,
         // With the memory backend, the run would end with the worker.

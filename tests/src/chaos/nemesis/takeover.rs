@@ -49,6 +49,7 @@ impl<'a> Takeover<'a> {
             site.replaced(primary, replica);
             match step.fault {
                 Fault::PausePrimary => site.cont(primary),
+                Fault::KillPrimary => site.revive(primary),
                 Fault::PartitionPrimary => {
                     site.part(primary, false);
                     links(stage, step, |link| link.end(number));

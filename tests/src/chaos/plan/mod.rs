@@ -122,7 +122,7 @@ impl Fault {
             (Worker, Deployment::Memory) => self != Self::KillWorker,
             (Worker, _) => true,
             (Part, _) => match self {
-                Self::PartitionPrimary => deployment == Deployment::Service,
+                Self::PartitionPrimary => deployment.is_watched(),
                 Self::MoveSlot => deployment == Deployment::Cluster,
                 _ => deployment.fails_over(),
             },

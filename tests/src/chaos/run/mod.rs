@@ -91,7 +91,10 @@ fn request(plan: &Plan) -> Duration {
         Deployment::Redis | Deployment::Plain => 2 * ANSWER,
         Deployment::Quorum(_) => ROUNDS * plan.node_timeout,
         // A request that no server ran is sent again for as long as it may take.
-        Deployment::Cluster | Deployment::Service => 3 * ANSWER,
+        Deployment::Cluster
+        | Deployment::Service
+        | Deployment::Unguarded
+        | Deployment::Confirmed => 3 * ANSWER,
     }
 }
 

@@ -16,12 +16,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long the sentinels wait for a silent primary.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The rights that a client needs here in addition.
-const MORE: &str = "+role +cluster|slots +asking";
+const MORE: &str = "+role +cluster|slots +asking +wait";
+/// The replicas of a service.
+const REPLICAS: usize = 2;
 
 /// The servers of such a deployment.
 #[derive(Debug)]
 pub struct Site {
     kind: Kind,
+    /// Whether all replicas confirm every grant.
+    confirms: bool,
     away: Mutex<Away>,
     /// Held during a takeover: one begins when the last one is over.
     turn: Mutex<()>,
@@ -49,10 +53,13 @@ impl Site {
         };
         let kind = match deployment {
             Deployment::Cluster => Kind::Cluster(RedisCluster::of(3, 3, set_up)),
-            Deployment::Service => Kind::Service(Sentinels::of(2, 3, PATIENCE, set_up)),
+            it if it.is_watched() => Kind::Service(Sentinels::of(REPLICAS, 3, PATIENCE, set_up)),
             _ => return None,
         };
-        Some(Self { kind, away: Mutex::default(), turn: Mutex::default() })
+        let confirms = deployment == Deployment::Confirmed;
+        let site = Self { kind, confirms, away: Mutex::default(), turn: Mutex::default() };
+        site.settle();
+        Some(site)
     }
 
     /// Waits until no other takeover is under way.
@@ -142,6 +149,13 @@ impl Site {
         self.servers()[server].kill();
     }
 
+    /// Starts a server again that was killed, if nothing is granted without it.
+    pub(in crate::chaos) fn revive(&self, server: usize) {
+        if self.confirms && self.away().dead.remove(&server) {
+            self.servers()[server].restart();
+        }
+    }
+
     pub(in crate::chaos) fn stop(&self, server: usize) {
         self.away().stopped.insert(server);
         self.servers()[server].stop();
@@ -193,9 +207,22 @@ impl Site {
         });
     }
 
-    /// Waits until all servers that run agree on their parts.
+    /// Waits until all servers that run agree on their parts, and replicas confirm if they are to.
     pub(in crate::chaos) fn settle(&self) {
-        eventually("the servers agree", LIMIT, || match &self.kind {
+        eventually("the servers agree", LIMIT, || self.agree());
+        eventually("all replicas acknowledge", LIMIT, || !self.confirms || self.acknowledge());
+    }
+
+    fn acknowledge(&self) -> bool {
+        let wait = ["WAIT", &REPLICAS.to_string(), "1000"];
+        self.keepers().iter().all(|primary| {
+            let is_written = primary.try_cli(&["SET", "settled", "1", "PX", "1000"]).is_ok();
+            is_written && primary.try_cli(&wait).is_ok_and(|it| it.int() == REPLICAS as i64)
+        })
+    }
+
+    fn agree(&self) -> bool {
+        match &self.kind {
             Kind::Cluster(cluster) => {
                 let is_whole = |(at, server): &(usize, &RedisServer)| {
                     cluster.nodes()[*at].serves() && (role(server) == "master" || is_up(server))
@@ -211,7 +238,7 @@ impl Site {
                 };
                 self.present().iter().all(is_whole)
             }
-        });
+        }
     }
 
     /// The servers whose data counts.

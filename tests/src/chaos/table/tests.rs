@@ -52,6 +52,19 @@ fn a_quorum_has_one_value_for_all_unless_it_forgets_or_a_clock_was_set() {
 }
 
 #[test]
+fn confirmed_grants_are_safe_while_servers_take_over() {
+    for &fault in FAILS_OVER {
+        for property in [Exclusion, Conversions, Permits, Resource, Tokens] {
+            let of = |deployment| promise(deployment, fault, Extent::Majority, property);
+            assert_eq!(of(Deployment::Confirmed), Promise::Holds, "{fault}, {property}");
+            for open in [Deployment::Service, Deployment::Unguarded] {
+                assert_ne!(of(open), Promise::Holds, "{open}, {fault}, {property}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_is_a_little_fast_or_slow_excludes_nothing() {
     for deployment in Deployment::ALL {
         assert_eq!(excluded(deployment, ClockRate, Extent::Majority), [], "{deployment}");

@@ -76,7 +76,12 @@ impl Shelf {
     pub(crate) async fn build(options: &Options, memory: &MemoryBackend) -> Result<Self, Error> {
         match options.deployment {
             Deployment::Memory => Self::counting_over(memory.clone(), options),
-            Deployment::Redis | Deployment::Plain | Deployment::Cluster | Deployment::Service => {
+            Deployment::Redis
+            | Deployment::Plain
+            | Deployment::Cluster
+            | Deployment::Service
+            | Deployment::Unguarded
+            | Deployment::Confirmed => {
                 Self::counting_over(redis(options, &options.urls[0])?, options)
             }
             Deployment::Quorum(_) => {
@@ -139,6 +144,9 @@ impl Shelf {
     }
 }
 
+/// How long replicas may take to confirm a grant.
+const CONFIRMING: Duration = Duration::from_millis(500);
+
 fn redis(options: &Options, url: &str) -> Result<RedisBackend, Error> {
     let mut builder = RedisBackend::builder(url);
     if let Some(timeout) = options.node_timeout {
@@ -147,7 +155,12 @@ fn redis(options: &Options, url: &str) -> Result<RedisBackend, Error> {
     if options.deployment == Deployment::Plain {
         builder = builder.protocol(Protocol::Resp2).notifications(Notifications::Off);
     }
-    builder.build()
+    match options.deployment {
+        Deployment::Unguarded => builder.term_quarantine(false),
+        Deployment::Confirmed => builder.confirm(2, CONFIRMING),
+        _ => builder,
+    }
+    .build()
 }
 
 fn locks<B: Backend>(backend: B, options: &Options) -> Result<Locks<B>, Error> {

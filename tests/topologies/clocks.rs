@@ -1,0 +1,97 @@
+//! A server takes over whose clock is ahead, or behind.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::{Acquire, Attempt, Backend, Clock, FencingToken, Grant, Ttl};
+use lock_redis::RedisBackend;
+use lock_tests::{SOON, Sentinels, ServerClock, eventually};
+
+use crate::support::claim;
+
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Longer than a failover takes, and shorter than clocks differ.
+const LEASE: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A lock that was taken before a failover, and never released.
+struct TakenOver {
+    /// The token of the holder.
+    token: FencingToken,
+    /// The next grant, if there was one soon after the lease.
+    next: Option<Grant>,
+    /// How long after the first grant that was.
+    waited: Duration,
+}
+
+/// The holder of a lock crashes together with the primary. The replica that takes over has a clock that is ahead by this
+/// many milliseconds, and has all data.
+async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
+    let clock = ServerClock::new();
+    assert!(clock.is_real(), "the clock of the server cannot be set here");
+    let begun = AtomicUsize::new(0);
+    let deployment = Sentinels::of(1, 3, PATIENCE, |server| {
+        // The second server is the replica.
+        if begun.fetch_add(1, Ordering::Relaxed) == 1 { clock.options(server) } else { server }
+    });
+    let [primary, replica] = deployment.servers() else { panic!() };
+    clock.jump(replica, ahead);
+    eventually("the replica tells its new time", SOON, || clock.is_told_by(replica));
+    let client = || {
+        let builder = RedisBackend::builder(deployment.url()).command_timeout(SOON);
+        builder.term_quarantine(quarantine).build().unwrap()
+    };
+    let request = |ttl| Acquire::new(claim("a"), Ttl::new(ttl).unwrap());
+    let since = Clock::boot().now();
+    let holder = client().try_acquire(&request(LEASE)).await.unwrap();
+    let Attempt::Granted(grant) = holder else { panic!("{holder:?}") };
+    tokio::task::block_in_place(|| {
+        eventually("the replica has the lock", LIMIT, || {
+            primary.cli(&["SET", "marker", "1"]);
+            primary.cli(&["WAIT", "1", "1000"]).int() == 1
+        });
+        primary.kill();
+        eventually("another primary is named", LIMIT, || deployment.primary() == 1);
+    });
+    let (other, request) = (client(), request(LEASE));
+    let elapsed = || Clock::boot().now().saturating_duration_since(since);
+    let mut next = None;
+    // A quarantine begins once the lease is over by the clock of the new primary.
+    while next.is_none() && elapsed() < 4 * LEASE {
+        match other.try_acquire(&request).await {
+            Ok(Attempt::Granted(grant)) => next = Some(grant),
+            Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+    TakenOver { token: grant.tokens.last(), next, waited: elapsed() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_ahead_ends_no_lease_early() {
+    let TakenOver { token, next, waited } = take_over(3_600_000, true).await;
+    let next = next.expect("the lock was never granted again");
+    assert!(waited >= LEASE, "the lock was given away after {waited:?}");
+    assert!(next.tokens.first() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_quarantine_a_clock_that_is_ahead_ends_a_lease_early() {
+    // On a busy machine a failover may take longer than the lease.
+    for _ in 0..3 {
+        let TakenOver { next, waited, .. } = take_over(3_600_000, false).await;
+        if next.is_some() && waited < LEASE {
+            return;
+        }
+    }
+    panic!("the test proves nothing: the lock was never given away early");
+}
+
+/// The lease ends late, by the clock of the new primary. Tokens go on from those of the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_behind_sets_no_token_back() {
+    let TakenOver { token, next, waited } = take_over(-5_000, true).await;
+    let next = next.expect("the lock was never granted again");
+    assert!(waited >= LEASE, "the lock was given away after {waited:?}");
+    assert!(next.tokens.first() > token, "{next:?} after {token}");
+}
