@@ -203,6 +203,30 @@ fn jitter_delays_each_by_another_time_and_keeps_the_order() {
 }
 
 #[test]
+fn single_arrivals_straggle_and_other_connections_overtake_them() {
+    const BY: Duration = Duration::from_millis(300);
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let mut clients = [client(&proxy), client(&proxy)];
+    clients.iter_mut().for_each(|client| drop(ping(client).unwrap()));
+    proxy.straggle(ToServer, BY);
+    let overtaken = (0..2_000).any(|_| {
+        let start = Instant::now();
+        let [slow, fast] = &mut clients;
+        slow.send(&["PING"]).unwrap();
+        ping(fast).unwrap();
+        let other = start.elapsed();
+        slow.receive().unwrap();
+        start.elapsed() >= BY && other < BY / 2
+    });
+    assert!(overtaken, "no request of two thousand");
+    proxy.straggle(ToServer, Duration::ZERO);
+    let start = Instant::now();
+    (0..200).for_each(|_| drop(ping(&mut clients[0]).unwrap()));
+    assert!(start.elapsed() < BY, "requests are late without the switch");
+}
+
+#[test]
 fn bytes_dribble_one_by_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use lock_core::{Claim, Error, Instant, OwnerToken};
+use lock_core::{Claim, Instant, OwnerToken};
 
 /// The owner token by which one node knows a claim, for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,25 +14,12 @@ pub(crate) struct Ballot {
 }
 
 impl Ballot {
-    /// An owner token that was never used before. It has the tag of the claim, by which nodes name the holder.
-    pub(crate) fn fresh(of: &OwnerToken) -> Result<OwnerToken, Error> {
-        let mut random = bytes(&OwnerToken::generate()?);
-        random[..4].copy_from_slice(&bytes(of)[..4]);
-        Ok(OwnerToken::from_bytes(random))
-    }
-
     /// The claim as the node knows it.
     pub(crate) fn claim(self, of: &Claim) -> Claim {
         let mut claim = of.clone();
         claim.owner = self.owner;
         claim
     }
-}
-
-fn bytes(owner: &OwnerToken) -> [u8; 16] {
-    let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
-    let digits = owner.expose();
-    std::array::from_fn(|at| digit(digits[2 * at]) << 4 | digit(digits[2 * at + 1]))
 }
 
 /// The claims whose own token must not be used again, because a ballot with that token was given up.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::join;
-use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, QuorumNode};
+use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, Instant, QuorumNode};
 use lock_core::{Released, Renew, Renewal, Standing, Terms, Ttl, Vote};
 
 use crate::actor::{Owed, is_final};
@@ -209,6 +209,17 @@ impl<N: QuorumNode> Core<N> {
             owed.settle();
         }
         self.noted(number, "release", answer)
+    }
+
+    /// The deadline of a lease at a node, on the clock of the quorum: the nodes may date their leases on other clocks.
+    pub(crate) fn dated(&self, node: usize, valid_until: Instant) -> Instant {
+        let clock = self.nodes[node].backend.clock();
+        if clock == self.clock {
+            return valid_until;
+        }
+        // In this order, so that the deadline is rather too early.
+        let now = self.clock.now();
+        now + valid_until.saturating_duration_since(clock.now())
     }
 
     /// Notes an answer. After a connection has broken, the next one may lead to another server.

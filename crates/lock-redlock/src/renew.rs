@@ -153,7 +153,7 @@ impl<N: QuorumNode> Poll<N> {
                 return;
             }
             Some(Reply::Renewed(Renewal::Renewed { valid_until, tokens, .. })) => {
-                self.deadlines.push((node, valid_until));
+                self.deadlines.push((node, self.core.dated(node, valid_until)));
                 if let (Some(agreement), Some(tokens)) = (agreement, tokens) {
                     agreement.grant(node, tokens);
                 }

@@ -258,7 +258,8 @@ impl<N: QuorumNode> Round<N> {
     }
 
     /// The claim may have been released meanwhile.
-    fn granted_by(&mut self, node: usize, grant: Grant) {
+    fn granted_by(&mut self, node: usize, mut grant: Grant) {
+        grant.valid_until = self.core.dated(node, grant.valid_until);
         if self.core.heard(&self.request.claim, self.ballots[node]) {
             self.agreement.grant(node, grant.tokens);
             self.grants[node] = Some(grant);

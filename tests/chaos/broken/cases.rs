@@ -51,6 +51,8 @@ pub(super) enum Scene {
     Quorum,
     /// Each of three workers does not reach another of three servers.
     Ring,
+    /// Single packets between all workers and three servers arrive late.
+    Stragglers,
     /// Two workers share one server of three, which is set back to what it was before, now and then.
     Stale,
 }
@@ -68,6 +70,7 @@ pub(super) const CASES: &[Case] = &[
     case("marker-alone", Exclusion, Scene::Stale),
     case("renew-recreates", Exclusion, Scene::Pauses),
     case("renew-zero", Exclusion, Scene::Slow),
+    case("reused-ballot", Exclusion, Scene::Stragglers),
     case("half-majority", Exclusion, Scene::Quorum),
     case("no-deadline-check", Exclusion, Scene::Pauses),
     case("reused-token", Tokens, Scene::Calm),
@@ -99,6 +102,12 @@ fn ring() -> Vec<Step> {
         lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
     };
     [0, 1, 2].map(lacks).into()
+}
+
+/// Single packets come after a client has given up waiting for their answers, and before the end of a lease.
+fn stragglers() -> Vec<Step> {
+    let late = Step::new(Fault::Straggle, ms(1_500), ms(8_000)).how(How::By(ms(700)));
+    vec![late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2])]
 }
 
 /// Two workers have one server in common. It comes back with old data, again and again.
@@ -166,6 +175,7 @@ impl Scene {
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),
             Self::Ring => many(3, ring()),
+            Self::Stragglers => Plan { hold: ms(400), ..many(3, stragglers()) },
             Self::Stale => {
                 let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, stale()) };
                 plan.with_ttl(ms(1_200))

@@ -56,6 +56,19 @@ fn a_link_is_slow_and_the_others_are_not() {
 }
 
 #[test]
+fn single_requests_straggle_until_the_fault_is_over() {
+    let by = Duration::from_secs(2);
+    let scene = scene(step(Fault::Straggle).how(How::By(by)));
+    let mut client = client(&scene, 0, 1, LIMIT);
+    ping(&mut client).unwrap();
+    scene.during(|| {
+        eventually("one is late", LIMIT, || ping(&mut client).unwrap() >= by / 2);
+        others_are_well(&scene);
+    });
+    assert!(ping(&mut client).unwrap() < Duration::from_millis(50));
+}
+
+#[test]
 fn a_silent_link_loses_nothing_and_a_half_open_one_does() {
     let silence = step(Fault::Silence).how(How::Towards(Direction::ToClient));
     for (step, is_kept) in [(silence, true), (step(Fault::HalfOpen), false)] {

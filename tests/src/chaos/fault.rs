@@ -36,6 +36,9 @@ pub enum Fault {
     Delay,
     /// Bytes on a link arrive later, by a varying delay.
     Jitter,
+    /// Single packets on a link arrive seconds later, and so does what follows them on their connection. Requests on
+    /// other connections overtake them.
+    Straggle,
     /// Bytes on a link are held back in one direction.
     Silence,
     /// Bytes on a link are held back in both directions, and neither end notices.
@@ -79,7 +82,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::KillKept,
         Self::KillEmpty,
         Self::KillStale,
@@ -95,6 +98,7 @@ impl Fault {
         Self::ClockRate,
         Self::Delay,
         Self::Jitter,
+        Self::Straggle,
         Self::Silence,
         Self::HalfOpen,
         Self::Reset,
@@ -125,8 +129,8 @@ impl Fault {
             | FlushScripts | KillClients | PauseClients | RevokeRights | ClockJump | ClockRate => {
                 Victim::Server
             }
-            Delay | Jitter | Silence | HalfOpen | Reset | Partition | CutReplies | Dribble
-            | Duplicate => Victim::Link,
+            Delay | Jitter | Straggle | Silence | HalfOpen | Reset | Partition | CutReplies
+            | Dribble | Duplicate => Victim::Link,
             KillWorker | StopWorker | BlockExecutor | AbortTasks | Collapse => Victim::Worker,
             StoreFails | StoreForgets => Victim::Memory,
             FailOver | KillPrimary | PausePrimary | PartitionPrimary | MoveSlot => Victim::Part,

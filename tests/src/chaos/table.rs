@@ -80,7 +80,7 @@ const AWAY: &[Fault] = &[
 /// Another server takes over, without a replica that has confirmed what it has.
 const FAILS_OVER: &[Fault] = &[FailOver, KillPrimary, PausePrimary, PartitionPrimary];
 const LINKS: &[Fault] =
-    &[Delay, Jitter, Silence, HalfOpen, Reset, Partition, CutReplies, Dribble, Duplicate];
+    &[Delay, Jitter, Straggle, Silence, HalfOpen, Reset, Partition, CutReplies, Dribble, Duplicate];
 
 const ALONE: &[Reach] = &[Reach::Memory, Reach::Server];
 const MOST: &[Reach] =

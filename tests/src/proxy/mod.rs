@@ -174,6 +174,12 @@ impl Proxy {
         self.change(direction, move |flow| flow.jitter = most);
     }
 
+    /// Delays single arrivals by this much more: about one of 64. What follows an arrival on its connection waits for it.
+    /// Other connections go on. Zero: none.
+    pub fn straggle(&self, direction: Direction, delay: Duration) {
+        self.change(direction, move |flow| flow.straggle = delay);
+    }
+
     /// Delivers one byte at a time in one direction, with this pause after each; `None`: as they come.
     pub fn dribble(&self, direction: Direction, pause: Option<Duration>) {
         self.change(direction, move |flow| flow.dribble = pause);

@@ -19,6 +19,9 @@ pub(super) struct Switches {
     pub(super) cuts: u64,
 }
 
+/// One of so many arrivals straggles, if the switch says so.
+const STRAGGLERS: u32 = 64;
+
 /// The switches of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
@@ -26,6 +29,8 @@ pub(super) struct Flow {
     pub(super) delay: Duration,
     /// The longest random addition to the delay.
     pub(super) jitter: Duration,
+    /// How much later single arrivals go out. Zero: as the others.
+    pub(super) straggle: Duration,
     /// The pause after each byte, if they go out one by one.
     pub(super) dribble: Option<Duration>,
 }
@@ -62,7 +67,9 @@ impl Flow {
     /// When it may go out, unless there is a silence.
     fn due(self, arrival: Arrival) -> Instant {
         let luck = f64::from(arrival.luck) / f64::from(u32::MAX);
-        arrival.at + self.delay + self.jitter.mul_f64(luck)
+        let straggle =
+            if arrival.luck.is_multiple_of(STRAGGLERS) { self.straggle } else { Duration::ZERO };
+        arrival.at + self.delay + self.jitter.mul_f64(luck) + straggle
     }
 }
 

@@ -26,6 +26,9 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 ///   that the node gave out before (`tokens_increase_from_vote_to_vote`). A floor more than an hour ahead of the
 ///   node's clock MUST be taken as one an hour ahead (`a_wild_floor_is_bounded`).
 /// - A ballot that is repeated MUST bring the same tokens (`a_repeated_vote_is_the_same`).
+/// - The requests of one client MAY arrive in any order, over any number of connections. A release that arrives late, or
+///   before its vote, MUST end no other ballot, not even one with the same [tag](OwnerToken::tag)
+///   (`a_late_release_ends_no_other_ballot`).
 /// - A refusal MUST name the holder in the same way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).
@@ -427,6 +430,33 @@ impl OwnerToken {
         let digits = self.expose()[..8].iter();
         let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0);
         OwnerTag(digits.fold(0, |bits, &digit| bits << 4 | value(digit)))
+    }
+
+    /// A new owner token with the [tag](Self::tag) of this one: for another ballot of one claim.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::OwnerToken;
+    ///
+    /// let owner = OwnerToken::generate()?;
+    /// let sibling = owner.sibling()?;
+    /// assert_eq!(sibling.tag(), owner.tag());
+    /// assert_ne!(sibling, owner);
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    pub fn sibling(&self) -> Result<Self, Error> {
+        let bytes = |owner: &Self| {
+            let digit = |at: usize| char::from(owner.expose()[at]).to_digit(16).unwrap_or(0) as u8;
+            std::array::from_fn(|at| digit(2 * at) << 4 | digit(2 * at + 1))
+        };
+        let mut sibling: [u8; 16] = bytes(&Self::generate()?);
+        sibling[..4].copy_from_slice(&bytes(self)[..4]);
+        Ok(Self::from_bytes(sibling))
     }
 }
 

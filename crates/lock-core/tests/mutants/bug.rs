@@ -179,6 +179,8 @@ pub(crate) enum Bug {
     TakesAnyFloor,
     RefusesWildFloors,
     RenumbersRepeatedVotes,
+    /// Takes all ballots of a claim for one.
+    ReleasesByTag,
     NamesNobody,
     NamesWhoAsks,
     NamesWhoCameLast,
@@ -370,6 +372,7 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::ReissuesFloors, &["tokens_increase_from_vote_to_vote"]),
     (Bug::TakesAnyFloor, &["a_wild_floor_is_bounded"]),
     (Bug::RefusesWildFloors, &["a_wild_floor_is_bounded"]),
+    (Bug::ReleasesByTag, &["a_late_release_ends_no_other_ballot"]),
     (Bug::RenumbersRepeatedVotes, &["a_repeated_vote_is_the_same"]),
     (Bug::NamesNobody, &["a_refusal_names_the_holder"]),
     (Bug::NamesWhoAsks, &["a_refusal_names_the_holder"]),

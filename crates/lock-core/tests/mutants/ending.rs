@@ -102,6 +102,9 @@ impl Mutant {
             (Bug::IgnoresTheMode, _) => self.store.release(&self.as_held(claim)).await?,
             (Bug::KeepsWhatIsReleased, _) => return Ok(Released::Freed { contended: false }),
             (Bug::ReleaseIgnoresTheOwner, Some(holder)) => self.store.release(&holder).await?,
+            (Bug::ReleasesByTag, Some(holder)) if holder.owner.tag() == claim.owner.tag() => {
+                self.store.release(&holder).await?
+            }
             (Bug::StaleReleaseFrees, Some(holder)) if was_holder => {
                 self.store.release(&holder).await?
             }

@@ -368,7 +368,7 @@ impl Entry {
             return Ok(owner);
         }
         let is_spent = spent.has(claim);
-        let owner = if is_spent { Ballot::fresh(&claim.owner)? } else { claim.owner };
+        let owner = if is_spent { claim.owner.sibling()? } else { claim.owner };
         self.repeated.remove(node);
         self.ballots[node] = Some(owner);
         Ok(owner)

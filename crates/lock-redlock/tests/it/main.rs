@@ -4,6 +4,7 @@
 
 mod ballots;
 mod catching_up;
+mod clocks;
 mod conformance;
 mod debate;
 mod ending;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Key, Membership, Quarantine,
-    QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
+    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Grant, Instant, Key, Membership,
+    Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
@@ -15,13 +15,23 @@ use tokio::time::sleep;
 
 use crate::support::claim;
 
-/// A node, by the address of its server.
+/// A node, by the address of its server, which dates its leases on this clock.
 #[derive(Clone)]
-struct Address(Arc<Mutex<MemoryBackend>>);
+pub(crate) struct Address(Arc<Mutex<MemoryBackend>>, Clock);
 
 impl Address {
     fn of(server: &MemoryBackend) -> Self {
-        Self(Arc::new(Mutex::new(server.client())))
+        Self::dating(server, server.clock())
+    }
+
+    pub(crate) fn dating(server: &MemoryBackend, clock: Clock) -> Self {
+        Self(Arc::new(Mutex::new(server.client())), clock)
+    }
+
+    /// An instant of the server's clock on that of the node.
+    fn dated(&self, at: Instant) -> Instant {
+        let now = self.1.now();
+        now + at.saturating_duration_since(self.server().clock().now())
     }
 
     fn lead_to(&self, server: &MemoryBackend) {
@@ -40,7 +50,12 @@ impl Backend for Address {
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
-        self.server().renew(request).await
+        match self.server().renew(request).await {
+            Renewal::Renewed { valid_until, tokens, demand } => {
+                Renewal::Renewed { valid_until: self.dated(valid_until), tokens, demand }
+            }
+            other => other,
+        }
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
@@ -52,14 +67,20 @@ impl Backend for Address {
     }
 
     fn clock(&self) -> Clock {
-        self.server().clock()
+        self.1
     }
 }
 
 #[async_trait]
 impl QuorumNode for Address {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
-        self.server().vote(ballot).await
+        match self.server().vote(ballot).await? {
+            Vote::Granted(grant) => {
+                let until = self.dated(grant.valid_until);
+                Ok(Vote::Granted(Grant::new(grant.tokens, until).in_demand(grant.demand)))
+            }
+            other => Ok(other),
+        }
     }
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {

@@ -148,6 +148,7 @@ impl Draw<'_> {
                 Duration::ZERO
             }
             Fault::FailOver | Fault::KillPrimary => Duration::ZERO,
+            Fault::Straggle => self.random.between(millis(2_000), LONGEST),
             Fault::KillWorker => self.random.between(millis(100), millis(800)),
             _ if self.random.percent(50) => self.random.between(ttl * 3 / 10, ttl * 8 / 10),
             _ => self.random.between(ttl * 12 / 10, ttl * 2),
@@ -168,6 +169,7 @@ impl Draw<'_> {
             Fault::ClockRate => How::Rate(*random.pick(&[4_000, 8_000, -4_000, -8_000])),
             Fault::Delay if random.percent(25) => How::By(ttl * 9 / 10),
             Fault::Delay | Fault::Jitter => How::By(random.between(millis(5), millis(120))),
+            Fault::Straggle => How::By(random.between(millis(1_000), millis(3_000))),
             Fault::Dribble => How::By(millis(random.below(2) as u64)),
             Fault::Silence => {
                 How::Towards(*random.pick(&[Direction::ToServer, Direction::ToClient]))

@@ -22,6 +22,7 @@ struct Weather {
     silent: [bool; 2],
     delay: Duration,
     jitter: Duration,
+    straggle: Duration,
     dribble: Option<Duration>,
     repeats: bool,
     refuses: bool,
@@ -72,6 +73,7 @@ impl Link {
         for (direction, silent) in BOTH.into_iter().zip(weather.silent) {
             proxy.delay(direction, weather.delay);
             proxy.jitter(direction, weather.jitter);
+            proxy.straggle(direction, weather.straggle);
             proxy.dribble(direction, weather.dribble);
             if silent {
                 proxy.silence(direction);
@@ -100,6 +102,9 @@ impl Weather {
                 // There and back again.
                 (Fault::Delay, How::By(time)) => weather.delay += *time / 2,
                 (Fault::Jitter, How::By(time)) => weather.jitter += *time / 2,
+                (Fault::Straggle, How::By(time)) => {
+                    weather.straggle = weather.straggle.max(*time);
+                }
                 (Fault::Dribble, How::By(pause)) => {
                     weather.dribble = weather.dribble.max(Some(*pause));
                 }

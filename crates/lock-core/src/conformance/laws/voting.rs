@@ -235,6 +235,31 @@ where
     Ok(())
 }
 
+pub(in super::super) async fn a_late_release_ends_no_other_ballot<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    // One client, whose requests take two ways.
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl) = (scene.key()?, scene.long());
+    let dead = scene.claim(&key)?;
+    let mut next = dead.clone();
+    next.owner = dead.owner.sibling()?;
+    // The release comes first, and is repeated after the vote.
+    other.not_held(&dead).await?;
+    one.elected(&ballot(&dead, ttl, soon(), 1)).await?;
+    other.freed(&dead).await?;
+    // The release of the dead ballot comes once more after the next vote, and so does its vote.
+    one.elected(&ballot(&next, ttl, soon(), 1)).await?;
+    other.not_held(&dead).await?;
+    one.renewed(&next, ttl).await?;
+    let late = other.try_vote(&ballot(&dead, ttl, soon(), 1)).await??;
+    ensure!(matches!(late, Vote::Busy { .. }), "two ballots have the key: {late:?}");
+    other.not_held(&dead).await?;
+    one.renewed(&next, ttl).await?;
+    one.freed(&next).await
+}
+
 pub(in super::super) async fn a_refusal_names_the_holder<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,

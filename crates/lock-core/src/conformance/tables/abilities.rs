@@ -187,6 +187,8 @@ macro_rules! __lock_core_quorum_laws {
                 "A floor that is far ahead of the time puts tokens an hour ahead, and no more.",
             a_repeated_vote_is_the_same:
                 "A ballot that is repeated brings the same tokens, whatever the floor is now.",
+            a_late_release_ends_no_other_ballot:
+                "The release of a ballot that arrives before its vote, or after the vote for the next ballot of the claim, ends no other ballot.",
             a_refusal_names_the_holder:
                 "A refusal names the holder of the key, and of several holders the one whose lease ends last.",
             permits_are_not_voted_on:

@@ -37,6 +37,9 @@ pub(crate) enum Flaw {
     RenewRecreates,
     /// A renewal rounds the time to live down to whole seconds: Redis takes `PEXPIRE 0` for a deletion.
     RenewZero,
+    /// A vote that was given up is asked for again under one name. A release of the first vote that arrives late deletes
+    /// the second (an earlier version of this library).
+    ReusedBallot,
     /// Half of the servers are a majority.
     HalfMajority,
     /// The lock goes from task to task, without a check that there is still a lease.
@@ -80,7 +83,7 @@ pub(crate) enum Flaw {
 
 impl Flaw {
     /// All of them but the historic designs, and none.
-    pub(crate) const ALL: [(Self, &str); 31] = [
+    pub(crate) const ALL: [(Self, &str); 32] = [
         (Self::None, "none"),
         (Self::NoOwnerCheck, "no-owner-check"),
         (Self::NoValidity, "no-validity"),
@@ -94,6 +97,7 @@ impl Flaw {
         (Self::MarkerAlone, "marker-alone"),
         (Self::RenewRecreates, "renew-recreates"),
         (Self::RenewZero, "renew-zero"),
+        (Self::ReusedBallot, "reused-ballot"),
         (Self::HalfMajority, "half-majority"),
         (Self::NoDeadlineCheck, "no-deadline-check"),
         (Self::ReusedToken, "reused-token"),

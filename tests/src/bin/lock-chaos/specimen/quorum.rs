@@ -1,7 +1,8 @@
 //! A lock on a majority of several servers: Redlock, with tokens that increase, and servers that abstain when
 //! they may have forgotten something.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
@@ -28,6 +29,8 @@ pub(super) struct Quorum {
     pub(super) max_ttl: Duration,
     pub(super) flaw: Flaw,
     pub(super) random: Mutex<Random>,
+    /// How often each owner has given its votes up.
+    pub(super) given_up: Mutex<HashMap<String, u32>>,
 }
 
 impl Quorum {
@@ -41,8 +44,9 @@ impl Quorum {
         key: &str,
         owner: &str,
     ) -> Result<Attempt, Failed> {
+        let ballot = self.ballot(owner);
         let args = [
-            owner.to_owned(),
+            ballot.clone(),
             self.ttl.as_millis().to_string(),
             TOKENS.to_string(),
             floor().to_string(),
@@ -61,8 +65,7 @@ impl Quorum {
         };
         tokio::time::sleep(DALLY).await;
         if self.flaw != Flaw::NoWriteBack {
-            let args =
-                [owner.to_owned(), last.to_string(), flag(self.flaw == Flaw::BlindWriteBack)];
+            let args = [ballot, last.to_string(), flag(self.flaw == Flaw::BlindWriteBack)];
             let (acks, _) = self.ask(include_str!("scripts/confirm.lua"), &keys[..2], &args).await;
             if !self.is_majority(acks.len()) {
                 self.give_back(key, owner);
@@ -102,14 +105,31 @@ impl Quorum {
 
     /// On every server, whatever its answer was: it may have granted the vote since.
     pub(super) fn give_back(self: &Arc<Self>, key: &str, owner: &str) {
-        let (quorum, key, owner) = (Arc::clone(self), key.to_owned(), owner.to_owned());
-        tokio::spawn(async move { quorum.release(&key, &owner).await });
+        let (quorum, key, ballot) = (Arc::clone(self), key.to_owned(), self.ballot(owner));
+        *self.given_up().entry(owner.to_owned()).or_default() += 1;
+        tokio::spawn(async move { quorum.delete(&key, &ballot).await });
     }
 
     pub(super) async fn release(&self, key: &str, owner: &str) -> Result<(), Failed> {
+        let ballot = self.ballot(owner);
+        self.given_up().remove(owner);
+        self.delete(key, &ballot).await
+    }
+
+    /// The name of the present votes of an owner.
+    fn ballot(&self, owner: &str) -> String {
+        let count = self.given_up().get(owner).copied().unwrap_or(0);
+        if self.flaw == Flaw::ReusedBallot { owner.to_owned() } else { format!("{owner}.{count}") }
+    }
+
+    fn given_up(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn delete(&self, key: &str, ballot: &str) -> Result<(), Failed> {
         let script = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
                       return redis.call('DEL', KEYS[1])";
-        let (keys, args) = ([name(key)], [owner.to_owned()]);
+        let (keys, args) = ([name(key)], [ballot.to_owned()]);
         let mut calls: FuturesUnordered<_> =
             self.links.iter().map(|link| link.call::<i64>(script, &keys, &args)).collect();
         let mut released = 0;
@@ -120,7 +140,8 @@ impl Quorum {
     }
 
     pub(super) async fn renew(&self, key: &str, owner: &str) -> Result<bool, Failed> {
-        let calls = self.links.iter().map(|link| renew(link, key, owner, self.ttl, self.flaw));
+        let ballot = self.ballot(owner);
+        let calls = self.links.iter().map(|link| renew(link, key, &ballot, self.ttl, self.flaw));
         let mut calls: FuturesUnordered<_> = calls.collect();
         let (mut held, mut lost) = (0, 0);
         while let Some(answer) = calls.next().await {

@@ -58,7 +58,8 @@ impl World {
         } else {
             let max_ttl = options.max_ttl.unwrap_or(ttl);
             let random = Mutex::new(Random::from_seed(options.seed));
-            let quorum = Arc::new(Quorum { links, ttl, max_ttl, flaw, random });
+            let quorum =
+                Arc::new(Quorum { links, ttl, max_ttl, flaw, random, given_up: Mutex::default() });
             for number in 0..quorum.links.len() {
                 tokio::spawn(Arc::clone(&quorum).watch(number));
             }
