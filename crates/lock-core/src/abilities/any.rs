@@ -55,8 +55,7 @@ impl AnyBackend {
     /// use lock_core::memory::MemoryBackend;
     /// use lock_core::{AnyBackend, Capabilities};
     ///
-    /// let readers = |store| Capabilities::none().sharing(store);
-    /// let store = AnyBackend::describing(MemoryBackend::new(), readers);
+    /// let store = AnyBackend::describing(MemoryBackend::new(), |store| Capabilities::none().sharing(store));
     /// # let _ = store;
     /// ```
     pub fn describing<B: Backend>(backend: B, describe: fn(&B) -> Capabilities<'_>) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::Claim;
+use lock_core::{Claim, Ttl};
 
 use super::driver::Flight;
 use super::running::known_to;
@@ -10,7 +10,12 @@ use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
 
 /// Releases a claim. Repeats a failed release while a repetition can help and the lease may last.
-pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, mut claim: Claim, _flight: Flight) {
+pub(super) async fn forget(
+    shared: Arc<Shared<impl Keyed>>,
+    mut claim: Claim,
+    ttl: Ttl,
+    _flight: Flight,
+) {
     known_to(&*shared.backend, &mut claim);
     let trying = async {
         let mut backoff = BACKOFF;
@@ -22,5 +27,5 @@ pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, mut claim: Claim, _f
             tokio::time::sleep(backoff.fail()).await;
         }
     };
-    let _ = tokio::time::timeout(shared.policy.ttl.duration(), trying).await;
+    let _ = tokio::time::timeout(ttl.duration(), trying).await;
 }
