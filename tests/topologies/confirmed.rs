@@ -8,74 +8,16 @@ use lock_core::{
     Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
     Renewal, Ttl,
 };
-use lock_redis::{Builder, RedisBackend};
+use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard, OwnedMutexGuard};
 use lock_tests::{
     ClusterNode, Direction, Proxy, RedisCluster, RedisServer, SOON, Sentinels, eventually,
     eventually_async, soon,
 };
 
-use crate::support::{Waiter, claim, granted, long, released, renewed};
+use crate::support::{Set, TIMEOUT, Waiter, claim, granted, long, released, renewed};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// More than a busy machine needs.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A primary, and its replicas behind proxies.
-struct Set {
-    primary: RedisServer,
-    replicas: Vec<(RedisServer, Proxy)>,
-}
-
-impl Set {
-    fn start(replicas: usize) -> Self {
-        let start = || {
-            RedisServer::builder()
-                .config("repl-diskless-sync-delay", "0")
-                .config("repl-ping-replica-period", "1")
-                .start()
-        };
-        let primary = start();
-        let replicas = (0..replicas).map(|_| (start(), Proxy::before(&primary))).collect();
-        let set = Self { primary, replicas };
-        for (replica, proxy) in &set.replicas {
-            let port = proxy.addr().port().to_string();
-            assert_eq!(replica.cli(&["REPLICAOF", "127.0.0.1", &port]).text(), "OK");
-        }
-        set.acknowledge();
-        set
-    }
-
-    /// Waits until all replicas acknowledge.
-    fn acknowledge(&self) {
-        let count = self.replicas.len() as i64;
-        eventually("all replicas acknowledge", LIMIT, || {
-            self.primary.cli(&["SET", "marker", "1"]);
-            self.primary.cli(&["WAIT", &count.to_string(), "1000"]).int() == count
-        });
-    }
-
-    fn builder(&self) -> Builder {
-        RedisBackend::builder(self.primary.url()).command_timeout(4 * TIMEOUT)
-    }
-
-    fn client(&self) -> RedisBackend {
-        self.builder().confirm(self.replicas.len() as u32, TIMEOUT).build().unwrap()
-    }
-
-    fn is_free(&self, name: &str) -> bool {
-        self.primary.cli(&["GET", &format!("lock:{{{name}}}")]).is_nil()
-    }
-
-    /// The first replica hears nothing more of the primary.
-    fn stall(&self) {
-        self.replicas[0].1.silence(Direction::ToClient);
-    }
-
-    fn pass(&self) {
-        self.replicas[0].1.pass();
-    }
-}
 
 async fn ask(backend: &RedisBackend, claim: &Claim) -> Result<Attempt, Error> {
     backend.try_acquire(&Acquire::new(claim.clone(), long())).await

@@ -1,6 +1,7 @@
 //! Shared deployments, clients that can be cut, and short forms of requests.
 
 mod deployed;
+mod set;
 mod waiter;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use lock_core::{
 use lock_redis::RedisBackend;
 
 pub(crate) use self::deployed::{Deployed, Kind};
+pub(crate) use self::set::{Set, TIMEOUT};
 pub(crate) use self::waiter::Waiter;
 
 /// A lease that outlasts any test.
