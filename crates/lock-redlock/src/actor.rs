@@ -4,6 +4,7 @@
 //! ballot, nor with the vote for a held lease that it lacks. So a held lease outlives the nodes that voted at first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::{Acquire, Claim, Error, QuorumNode, Renew, Vote};
 use tokio::time::{sleep, timeout};
@@ -11,6 +12,12 @@ use tokio::time::{sleep, timeout};
 use crate::agenda::Duty;
 use crate::ballot::Ballot;
 use crate::inner::Core;
+
+/// How often a node is asked in a row to vote for a lease that is held, and how long after a refusal. A contender has a
+/// vote for a moment while it waits for nodes that do not answer. Without the vote the lease may end if one more node is
+/// away.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The release of one dead ballot. Unless the node has answered, dropping this puts the release on the node's agenda.
 ///
@@ -138,8 +145,17 @@ impl<N: QuorumNode> Core<N> {
         let Ok(Ok(expects)) = timeout(limit, self.may_vote(claim, ballot)).await else {
             return !self.claims.stands(claim, ballot, self.clock.now());
         };
-        let vote = self.vote(request, ballot, floor, expects);
-        let answer = timeout(limit, vote).await;
+        let mut answer = timeout(limit, self.vote(request, ballot, floor, expects.clone())).await;
+        for _ in 1..TRIES {
+            if !matches!(answer, Ok(Ok(Vote::Busy { .. }))) {
+                break;
+            }
+            sleep(PAUSE).await;
+            if !self.claims.stands(claim, ballot, self.clock.now()) {
+                break;
+            }
+            answer = timeout(limit, self.vote(request, ballot, floor, expects.clone())).await;
+        }
         if let Ok(Ok(Vote::Busy { .. } | Vote::Abstains)) = answer {
             self.claims.refused(claim, ballot);
             return true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::memory::Verb;
-use lock_core::{Backend, ErrorKind, Renew, Renewal, Ttl};
+use lock_core::{Acquire, Attempt, Backend, ErrorKind, Renew, Renewal, Ttl};
 use tokio::time::sleep;
 
 use crate::support::{Cluster, claim, granted, node, until};
@@ -71,4 +71,25 @@ async fn a_node_that_comes_back_votes_for_a_lease_that_is_held() {
     sleep(Duration::from_secs(3)).await;
     assert_eq!(cluster.leases(), 0);
     assert_eq!(quorum.status().await[2].missed_releases, 0);
+}
+
+/// A contender has the vote of a node for a moment, while it waits for a node that does not answer.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_voted_for_a_contender_for_a_moment_votes_for_the_lease_soon() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let (held, contender) = (claim("a"), claim("a"));
+    granted(&quorum, &held, TTL).await;
+    let third = cluster.stores[2].client();
+    third.release(&held).await.unwrap();
+    let taken = third.try_acquire(&Acquire::new(contender.clone(), TTL)).await;
+    assert!(matches!(taken, Ok(Attempt::Granted(_))), "{taken:?}");
+    let renewal = quorum.renew(&Renew::new(held, TTL)).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    sleep(Duration::from_millis(30)).await;
+    third.release(&contender).await.unwrap();
+    assert_eq!(cluster.leases(), 2);
+    // No renewal asks the node again.
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(cluster.leases(), 3);
 }
