@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{FencingToken, Instant, Key};
+use futures::future::try_join_all;
+use lock_core::{FencingToken, Instant, Key, Ttl};
 
 use crate::bare::{Held, Hold};
 use crate::error::LeaseLost;
@@ -200,6 +201,49 @@ impl Lease {
             [part] => Lost::new(Arc::clone(part)),
             parts => Lost::first_of(parts.iter().map(|part| Lost::new(Arc::clone(part))).collect()),
         }
+    }
+
+    /// Makes the lease live for at least `ttl` from now on.
+    ///
+    /// If the lease ends later than that in any case, the call sends nothing. Otherwise it renews the lease, and waits
+    /// until the store has confirmed that. While the store is out of reach, the driver tries again until the lease
+    /// ends. A lease never becomes shorter by this call.
+    ///
+    /// It is for leases that are [not renewed](crate::Mutex::with_renewal). It also serves before work that stops the
+    /// driver or needs a longer reserve than the [`ttl`](crate::Builder::ttl). As long as this process keeps the lease,
+    /// all later renewals give it the longest ttl that a holder has asked for. A
+    /// [maximum hold](crate::Builder::max_hold) still ends the hold.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the lease may or may not have been extended.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is over before the store has confirmed the renewal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Ttl, memory::MemoryBackend};
+    /// # use lock_sync::{Locks, MutexGuard};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let batch = locks.mutex("batch", ())?.with_renewal(false);
+    /// let guard = batch.lock().await?;
+    /// let lease = MutexGuard::lease(&guard);
+    /// for _part in 0..3 {
+    ///     // No part takes longer than five minutes.
+    ///     lease.extend(Ttl::new(Duration::from_secs(300))?).await?;
+    ///     assert!(lease.remaining() > Duration::from_secs(200));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn extend(&self, ttl: Ttl) -> Result<(), LeaseLost> {
+        try_join_all(self.parts().iter().map(|part| part.extend(ttl))).await.map(drop)
     }
 
     /// Runs a future for as long as the lease is held.

@@ -26,6 +26,7 @@
 //! | primitive | made by | the backend must be able to |
 //! | --- | --- | --- |
 //! | [`Mutex`] | [`Locks::mutex`] | grant leases: any can |
+//! | [`LockGuard`]: a lock without data, for a name that is used once | [`Locks::lock`] | grant leases: any can |
 //! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases: any can; some grant them all in one step |
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend); for upgradable reads, [convert](lock_core::ConvertBackend) as well |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
@@ -109,6 +110,8 @@ mod lease;
 mod locks;
 mod lost;
 mod mutex;
+mod named;
+mod options;
 mod recipes;
 mod reentrant;
 mod rwlock;
@@ -127,6 +130,7 @@ pub use lost::Lost;
 pub use mutex::{
     Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
 };
+pub use named::{LockGuard, LockName};
 pub use recipes::barrier::{Barrier, BarrierError, BarrierWaitResult};
 pub use recipes::election::{Election, LeaderInfo, Leadership, Observer, UpdateError};
 pub use recipes::once_cell::{OnceCell, OnceCellError, SetError};

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use crate::bare::{BareLock, alarm};
 use crate::engine::{Choices, Home, Keyed, Shared};
 use crate::handoff::Handoff;
+use crate::options::check_limit;
 
 /// The locks of one backend. An app builds this handle once and keeps it.
 ///
@@ -95,23 +96,50 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// Call it before the process ends. The driver never sends a release that it has not sent by then, and
     /// the store frees such a lock only at the end of its lease. `shutdown` returns as soon as no request is
-    /// under way, and at the latest after one [lease](Builder::ttl): by then every lease that was given up has ended.
+    /// under way, and at the latest after its [limit](Builder::shutdown_limit). Returns whether the store has answered
+    /// every release by then.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the locks stay closed. Another call waits again.
-    pub async fn shutdown(&self) {
+    pub async fn shutdown(&self) -> bool {
+        self.shutdown_timeout(self.shared.shutdown_limit).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), but waits for at most `limit`. Returns whether the store has answered every
+    /// release by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`shutdown`](Self::shutdown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// drop(locks.lock("report").await?);
+    /// assert!(locks.shutdown_timeout(Duration::from_secs(2)).await);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn shutdown_timeout(&self, limit: Duration) -> bool {
         for entry in self.shared.close() {
             entry.close();
         }
         if !self.shared.is_driven() {
-            return;
+            return true;
         }
         // The driver's clock serves callers without a runtime, too. If the driver ends, the bell rings.
-        let bell = alarm(&self.shared, self.shared.policy.ttl.duration());
+        let bell = alarm(&self.shared, limit);
         tokio::select! {
-            () = self.shared.flights.all_landed() => {}
-            () = bell => {}
+            biased;
+            () = self.shared.flights.all_landed() => true,
+            () = bell => false,
         }
     }
 
@@ -146,7 +174,9 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`ttl`](Self::ttl) | 30 s |
 /// | [`renewal`](Self::renewal) | on |
 /// | [`wait_limit`](Self::wait_limit) | none |
+/// | [`outage_limit`](Self::outage_limit) | one `ttl`, or the limit of a caller that has one |
 /// | [`max_hold`](Self::max_hold) | none |
+/// | [`shutdown_limit`](Self::shutdown_limit) | one `ttl` |
 /// | [`handoff`](Self::handoff) | [`Handoff::default`] |
 /// | [`prefix`](Self::prefix) | empty |
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
@@ -164,6 +194,8 @@ impl<B: Backend> Builder<B> {
             renew: true,
             wait_limit: None,
             max_hold: None,
+            outage_limit: None,
+            shutdown_limit: None,
             handoff: Handoff::default(),
             prefix: Vec::new(),
             runtime: None,
@@ -190,10 +222,51 @@ impl<B: Backend> Builder<B> {
 
     /// How long a call waits at most, unless it has a limit of its own.
     ///
-    /// Without a limit a call waits for other holders without end, and for a store that is out of
-    /// reach as long as one lease lives. With a limit it waits for both until the limit is reached.
+    /// Without a limit a call waits for other holders without end. [`outage_limit`](Self::outage_limit) says how long it
+    /// waits for a store that is out of reach.
     pub fn wait_limit(mut self, limit: Duration) -> Self {
         self.choices.wait_limit = Some(limit);
+        self
+    }
+
+    /// How long a call waits for a store that is out of reach, however long it is ready to wait for other holders.
+    ///
+    /// The time counts from the first request for the name that fails, so a caller that comes later may wait less. When
+    /// the time is over, the error is
+    /// [`LockError::Backend`](crate::LockError::Backend) with the failure. With zero, the first failure ends the wait.
+    /// A request to which no answer comes fails when the backend gives it up. A store that says when it is ready is not
+    /// out of reach.
+    ///
+    /// Without this option, a call with a limit of its own or a [`wait_limit`](Self::wait_limit) waits for the store
+    /// until that limit, and every other call waits for as long as one lease lives. For a single lock, see
+    /// [`Mutex::with_outage_limit`](crate::Mutex::with_outage_limit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{ErrorKind, memory::MemoryBackend};
+    /// # use lock_sync::{LockError, Locks};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryBackend::new();
+    /// let locks = Locks::builder(store.clone()).outage_limit(Duration::ZERO).build()?;
+    /// store.faults().cut();
+    /// assert!(matches!(locks.lock("report").await, Err(LockError::Backend(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn outage_limit(mut self, limit: Duration) -> Self {
+        self.choices.outage_limit = Some(limit);
+        self
+    }
+
+    /// How long [`shutdown`](Locks::shutdown) waits at most for the answers to releases.
+    ///
+    /// By default it waits for one [`ttl`](Self::ttl): by then every lease that was given up has ended. Choose less if
+    /// your service has less time to end.
+    pub fn shutdown_limit(mut self, limit: Duration) -> Self {
+        self.choices.shutdown_limit = Some(limit);
         self
     }
 
@@ -252,16 +325,8 @@ impl<B: Backend> Builder<B> {
     /// - [`ErrorKind::InvalidKey`] for a [`prefix`](Self::prefix) that leaves no room for a name.
     pub fn build(self) -> Result<Locks<B>, Error> {
         let ttl = self.ttl.map_or(Ok(Ttl::DEFAULT), Ttl::new)?;
-        for (name, limit) in
-            [("wait limit", self.choices.wait_limit), ("maximum hold", self.choices.max_hold)]
-        {
-            if limit == Some(Duration::ZERO) {
-                return Err(Error::new(
-                    ErrorKind::InvalidConfig,
-                    format!("a {name} of zero: leave it out, or use try_lock"),
-                ));
-            }
-        }
+        check_limit("wait limit", self.choices.wait_limit)?;
+        check_limit("maximum hold", self.choices.max_hold)?;
         if self.choices.prefix.len() >= Key::MAX_LEN {
             return Err(Error::new(ErrorKind::InvalidKey, "the prefix leaves no room for a name"));
         }
@@ -280,6 +345,7 @@ impl<B: ?Sized> fmt::Debug for Builder<B> {
             .field("ttl", &self.ttl)
             .field("renewal", &self.choices.renew)
             .field("wait_limit", &self.choices.wait_limit)
+            .field("outage_limit", &self.choices.outage_limit)
             .field("max_hold", &self.choices.max_hold)
             .field("handoff", &self.choices.handoff)
             .finish_non_exhaustive()

@@ -19,7 +19,7 @@ pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
-pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Held, Hold, Upgrading, Wait};
+pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Held, Hold, Policy, Upgrading, Wait};
 
 /// A lock of this process by its name, with the manner in which its holders let go.
 #[derive(Clone)]
@@ -40,7 +40,16 @@ impl BareLock {
 
     /// This lock, for a group that holds it jointly.
     pub(crate) fn joint(&self, group: OwnerToken) -> Self {
-        Self { entry: self.shared().joint_entry(self.key(), group), manner: self.manner }
+        let entry = self.shared().named(self.key().clone(), Some(group), *self.entry.policy());
+        Self { entry, manner: self.manner }
+    }
+
+    /// This lock with another policy. In this process it is another lock: both contend as two processes do.
+    pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        let mut policy = *self.entry.policy();
+        change(&mut policy);
+        self.entry = self.shared().named(self.key().clone(), None, policy);
+        self
     }
 
     pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
@@ -84,7 +93,13 @@ impl BareLock {
 
     /// How long a lease lives without renewal.
     pub(crate) fn ttl(&self) -> Duration {
-        self.shared().policy.ttl.duration()
+        self.entry.policy().ttl.duration()
+    }
+
+    /// How long a caller waits for a store that does not answer, and whether that holds for a caller with a limit, too.
+    fn patience(&self) -> (Duration, bool) {
+        let policy = self.entry.policy();
+        (policy.patience(), policy.outage_limit.is_some())
     }
 
     /// Begins to wait for the lock.

@@ -7,8 +7,8 @@ use lock_core::{Backoff, Error, Instant};
 use super::{BareLock, Limit};
 use crate::engine::{BACKOFF, Denial};
 
-/// The pauses between repeated requests. They go on until the limit; without one, for the length of a lease, because
-/// after that every lease that was held has ended.
+/// The pauses between repeated requests. They go on until the limit of the caller or that of the outage. Without either,
+/// they go on for the length of a lease, because after that every lease that was held has ended.
 pub(crate) struct Retries<'a> {
     lock: &'a BareLock,
     limit: Limit,
@@ -25,15 +25,16 @@ impl<'a> Retries<'a> {
     pub(crate) async fn after(&mut self, error: Error) -> Result<(), Denial> {
         let now = self.lock.now();
         let since = *self.since.get_or_insert(now);
-        let left = match self.limit.left(self.lock) {
-            _ if !error.is_retryable() => return Err(Denial::Failed(error)),
-            Some(Duration::ZERO) => return Err(Denial::Timeout(Some(error))),
-            Some(left) => left,
-            None if now >= since + self.lock.ttl() => {
-                return Err(Denial::Failed(error));
-            }
-            None => Duration::MAX,
-        };
+        let (patience, bounds_all) = self.lock.patience();
+        let left = self.limit.left(self.lock);
+        if left == Some(Duration::ZERO) && error.is_retryable() {
+            return Err(Denial::Timeout(Some(error)));
+        }
+        let over = now >= since + patience && (bounds_all || left.is_none());
+        if over || !error.is_retryable() {
+            return Err(Denial::Failed(error));
+        }
+        let left = left.unwrap_or(Duration::MAX);
         // Callers that failed together should not come back together, so the nanoseconds of the clock scatter them.
         let scatter = (now.as_nanos() % 1024) as f64 / 1024.0;
         let pause = self.backoff.fail_scattered(scatter);

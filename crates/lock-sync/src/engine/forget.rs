@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use lock_core::Claim;
+use lock_core::{Claim, Ttl};
 
 use super::driver::Flight;
 use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
 
 /// Releases a claim. Repeats a failed release while a repetition can help and the lease may last.
-pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, claim: Claim, _flight: Flight) {
+pub(super) async fn forget(
+    shared: Arc<Shared<impl Keyed>>,
+    claim: Claim,
+    ttl: Ttl,
+    _flight: Flight,
+) {
     let trying = async {
         let mut backoff = BACKOFF;
         while let Err(error) = shared.backend.release(&claim).await {
@@ -20,5 +25,5 @@ pub(super) async fn forget(shared: Arc<Shared<impl Keyed>>, claim: Claim, _fligh
             tokio::time::sleep(backoff.fail()).await;
         }
     };
-    let _ = tokio::time::timeout(shared.policy.ttl.duration(), trying).await;
+    let _ = tokio::time::timeout(ttl.duration(), trying).await;
 }

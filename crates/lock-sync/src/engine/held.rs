@@ -1,13 +1,14 @@
 //! What a hold shares with the handles of its lease.
 
-use std::sync::OnceLock;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::select;
-use lock_core::{FencingToken, Instant, Key};
+use lock_core::{FencingToken, Instant, Key, Ttl};
 
-use super::Ticket;
+use super::{Asks, Entry, Ticket};
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::Bell;
 
@@ -17,6 +18,8 @@ use crate::foreign::Bell;
 pub(crate) struct Held {
     key: Key,
     ticket: Ticket,
+    /// The guard keeps the entry alive.
+    entry: Weak<Entry>,
     /// The present token: an upgrade brings a higher one.
     token: AtomicU64,
     /// Why the guard has no lease any more, and when the guard gave it up.
@@ -26,9 +29,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(key: Key, ticket: Ticket) -> Self {
+    pub(super) fn new(entry: Weak<Entry>, key: Key, ticket: Ticket) -> Self {
         let token = AtomicU64::new(ticket.token.get());
-        Self { key, ticket, token, end: OnceLock::new(), given_up: Bell::default() }
+        Self { key, ticket, entry, token, end: OnceLock::new(), given_up: Bell::default() }
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -69,6 +72,19 @@ impl Held {
             Ok(()) => self.valid_until().saturating_duration_since(self.ticket.lease.now()),
             Err(_) => Duration::ZERO,
         }
+    }
+
+    /// Renews the lease if it ends earlier than in this time, and waits until the store has confirmed that or the lease
+    /// is over.
+    pub(crate) async fn extend(&self, ttl: Ttl) -> Result<(), LeaseLost> {
+        self.check()?;
+        let hold = self.ticket.hold;
+        if let Some(entry) = self.entry.upgrade()
+            && let Some(until) = entry.event(|machine| machine.extend(hold, ttl))
+        {
+            poll_fn(|context| entry.poll_extended(hold, until, context)).await;
+        }
+        self.check()
     }
 
     /// Waits until the lease is lost, or the guard gives it up.

@@ -99,8 +99,9 @@ impl Hold {
 
     /// What a handle of the lease knows of this hold. The first call allocates.
     pub(crate) fn held(&self) -> &Arc<Held> {
-        let new = || Arc::new(Held::new(self.entry.key.clone(), self.ticket.clone()));
-        self.held.get_or_init(new)
+        let (entry, ticket) = (&self.entry, &self.ticket);
+        let new = || Held::new(Arc::downgrade(entry), entry.key.clone(), ticket.clone());
+        self.held.get_or_init(|| Arc::new(new()))
     }
 
     /// Tells the handles of the lease that this hold is over, before the lock passes on.

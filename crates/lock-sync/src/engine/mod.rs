@@ -43,7 +43,7 @@ pub(crate) use gathering::Gathering;
 pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
-pub(crate) use machine::{Denial, Manner, Return, Ticket};
+pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
 pub(crate) use shared::{Choices, Home, Keyed, Wait};
@@ -72,6 +72,7 @@ pub(crate) struct Entry {
     key: Key,
     /// The group that holds the key jointly through this entry. `None` for the entry of all other holders.
     group: Option<OwnerToken>,
+    policy: Policy,
     state: Mutex<State>,
     /// Whether another process wants the lock. Tasks that pass the lock on among themselves can keep the driver
     /// from locking the state for long. The driver can set this flag at any time.
@@ -279,7 +280,8 @@ impl Entry {
             Op::Convert(request, limit) => Command::Run(Running::convert(self, request, limit)),
             Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
             Op::Forget(claim) => {
-                Command::Forget(Arc::clone(&self.shared), claim, self.shared.flights.begin())
+                let flight = self.shared.flights.begin();
+                Command::Forget(Arc::clone(&self.shared), claim, self.policy.ttl, flight)
             }
             Op::Watch => Command::Watch(Arc::clone(self), state.watch.begin()),
             Op::Unwatch => {
@@ -303,12 +305,13 @@ impl Entry {
 impl Keyed for Entry {
     type Command = Command;
 
-    fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>) -> Self {
-        let machine = Machine::new(key.clone(), shared.policy.clone(), shared.clock, owner);
+    fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
+        let machine = Machine::new(key.clone(), policy, shared.clock, owner);
         Self {
             shared,
             key,
             group,
+            policy,
             wanted: AtomicBool::new(false),
             parting: Parting::new(),
             #[cfg(test)]
@@ -344,6 +347,10 @@ impl Asks for Entry {
         &self.shared
     }
 
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     fn came_back(&self) -> bool {
         self.parting.end()
     }
@@ -377,7 +384,7 @@ impl Asks for Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let id = std::ptr::from_ref(self).addr();
-        let Self { shared, key, group, state, .. } = self;
+        let Self { shared, key, group, policy, state, .. } = self;
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(armed) = state.armed {
             shared.timers.disarm(id, armed);
@@ -385,9 +392,9 @@ impl Drop for Entry {
         state.watch.abort();
         for claim in state.machine.left_behind().cloned() {
             let flight = shared.flights.begin();
-            shared.send(Command::Forget(Arc::clone(shared), claim, flight));
+            shared.send(Command::Forget(Arc::clone(shared), claim, policy.ttl, flight));
         }
-        shared.forget(key, *group);
+        shared.forget(key, *group, *policy);
     }
 }
 

@@ -60,9 +60,9 @@ impl Request {
         let before = self.outage.take();
         let tries = before.as_ref().map_or(0, |outage| outage.tries + 1);
         let silent = before.filter(|outage| !outage.is_told() && error.retry_after().is_none());
-        let since = silent.map_or(now, |outage| outage.since);
+        let (since, told) = silent.map_or((now, false), |outage| (outage.since, outage.told));
         (self.sent, self.at, self.relaxed) = (false, now + pause(BACKOFF, tries, claim), false);
-        self.outage = Some(Outage { since, error, tries });
+        self.outage = Some(Outage { since, error, tries, told });
         since
     }
 }
@@ -70,9 +70,11 @@ impl Request {
 /// A time in which the store answers a request with errors, or not at all.
 #[derive(Debug)]
 pub(super) struct Outage {
-    since: Instant,
+    pub(super) since: Instant,
     pub(super) error: Arc<Error>,
     tries: u32,
+    /// The waiters were told that the outage has lasted too long. Later ones hear of the next failure.
+    pub(super) told: bool,
 }
 
 impl Outage {

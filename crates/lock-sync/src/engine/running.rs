@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::driver::Flight;
-use super::machine::{Denial, Ending, Machine, Ticket};
+use super::machine::{Denial, Ending, Machine, Policy, Ticket};
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
 
@@ -25,6 +25,8 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
     fn shared(&self) -> &Arc<Shared<Self>>;
 
     fn key(&self) -> &Key;
+
+    fn policy(&self) -> &Policy;
 
     /// The store has a lease back, and no other process waits. Returns `false` if the machine has to hear of that in an
     /// event.
@@ -231,7 +233,7 @@ impl<E: Asks> Running<E> {
     fn limit(&self) -> Duration {
         match &self.verb {
             Verb::Renew(_, _, limit) | Verb::Convert(_, limit) => *limit,
-            _ => self.entry.shared().policy.ttl.duration(),
+            _ => self.entry.policy().ttl.duration(),
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) trait Keyed: Timed + Sized {
     /// What the driver does for entries.
     type Command: Errand;
 
-    fn new(shared: Arc<Shared<Self>>, key: Key, group: Option<OwnerToken>) -> Self;
+    fn new(shared: Arc<Shared<Self>>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self;
 
     /// Refuses new callers.
     fn close(self: &Arc<Self>);
@@ -52,6 +52,8 @@ pub(crate) struct Choices {
     pub(crate) renew: bool,
     pub(crate) wait_limit: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) outage_limit: Option<Duration>,
+    pub(crate) shutdown_limit: Option<Duration>,
     pub(crate) handoff: Handoff,
     pub(crate) prefix: Vec<u8>,
     pub(crate) runtime: Option<Handle>,
@@ -73,6 +75,8 @@ pub(crate) struct Shared<E: Keyed> {
     pub(crate) home: Home,
     pub(super) ears: Ears,
     wait_limit: Option<Duration>,
+    /// How long a shutdown waits.
+    pub(crate) shutdown_limit: Duration,
     prefix: Vec<u8>,
     on_runtime: Option<Handle>,
     driver: OnceLock<Driver<E::Command>>,
@@ -88,26 +92,29 @@ struct Registry<E> {
     closed: bool,
 }
 
-/// The entries of one key: one for each group that holds jointly, and one for all other holders.
+/// The entries of one key: one for each group that holds jointly, and one for all other holders. Locks with policies
+/// of their own have entries of their own.
 struct Named<E> {
+    /// The entry with the policy of all locks, for holders outside groups.
     plain: Weak<E>,
-    joint: HashMap<OwnerToken, Weak<E>>,
+    others: HashMap<(Option<OwnerToken>, Policy), Weak<E>>,
 }
 
 impl<E> Named<E> {
     fn new() -> Self {
-        Self { plain: Weak::new(), joint: HashMap::new() }
+        Self { plain: Weak::new(), others: HashMap::new() }
     }
 
-    fn entry(&mut self, group: Option<OwnerToken>) -> &mut Weak<E> {
+    /// `plain`: the policy is that of all locks.
+    fn entry(&mut self, group: Option<OwnerToken>, policy: Policy, plain: bool) -> &mut Weak<E> {
         match group {
-            None => &mut self.plain,
-            Some(group) => self.joint.entry(group).or_default(),
+            None if plain => &mut self.plain,
+            _ => self.others.entry((group, policy)).or_default(),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = Arc<E>> {
-        std::iter::once(&self.plain).chain(self.joint.values()).filter_map(Weak::upgrade)
+        std::iter::once(&self.plain).chain(self.others.values()).filter_map(Weak::upgrade)
     }
 }
 
@@ -120,6 +127,7 @@ impl<E: Keyed> Shared<E> {
                 ttl,
                 renew: choices.renew,
                 max_hold: choices.max_hold,
+                outage_limit: choices.outage_limit,
                 converts: backend.converter().is_some(),
             },
             manner: Manner { handoff: choices.handoff, cache: None },
@@ -130,6 +138,7 @@ impl<E: Keyed> Shared<E> {
             home: choices.home,
             ears: Ears::default(),
             wait_limit: choices.wait_limit,
+            shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,
             on_runtime: choices.runtime,
             driver: OnceLock::new(),
@@ -212,20 +221,23 @@ impl<E: Keyed> Shared<E> {
         } else {
             Key::new([&self.prefix, key.as_bytes()].concat())?
         };
-        Ok(self.named(key, None))
+        Ok(self.named(key, None, self.policy))
     }
 
-    /// The entry of a group that holds this key jointly.
-    pub(crate) fn joint_entry(self: &Arc<Self>, key: &Key, group: OwnerToken) -> Arc<E> {
-        self.named(key.clone(), Some(group))
-    }
-
-    fn named(self: &Arc<Self>, key: Key, group: Option<OwnerToken>) -> Arc<E> {
+    /// The entry with this policy, of a group that holds this key jointly or of all other holders. The key has the
+    /// prefix.
+    pub(crate) fn named(
+        self: &Arc<Self>,
+        key: Key,
+        group: Option<OwnerToken>,
+        policy: Policy,
+    ) -> Arc<E> {
         let mut registry = self.registry();
         let closed = registry.closed;
-        let slot = registry.entries.entry(key.clone()).or_insert_with(Named::new).entry(group);
+        let named = registry.entries.entry(key.clone()).or_insert_with(Named::new);
+        let slot = named.entry(group, policy, policy == self.policy);
         let entry = slot.upgrade().unwrap_or_else(|| {
-            let entry = Arc::new(E::new(Arc::clone(self), key, group));
+            let entry = Arc::new(E::new(Arc::clone(self), key, group, policy));
             *slot = Arc::downgrade(&entry);
             entry
         });
@@ -237,15 +249,14 @@ impl<E: Keyed> Shared<E> {
     }
 
     /// Removes an entry that is gone from the registry, unless it has a successor.
-    pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>) {
+    pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>, policy: Policy) {
         let mut registry = self.registry();
         let Some(named) = registry.entries.get_mut(key) else { return };
-        if let Some(group) = group
-            && named.joint.get(&group).is_some_and(|entry| entry.strong_count() == 0)
-        {
-            named.joint.remove(&group);
+        let other = (group, policy);
+        if named.others.get(&other).is_some_and(|entry| entry.strong_count() == 0) {
+            named.others.remove(&other);
         }
-        if named.joint.is_empty() && named.plain.strong_count() == 0 {
+        if named.others.is_empty() && named.plain.strong_count() == 0 {
             registry.entries.remove(key);
         }
     }

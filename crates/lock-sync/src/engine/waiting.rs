@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use lock_core::{Error, Mode};
+use lock_core::{Error, Instant, Mode};
 
 use super::machine::{Entered, Manner, Return};
 use super::queue::{Patience, WaiterId};
@@ -105,6 +105,16 @@ impl Entry {
     /// Waits until the mode of this hold's lease in the store is known.
     pub(super) fn poll_settled(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
         self.poll_news(context, |state| (!state.machine.is_converting(hold)).then_some(()))
+    }
+
+    /// Waits until the lease of this hold lasts until this instant, or the hold is over.
+    pub(super) fn poll_extended(
+        &self,
+        hold: HoldId,
+        until: Instant,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        self.poll_news(context, |state| state.machine.lasts(hold, until).then_some(()))
     }
 
     /// Waits until none of these is going back to the store: see [`Machine::returned`](super::machine::Machine::returned).

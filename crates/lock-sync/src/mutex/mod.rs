@@ -17,6 +17,7 @@ pub use mapped::{MappedMutexGuard, OwnedMappedMutexGuard};
 use crate::bare::{BareLock, Wait};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
+use crate::options::options;
 
 /// An asynchronous mutex like [`tokio::sync::Mutex`] that excludes other processes as well.
 ///
@@ -224,6 +225,10 @@ impl<T: ?Sized> Mutex<T> {
         self.lock = self.lock.with_cache(idle);
         self
     }
+
+    options!("mutex(\"report\", 0)", |this, change| {
+        this.lock = this.lock.clone().with_policy(change)
+    }, T: Sized);
 
     /// Whether a guard of this process holds the lock now. It sends no request.
     ///

@@ -212,6 +212,10 @@ impl<T: ?Sized, C> RwLock<T, C> {
         self
     }
 
+    crate::options::options!("rwlock(\"report\", 0)", |this, change| {
+        this.core.lock = this.core.lock.clone().with_policy(change)
+    }, T: Sized);
+
     /// Whether a guard of this process holds the lock now, to read or to write. It sends no request.
     ///
     /// It says nothing about other processes, and a guard whose lease was lost does not count.

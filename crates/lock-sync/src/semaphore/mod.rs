@@ -164,6 +164,10 @@ impl Semaphore {
         self
     }
 
+    crate::options::options!("semaphore(\"pool\", 3)", |this, change| {
+        this.lock = this.lock.clone().with_policy(change)
+    });
+
     /// The number of permits that a new request could get without waiting, in any process. Asks the store.
     ///
     /// It is zero while any request waits, and once the semaphore is [closed for all](Self::close_for_all). The

@@ -22,6 +22,7 @@ mod lease;
 mod mutex;
 mod once_cell;
 mod once_cell_store;
+mod options;
 mod outage;
 mod own_operations;
 mod reentrant;

@@ -164,7 +164,8 @@ impl<W> Machine<W> {
         let now = self.pass.now;
         let since = asking.request.fail(now, error, &asking.claim, &mut self.errors);
         let curable = error.is_retryable();
-        let lasting = !curable || now >= since + self.policy.ttl.duration();
+        let lasting = !curable || now >= since + self.policy.patience();
+        let bounded = self.policy.outage_limit.is_some();
         let mode = asking.claim.mode;
         asking.placed |= asking.queued;
         (asking.refused, asking.hinted) = (false, false);
@@ -173,7 +174,7 @@ impl<W> Machine<W> {
         self.deny_where(&Denial::Failed(error.clone()), |patience, want| match patience {
             Patience::Try if curable => true,
             // The waiter goes on waiting for the store until its limit.
-            Patience::Until(_) if curable => false,
+            Patience::Until(_) if curable && !bounded => false,
             _ => lasting && size(mode) == size(want),
         });
     }

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode, Ttl};
+use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Change, Upgrade};
 use super::leased::{Leased, PAUSE, Stage};
@@ -110,9 +110,10 @@ impl<W> Machine<W> {
     // ---- Asking the store ----
 
     pub(super) fn send_conversion(&mut self, seat: usize) {
-        let (ttl, upgrades) = (self.policy.ttl, self.upgrades(seat));
+        let upgrades = self.upgrades(seat);
         let waits = upgrades && !self.tries_to_upgrade();
         let Some(leased) = self.seats[seat].live_mut() else { return };
+        let ttl = leased.ttl;
         let mut limit = leased.answer_limit(self.pass.now, ttl);
         let Some(change) = &mut leased.change else { return };
         change.request.send();
@@ -147,13 +148,12 @@ impl<W> Machine<W> {
     }
 
     fn converted(&mut self, seat: usize, result: &Result<Attempt, Error>) {
-        let ttl = self.policy.ttl;
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Some(mut change) = leased.change.take() else { return };
         change.request.sent = false;
         match result {
             Ok(Attempt::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
-                leased.become_mode(change.to, *grant, ttl, self.pass.now);
+                leased.become_mode(change.to, *grant, self.pass.now);
             }
             Ok(Attempt::Granted(_)) => {
                 leased.claim.mode = change.to;
@@ -175,11 +175,11 @@ impl<W> Machine<W> {
 
     /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
     fn not_converted(&mut self, seat: usize, mut change: Change, answer: &Result<Attempt, Error>) {
-        let (now, ttl) = (self.pass.now, self.policy.ttl);
+        let now = self.pass.now;
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
         let wanted = upgrades && change.strengthens();
         let Some(leased) = self.seats[seat].leased() else { return };
-        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, ttl));
+        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, leased.ttl));
         match answer {
             Ok(Attempt::Busy { .. } | Attempt::Queued { .. }) if wanted && change.earlier => {
                 change.request.by(now, false);
@@ -286,7 +286,7 @@ impl Leased {
     }
 
     /// The store has converted the lease.
-    pub(super) fn become_mode(&mut self, mode: Mode, grant: Grant, ttl: Ttl, now: Instant) {
+    pub(super) fn become_mode(&mut self, mode: Mode, grant: Grant, now: Instant) {
         self.claim.mode = mode;
         self.conversions += 1;
         self.lease.extend(grant.valid_until);
@@ -297,7 +297,7 @@ impl Leased {
             self.tokens = Tokens::new(grant.tokens);
             self.group = None;
         } else {
-            self.renewal.by(now + ttl.duration() / 3, true);
+            self.renewal.by(now + self.ttl.duration() / 3, true);
         }
     }
 }

@@ -48,6 +48,11 @@ pub(super) struct Leased {
     /// When the process makes the lease weaker, if a weaker mode is enough by then.
     pub(super) weaken_at: Instant,
     pub(super) renewal: Request,
+    /// How long the lease lives after each request about it. A holder may have asked for more than the policy says. It
+    /// never becomes shorter, because a shorter request would end the lease in the store before its deadline here.
+    pub(super) ttl: Ttl,
+    /// A holder wants the lease to last until then.
+    pub(super) wanted_until: Instant,
     pub(super) watch_at: Instant,
     /// The store may not know the lease as this process does. The process must not pass it on.
     pub(super) spent: bool,
@@ -117,6 +122,8 @@ impl Leased {
             conversions: 0,
             weaken_at: Instant::FAR_FUTURE,
             renewal,
+            ttl,
+            wanted_until: now,
             watch_at: now + WATCH_AFTER,
             spent: false,
             retaken: false,
@@ -279,6 +286,22 @@ impl Leased {
     /// Whether a renewal or a conversion is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.renewal.sent || self.change.as_ref().is_some_and(|change| change.request.sent)
+    }
+
+    /// A holder wants the lease to live for this long from now on. Returns until when.
+    pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) -> Instant {
+        let until = ttl.valid_until(now);
+        if self.lease.deadline() < until {
+            self.ttl = self.ttl.max(ttl);
+            self.wanted_until = self.wanted_until.max(until);
+            self.renewal.by(now, false);
+        }
+        until
+    }
+
+    /// Whether a holder wants the lease to last for longer than it does.
+    pub(super) fn is_too_short(&self) -> bool {
+        self.lease.deadline() < self.wanted_until
     }
 
     /// A hint casts doubt on the lease.

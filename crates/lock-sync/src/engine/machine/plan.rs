@@ -14,7 +14,7 @@ use super::seat::Seat;
 use super::{Deadline, Machine};
 use crate::engine::holds::beside;
 use crate::engine::queue::Patience;
-use crate::engine::request::Request;
+use crate::engine::request::{Outage, Request};
 use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
 
@@ -44,6 +44,8 @@ pub(super) enum Step {
     Renew,
     /// Free the seat of a lost lease: its last guard has gone.
     Clear,
+    /// Deny the waiters: the store has not answered for as long as they are ready to wait for it.
+    Despair,
 }
 
 /// The step that is due, and when to look again.
@@ -119,7 +121,7 @@ impl<W> Machine<W> {
             Seat::Asking(asking) => self.plan_asking(asking, plan),
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Live => self.plan_lease(seat, leased, plan),
-                Stage::Going(going) => Self::plan_release(leased, going, plan),
+                Stage::Going(going) => self.plan_release(leased, going, plan),
                 Stage::Lost(_) if leased.holds.is_empty() => plan.do_now(Step::Clear),
                 Stage::Lost(_) => {}
             },
@@ -130,6 +132,7 @@ impl<W> Machine<W> {
 
     fn plan_asking(&self, asking: &Asking, plan: &mut Plan) {
         let request = &asking.request;
+        self.plan_despair(request.outage.as_ref(), plan);
         if request.sent {
             return;
         }
@@ -147,6 +150,15 @@ impl<W> Machine<W> {
         let places = hears && asking.yielding.is_none() && !self.has_all(mode);
         if places && !asking.queued && self.is_waited_for() {
             plan.do_now(Step::Ask { insists: false });
+        }
+    }
+
+    /// The end of the patience with a store that does not answer, if it does not come with an answer.
+    fn plan_despair(&self, outage: Option<&Outage>, plan: &mut Plan) {
+        if let (Some(outage), Some(limit)) = (outage, self.policy.outage_limit)
+            && !(outage.told || self.queue.is_empty())
+        {
+            plan.at(outage.since + limit, Step::Despair);
         }
     }
 
@@ -170,7 +182,8 @@ impl<W> Machine<W> {
 
     // ---- Leases that are going ----
 
-    fn plan_release(leased: &Leased, going: &Going, plan: &mut Plan) {
+    fn plan_release(&self, leased: &Leased, going: &Going, plan: &mut Plan) {
+        self.plan_despair(going.release.outage.as_ref(), plan);
         // The shell sends a release that is due, and looks after a release under way at the end of the lease.
         let request = &going.release;
         plan.look(if request.sent { leased.lease.deadline() } else { request.at });
@@ -316,10 +329,15 @@ impl<W> Machine<W> {
 
     fn plan_renewal(&self, leased: &Leased, plan: &mut Plan) {
         // Until the outcome of a weakening is known, the store may not know the lease in its former mode.
-        if !self.policy.renew || leased.renewal.sent || leased.weakening().is_some() {
+        let renews = self.policy.renew;
+        let wanted = renews || leased.is_too_short();
+        if !wanted || leased.renewal.sent || leased.weakening().is_some() {
             return;
         }
         plan.send(&leased.renewal, Step::Renew);
+        if !renews {
+            return;
+        }
         if self.wants_stock(leased) || self.wants_news(leased) {
             plan.do_now(Step::Renew);
         }

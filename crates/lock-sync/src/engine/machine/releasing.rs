@@ -230,12 +230,15 @@ impl<W> Machine<W> {
         let now = self.pass.now;
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
-        going.release.fail(now, error, &leased.claim, &mut self.errors);
+        let since = going.release.fail(now, error, &leased.claim, &mut self.errors);
         if error.is_retryable() && now < leased.lease.deadline() {
             // The lease ends by itself at its deadline. Until then the release is worth repeating.
             let denial = Denial::Failed(error.clone());
             if self.tries_to_upgrade() {
                 self.deny_upgrade(denial.clone());
+            }
+            if self.policy.outage_limit.is_some_and(|limit| now >= since + limit) {
+                return self.deny_all(&denial);
             }
             return self.deny_tries(&denial);
         }

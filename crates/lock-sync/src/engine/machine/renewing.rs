@@ -6,6 +6,7 @@ use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
 use super::leased::{Leased, SOON};
 use super::{Machine, Op};
+use crate::engine::holds::{HoldId, Holding};
 use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
 
@@ -23,9 +24,22 @@ impl<W> Machine<W> {
         leased.turn.inquire();
         leased.tokens.asked |= stocks;
         let tokens = if stocks { STOCK } else { 0 };
-        let renew = Renew::new(leased.claim.clone(), self.policy.ttl).reserving(tokens);
-        let limit = leased.answer_limit(self.pass.now, self.policy.ttl);
+        let renew = Renew::new(leased.claim.clone(), leased.ttl).reserving(tokens);
+        let limit = leased.answer_limit(self.pass.now, leased.ttl);
         self.pass.ops.push(Op::Renew(renew, limit));
+    }
+
+    /// A holder wants its lease to live for this long from now on. Returns until when, unless the hold is over.
+    pub(in super::super) fn extend(&mut self, hold: HoldId, ttl: Ttl) -> Option<Instant> {
+        let now = self.pass.now;
+        let held = |leased: &&mut Leased| leased.holds.get(hold).is_some_and(Holding::is_live);
+        self.live_mut(hold).filter(held).map(|leased| leased.extend(ttl, now))
+    }
+
+    /// Whether the lease of this hold lasts until this instant, or the hold is over.
+    pub(in super::super) fn lasts(&self, hold: HoldId, until: Instant) -> bool {
+        let held = |leased: &&Leased| leased.holds.get(hold).is_some_and(Holding::is_live);
+        self.live(hold).filter(held).is_none_or(|leased| leased.lease.deadline() >= until)
     }
 
     /// The store has answered a renewal of this claim.
@@ -34,7 +48,7 @@ impl<W> Machine<W> {
         if let Some(seat) = self.seat_of(claim.owner)
             && let Some(leased) = self.seats[seat].leased_mut()
         {
-            let loss = leased.renewed(self.pass.now, claim, sent, renewal, self.policy.ttl);
+            let loss = leased.renewed(self.pass.now, claim, sent, renewal);
             if let Some(loss) = loss {
                 self.lose(seat, loss);
             }
@@ -57,8 +71,8 @@ impl Leased {
         claim: &Claim,
         sent: Instant,
         renewal: &Renewal,
-        ttl: Ttl,
     ) -> Option<LossReason> {
+        let ttl = self.ttl;
         self.renewal.sent = false;
         // The store may know the lease in another mode.
         let ambiguous = self.change.is_some() || self.claim != *claim;

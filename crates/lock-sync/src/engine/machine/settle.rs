@@ -84,6 +84,7 @@ impl<W> Machine<W> {
             Step::RefuseUpgrade => self.deny_upgrade(Denial::WouldBlock),
             Step::Renew => self.send_renewal(seat),
             Step::Clear => self.seats[seat] = Seat::Free,
+            Step::Despair => self.despair(seat),
         }
     }
 
@@ -106,6 +107,19 @@ impl<W> Machine<W> {
         upgrade.into_iter().for_each(|denial| self.deny_upgrade(denial));
         line.iter().for_each(|denial| self.deny_all(denial));
         denied
+    }
+
+    /// The patience of the waiters with a store that does not answer is over.
+    fn despair(&mut self, seat: usize) {
+        let outage = match &mut self.seats[seat] {
+            Seat::Asking(asking) => asking.request.outage.as_mut(),
+            leased => leased.going_mut().and_then(|going| going.release.outage.as_mut()),
+        };
+        if let Some(outage) = outage {
+            outage.told = true;
+            let denial = Denial::Failed(Error::clone(&outage.error));
+            self.deny_all(&denial);
+        }
     }
 
     /// The error of the store for which the line waits, if there is one.

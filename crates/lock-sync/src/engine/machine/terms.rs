@@ -11,14 +11,25 @@ use crate::engine::validity::Validity;
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
-/// How the locks of one [`Locks`](crate::Locks) behave.
-#[derive(Clone, Debug)]
+/// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) ttl: Ttl,
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// How long a caller waits for a store that does not answer. Without it, a caller without a limit waits for the
+    /// length of a lease, and another caller waits until its limit.
+    pub(crate) outage_limit: Option<Duration>,
     /// Whether the store can convert a lease that is held.
     pub(crate) converts: bool,
+}
+
+impl Policy {
+    /// How long a caller without a limit waits for a store that does not answer. After the length of a lease, every
+    /// lease that was held has ended.
+    pub(crate) fn patience(&self) -> Duration {
+        self.outage_limit.unwrap_or(self.ttl.duration())
+    }
 }
 
 /// What is to happen to the lease after a hold.

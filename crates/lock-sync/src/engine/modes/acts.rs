@@ -1,6 +1,8 @@
 //! The acts of the callers and of the driver.
 
-use lock_core::{Claim, Instant, Mode};
+use std::time::Duration;
+
+use lock_core::{Claim, Instant, Mode, Ttl};
 
 use super::upgrades::UPGRADE;
 use super::{OF, Sent, Waiter, World};
@@ -84,6 +86,13 @@ impl World {
             *mode = Mode::Permits { take: take - 1, of };
             let part = Ticket { hold, lease: ticket.lease.clone(), ..*ticket };
             self.holding.push((part, Mode::Permits { take: 1, of }));
+        }
+    }
+
+    pub(super) fn extend(&mut self, nth: usize, millis: u64) {
+        if let Some(nth) = nth.checked_rem(self.holding.len()) {
+            let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
+            self.machine.extend(self.holding[nth].0.hold, ttl);
         }
     }
 

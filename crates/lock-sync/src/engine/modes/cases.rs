@@ -12,7 +12,13 @@ use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 
 fn policy() -> Policy {
-    Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None, converts: true }
+    Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew: true,
+        max_hold: None,
+        outage_limit: None,
+        converts: true,
+    }
 }
 
 /// Runs these events, which a property has found, in a process that wants one permit at a time.

@@ -10,6 +10,9 @@ use crate::engine::machine::{Manner, Policy};
 use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 
+/// The longest lease that a holder asks for, in milliseconds.
+const LONGEST: u64 = 2 * TTL.as_millis() as u64;
+
 /// One event. Numbers choose among the present waiters, holds, messages and requests.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -20,6 +23,7 @@ pub(super) enum Event {
     Upgrade(usize, Limit),
     AbandonUpgrade,
     Split(usize),
+    Extend(usize, u64),
     Forget(usize),
     Answer(usize, Answer),
     /// The store carries out a request now, and answers later.
@@ -61,6 +65,7 @@ pub(super) fn event(faults: bool) -> impl Strategy<Value = Event> {
         3 => (some.clone(), limit()).prop_map(|(nth, limit)| Event::Upgrade(nth, limit)),
         1 => Just(Event::AbandonUpgrade),
         1 => some.clone().prop_map(Event::Split),
+        1 => (some.clone(), 10u64..LONGEST).prop_map(|(nth, millis)| Event::Extend(nth, millis)),
         1 => some.clone().prop_map(Event::Forget),
         16 => (some.clone(), answer(faults)).prop_map(|(nth, answer)| Event::Answer(nth, answer)),
         4 => some.clone().prop_map(Event::Delay),
@@ -90,14 +95,14 @@ pub(super) fn wants() -> impl Strategy<Value = Vec<Mode>> {
 }
 
 pub(super) fn policy() -> impl Strategy<Value = Policy> {
-    (prop::bool::weighted(0.8), proptest::option::weighted(0.2, 1u64..6_000)).prop_map(
-        |(renew, max_hold)| Policy {
-            ttl: Ttl::new(TTL).unwrap(),
-            renew,
-            max_hold: max_hold.map(Duration::from_millis),
-            converts: true,
-        },
-    )
+    let limit = || proptest::option::weighted(0.2, 0u64..6_000);
+    (prop::bool::weighted(0.8), limit(), limit()).prop_map(|(renew, max_hold, outage)| Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew,
+        max_hold: max_hold.map(|millis| Duration::from_millis(millis + 1)),
+        outage_limit: outage.map(Duration::from_millis),
+        converts: true,
+    })
 }
 
 /// The modes that callers want of a store that does not convert leases.

@@ -204,6 +204,7 @@ impl World {
             Event::Upgrade(nth, limit) => self.upgrade(nth, limit),
             Event::AbandonUpgrade => self.abandon_upgrade(),
             Event::Split(nth) => self.split(nth),
+            Event::Extend(nth, millis) => self.extend(nth, millis),
             Event::Forget(nth) => self.forget(nth),
             Event::Answer(nth, answer) => self.answer(nth, answer).await,
             Event::Delay(nth) => self.delay(nth).await,

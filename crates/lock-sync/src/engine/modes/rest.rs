@@ -88,7 +88,7 @@ impl World {
         assert!(self.machine.is_idle(), "no rest: {:?}", self.machine);
         assert!(self.watch.is_none(), "a watch was left behind");
         if self.failed {
-            tokio::time::advance(TTL * 2).await;
+            tokio::time::advance(TTL * 3).await;
         }
         assert_eq!(self.store.live_leases(), 0, "left behind on the store");
         if self.wants.iter().any(|want| want.counts()) && !self.failed {

@@ -101,6 +101,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
         ttl: Ttl::new(TTL).unwrap(),
         renew,
         max_hold: max_hold.map(Duration::from_millis),
+        outage_limit: None,
         converts: true,
     })
 }

@@ -162,6 +162,10 @@ impl SlotSemaphore {
         self
     }
 
+    crate::options::options!("slot_semaphore(\"pool\", 3)", |this, change| {
+        this.slots = this.slots.iter().map(|slot| slot.clone().with_policy(change)).collect()
+    });
+
     fn search(&self, wait: Wait) -> Search {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
         Search::new(Arc::clone(&self.slots), first, wait)

@@ -142,7 +142,9 @@ impl Thread {
                     }
                 }
                 What::Probe => acts::probe(&self.crew).await,
-                What::Shutdown => self.crew.shelf.locks.shutdown().await,
+                What::Shutdown => {
+                    self.crew.shelf.locks.shutdown().await;
+                }
             }
             drop(done);
         }
