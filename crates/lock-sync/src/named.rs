@@ -152,6 +152,7 @@ impl<B: ?Sized> Locks<B> {
 }
 
 /// The wait for a name that may be invalid.
+#[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each lock")]
 pub(crate) enum Naming {
     Valid(Locking),
     /// `None` once the error was reported.

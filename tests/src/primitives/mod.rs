@@ -18,6 +18,7 @@ pub mod inspecting;
 pub mod joint;
 mod mortal;
 pub mod mutex;
+pub mod options;
 pub mod permits;
 pub mod queue;
 pub mod reentrant;
@@ -148,6 +149,7 @@ async fn until_held<B: InspectBackend>(locks: &Locks<B>, name: &str, count: u64)
 macro_rules! primitives {
     ($stage:ty: conversions $conversions:ident, permits $permits:ident, joint $joint:ident, queue $queue:ident) => {
         $crate::primitives!(@mutex $stage);
+        $crate::primitives!(@options $stage);
         $crate::primitives!(@rwlock $stage);
         $crate::primitives!(@reentrant $stage);
         $crate::primitives!(@several $stage);
@@ -167,6 +169,13 @@ macro_rules! primitives {
             a_handle_says_how_its_lease_ended,
             a_lock_that_was_dropped_is_free_for_a_try,
             no_update_is_lost,
+        );
+    };
+    (@options $stage:ty) => {
+        $crate::primitives!(@tests options $stage:
+            an_explicit_lease_lives_as_long_as_it_is_extended,
+            handles_with_other_options_are_two_locks_that_exclude,
+            a_name_is_a_lock,
         );
     };
     (@rwlock $stage:ty) => {
