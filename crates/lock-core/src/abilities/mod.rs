@@ -9,7 +9,7 @@ mod permits;
 mod quorum;
 mod shared;
 
-pub use cell::{Cell, CellBackend, Stored};
+pub use cell::{Cell, CellBackend, Committed, LoadedValue, Stored};
 pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
