@@ -119,7 +119,7 @@ impl Audience {
 
     pub(super) fn tell(&self, hint: Hint) {
         for (_, mailbox) in &self.watchers {
-            mailbox.post(hint);
+            mailbox.post(hint.clone());
         }
     }
 

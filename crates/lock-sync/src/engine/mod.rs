@@ -42,7 +42,7 @@ pub(crate) use gathering::Gathering;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
 pub(crate) use lease::{Lease, Losing};
-pub(crate) use machine::{Denial, Manner, Return, Ticket};
+pub(crate) use machine::{Denial, Manner, Return, Ticket, Write};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
 pub(crate) use shared::{Choices, Home, Keyed, Wait};

@@ -122,7 +122,7 @@ impl<E: Keyed> Shared<E> {
                 max_hold: choices.max_hold,
                 converts: backend.converter().is_some(),
             },
-            manner: Manner { handoff: choices.handoff, cache: None },
+            manner: Manner { handoff: choices.handoff, cache: None, value: false },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend,

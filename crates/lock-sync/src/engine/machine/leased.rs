@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Clock, FencingToken, Grant, Instant, Mode, Ttl};
+use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
 use super::super::lease::Lease;
 use super::Ticket;
 use super::facts::{Asking, Change};
+use super::writing::Writing;
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
 use crate::engine::tokens::{LOW_TOKENS, Tokens};
@@ -53,6 +54,12 @@ pub(super) struct Leased {
     pub(super) spent: bool,
     /// The process gave the lease up, and took it back before it sent the release.
     pub(super) retaken: bool,
+    /// The value beside the lock, if the process knows it. Only holders of this lease can change it.
+    pub(super) value: Option<LoadedValue>,
+    /// A write of the value that the store has not answered.
+    pub(super) writing: Option<Writing>,
+    /// The highest token under which a holder of this lease has written the value.
+    pub(super) written: Option<FencingToken>,
 }
 
 /// The stage of a lease, for this process.
@@ -120,6 +127,9 @@ impl Leased {
             watch_at: now + WATCH_AFTER,
             spent: false,
             retaken: false,
+            value: grant.value,
+            writing: None,
+            written: None,
         };
         Self::in_memory_of(former, Lease::new(clock, grant.valid_until), new)
     }
@@ -173,7 +183,7 @@ impl Leased {
     /// Whether this process may still give the lease to holders.
     #[inline]
     pub(super) fn is_usable(&self, now: Instant) -> bool {
-        !self.spent && self.lease.is_valid(now)
+        !self.spent && self.writing.is_none() && self.lease.is_valid(now)
     }
 
     // ---- Holders ----

@@ -176,5 +176,5 @@ fn within(handoffs: u32, time: Duration) -> World {
 fn with(handoff: Handoff, cache: Option<Duration>) -> World {
     let policy =
         Policy { ttl: Ttl::new(TTL).unwrap(), renew: true, max_hold: None, converts: true };
-    World::new(policy, Manner { handoff, cache })
+    World::new(policy, Manner { handoff, cache, value: false })
 }
