@@ -131,6 +131,12 @@ pub use recipes::once_cell::{OnceCell, OnceCellError, SetError};
 pub use recipes::slots::{
     AcquireSlot, AcquireSlotOwned, OwnedSlotPermit, SlotPermit, SlotSemaphore,
 };
+#[cfg(feature = "postcard")]
+pub use recipes::stored::Postcard;
+pub use recipes::stored::{
+    Bytes, Codec, CodecError, CommitError, Json, SaveError, Snapshot, StoredLockError, StoredMutex,
+    StoredMutexGuard, StoredUpdateError, Versions,
+};
 pub use recipes::together::{AllGuard, LockAll, TryLockAll};
 pub use reentrant::{
     LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, ReentrantGuard, ReentrantLock,
